@@ -1,0 +1,1 @@
+"""What a user touches: HTTP service, jobs, worker, command line, page."""

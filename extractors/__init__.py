@@ -1,0 +1,1 @@
+"""From a video file to named feature streams; nothing else in the project opens media."""

@@ -1,0 +1,80 @@
+"""The values that travel from a video file to a captioner.
+
+All streams of a video share one clock: seconds from the first shown frame. That is how a
+captioner aligns a motion stream with a picture stream, and how a reader reads its attention.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # decoder processes travel light: they use Frames and never load torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Decoded pictures, as displayed (rotation and pixel aspect applied).
+
+    pixels: uint8 (T, H, W, 3), RGB.
+    pts: float64 (T,), presentation times in seconds from the first shown frame, rising.
+    """
+
+    pixels: NDArray[np.uint8]
+    pts: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.pts)
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """The name tag of a stream: what made these numbers.
+
+    ``network``, ``weights_sha256`` and ``preprocessing`` decide what the numbers mean, so a
+    captioner refuses a stream that differs in them. ``sampling``, ``engine`` and ``precision``
+    are recorded, and may differ.
+    """
+
+    network: str
+    weights_sha256: str
+    preprocessing: str
+    sampling: str = ""
+    engine: str = ""
+    precision: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Sixteen hexadecimal digits that two interchangeable streams share."""
+        text = "\n".join((self.network, self.weights_sha256, self.preprocessing))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """One extractor's rows over time.
+
+    values: float16/32 (T, C) or (T, N, C) with N grid cells (row by row) or boxes.
+    start, end: float64 (T,), seconds each row covers.
+    boxes: float32 (T, N, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
+    mask: bool (T,) or (T, N), False where a row or box is padding, or None where all are real.
+    """
+
+    values: Tensor
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+    spec: StreamSpec
+    boxes: Tensor | None = None
+    mask: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+Features: TypeAlias = Mapping[str, Stream]

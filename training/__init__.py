@@ -1,0 +1,1 @@
+"""From captioned data to a checkpoint and a table of scores."""
