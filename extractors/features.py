@@ -24,10 +24,12 @@ class Frames:
 
     pixels: uint8 (T, H, W, 3), RGB.
     pts: float64 (T,), presentation times in seconds from the first shown frame, rising.
+    duration: seconds of the whole video, where the last row of a stream ends.
     """
 
     pixels: NDArray[np.uint8]
     pts: NDArray[np.float64]
+    duration: float
 
     def __len__(self) -> int:
         return len(self.pts)
