@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from pydantic import BaseModel
@@ -50,11 +50,13 @@ class StepAttention(Rows):
     temporal: (R, T), sums to one over the valid rows of time.
     spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
     extras: the captioner's own tensors (R, …) under its own names.
+    loss: (R,), what the captioner adds to the training loss at this step; None outside training.
     """
 
     temporal: Tensor
     spatial: Tensor | None
     extras: Mapping[str, Tensor]
+    loss: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     ``config`` (pydantic) and ``vocabulary`` decide every shape; a checkpoint carries both.
     """
 
-    name: str
+    name: ClassVar[str]
+    config_class: ClassVar[type[BaseModel]]
     config: BaseModel
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -1,0 +1,49 @@
+"""Additive attention and masked softmax, over memories that several rows share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last axis in float32; masked places get 0, and so does a row with none left."""
+    scores = scores.float()
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights * mask
+
+
+class AdditiveAttention(nn.Module):
+    """att(h, x) = wᵀ tanh(W_h h + W_x x + b), eq. 2 of STaTS (Bahdanau's attention).
+
+    The keys W_x x + b do not depend on the words, so they are computed once a video and every
+    row (beam, sample, caption) of that video scores against the same tensor.
+    """
+
+    def __init__(self, query_width: int, width: int, attention_width: int) -> None:
+        super().__init__()
+        self.W_h = nn.Linear(query_width, attention_width, bias=False)
+        self.W_x = nn.Linear(width, attention_width)
+        self.w = nn.Linear(attention_width, 1, bias=False)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """x: (…, width) → (…, A)."""
+        keys: Tensor = self.W_x(x)
+        return keys
+
+    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
+        """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
+        videos, places = keys.shape[0], keys.shape[1:-1]
+        query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
+        energy = torch.tanh(query + keys.unsqueeze(1))
+        scores: Tensor = self.w(energy)
+        return scores.view(h.shape[0], *places)
+
+
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """weights: (R, N), values: (B, N, D) with R = B·K → (R, D), one matrix product a video."""
+    videos = values.shape[0]
+    grouped = weights.to(values.dtype).view(videos, -1, values.shape[1])
+    return torch.bmm(grouped, values).reshape(weights.shape[0], values.shape[2])

@@ -1,0 +1,128 @@
+"""One safetensors file a captioner: weights, and in its metadata all that is needed to use and judge them.
+
+Config, vocabulary, the specs of the streams it was trained on, its scores and the ids it was trained
+on travel with the weights, because a captioner whose vocabulary got lost is the commonest issue under
+public captioners (e.g. rohit-gupta/Video2Language#8, facebookresearch/mmf#175).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from extractors.features import StreamSpec
+from models.captioner import Captioner
+from models.registry import captioner_class
+from models.vocabulary import SPECIALS, Vocabulary
+
+FORMAT = "reelword-1"
+
+
+class CheckpointError(ValueError):
+    """The file is no checkpoint of ours, or is damaged; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a checkpoint says of itself.
+
+    streams: the spec each input must have. scores: metric → value ×100 by set. training: recipe, steps,
+    hours, data and the ids trained on.
+    """
+
+    captioner: str
+    streams: Mapping[str, StreamSpec]
+    scores: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A loaded captioner with its card and the sha256 of its file."""
+
+    captioner: Captioner[Any, Any]
+    card: Card
+    sha256: str
+
+
+def save_checkpoint(path: Path, captioner: Captioner[Any, Any], card: Card) -> None:
+    """Write float16 weights and metadata; the file appears whole or not at all."""
+    weights = {
+        name: value.detach().to("cpu", torch.float16 if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in _unshared(captioner).items()
+    }
+    metadata = {
+        "format": FORMAT,
+        "captioner": card.captioner,
+        "config": captioner.config.model_dump_json(),
+        "vocabulary": "\n".join(captioner.vocabulary.words[len(SPECIALS) :]),
+        "streams": json.dumps({name: asdict(spec) for name, spec in card.streams.items()}),
+        "scores": json.dumps(card.scores),
+        "training": json.dumps(card.training),
+    }
+    partial = path.with_name(path.name + ".partial")
+    save_file(weights, partial, metadata)
+    os.replace(partial, path)
+
+
+def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """A captioner in float32 and evaluation mode.
+
+    Raises CheckpointError for a file that is missing, damaged, or not written by ``save_checkpoint``.
+    """
+    metadata, weights = _read(path)
+    kind = captioner_class(metadata["captioner"])
+    config = kind.config_class.model_validate_json(metadata["config"])
+    captioner = kind(config, Vocabulary(metadata["vocabulary"].split("\n")))
+    _fill(captioner, weights, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Checkpoint(captioner.to(device).eval(), _card(metadata), digest)
+
+
+def read_card(path: Path) -> Card:
+    """The card alone, without building the network."""
+    return _card(_read(path, with_weights=False)[0])
+
+
+def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            weights = {key: file.get_tensor(key) for key in file.keys()} if with_weights else {}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is no Reelword checkpoint; train one with `python -m app train`.")
+    return metadata, weights
+
+
+def _card(metadata: Mapping[str, str]) -> Card:
+    streams = {name: StreamSpec(**spec) for name, spec in json.loads(metadata["streams"]).items()}
+    return Card(metadata["captioner"], streams, json.loads(metadata["scores"]), json.loads(metadata["training"]))
+
+
+def _unshared(captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
+    """The state without second names of one tensor (tied words), which safetensors does not hold."""
+    seen: set[int] = set()
+    return {
+        name: value
+        for name, value in captioner.state_dict().items()
+        if value.data_ptr() not in seen and not seen.add(value.data_ptr())  # type: ignore[func-returns-value]
+    }
+
+
+def _fill(captioner: Captioner[Any, Any], weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    wanted = _unshared(captioner).keys()
+    if differing := sorted(set(wanted) ^ weights.keys()):
+        names: Sequence[str] = differing[:3]
+        raise CheckpointError(f"{path} does not fit its own config: {', '.join(names)} …; fetch it again.")
+    captioner.load_state_dict({name: value.float() for name, value in weights.items()}, strict=False)

@@ -1,0 +1,48 @@
+"""Streams of several videos as one padded batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extractors.features import Stream
+from models.captioner import Memory
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(Memory):
+    """B videos of one stream. Padding is zero in ``values`` and False in both masks.
+
+    values: float (B, T, N, C); a stream without regions has N = 1.
+    frame_mask: (B, T); region_mask: (B, T, N). times: (B, T, 2) seconds.
+    """
+
+    values: Tensor
+    frame_mask: Tensor
+    region_mask: Tensor
+
+
+def collate(streams: Sequence[Stream], device: torch.device) -> Batch:
+    """Pad to the longest stream. float16 values become float32."""
+    frames = max(len(stream) for stream in streams)
+    regions, width = streams[0].values.reshape(len(streams[0]), -1, streams[0].values.shape[-1]).shape[1:]
+    values = torch.zeros(len(streams), frames, regions, width, device=device)
+    mask = torch.zeros(len(streams), frames, regions, dtype=torch.bool, device=device)
+    times = torch.zeros(len(streams), frames, 2, dtype=torch.float64)
+    for i, stream in enumerate(streams):
+        t = len(stream)
+        values[i, :t] = stream.values.reshape(t, regions, width).to(device, torch.float32)
+        mask[i, :t] = _region_mask(stream, regions).to(device)
+        times[i, :t, 0], times[i, :t, 1] = torch.from_numpy(stream.start), torch.from_numpy(stream.end)
+    values.mul_(mask.unsqueeze(-1))
+    return Batch(times=times.to(device), values=values, frame_mask=mask.any(2), region_mask=mask)
+
+
+def _region_mask(stream: Stream, regions: int) -> Tensor:
+    """(T, N), or (T, 1) to be spread over the regions."""
+    if stream.mask is None:
+        return torch.ones(len(stream), regions, dtype=torch.bool)
+    return stream.mask.reshape(len(stream), -1)

@@ -1,0 +1,115 @@
+"""Items joined with their cached features and word ids: what a training step draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from extractors.efficientnet import EfficientNetLite2
+from models.collate import Batch
+from models.vocabulary import Vocabulary
+from training.corpus import Item, read_items, words_of
+from training.feature_cache import VIEWS, cached_features
+from training.losses import pad_captions
+from training.pseudo_video import Pictures, Shots, batch_of, sample
+
+#: (archive, captions) below the data folder; a captioned set is used where it is there.
+SETS = (
+    ("flickr8k_train.tar", "flickr8k_captions.json"),
+    ("coco_train.tar", "coco_captions.json"),
+    ("coco2_train.tar", "coco2_captions.json"),
+    ("msrvtt_train.tar", "msrvtt_captions.json.gz"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Captioned:
+    """One item: features of its frames and its captions as words."""
+
+    id: str
+    pictures: Pictures
+    captions: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingBatch:
+    """B pseudo-videos and K captions of each: targets (B·K, L)."""
+
+    ids: tuple[str, ...]
+    batch: Batch
+    targets: Tensor
+
+
+def load_set(
+    network: EfficientNetLite2, archive: Path, items: Sequence[Item], cache: Path, views: int = VIEWS
+) -> list[Captioned]:
+    """Items of one archive with features, computed now where the cache lacks them."""
+    names = [name for item in items for name in item.files]
+    features = cached_features(network, archive, names, views, cache)
+    return [
+        Captioned(
+            id=item.id,
+            pictures=Pictures(features, tuple(features.row[name] for name in item.files)),
+            captions=tuple(tuple(words_of(caption)) for caption in item.captions),
+        )
+        for item in items
+    ]
+
+
+def load_training_sets(network: EfficientNetLite2, data: Path, cache: Path) -> list[Captioned]:
+    """Every set that ``data`` holds, training split. Raises FileNotFoundError where there is none."""
+    found = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
+    if not found:
+        wanted = ", ".join(archive for archive, _ in SETS)
+        raise FileNotFoundError(f"{data} holds none of {wanted}; docs/training.md says what to put there")
+    return [
+        item for archive, captions in found for item in load_set(network, archive, read_items(captions, "train"), cache)
+    ]
+
+
+def hold_out(items: Sequence[Captioned], count: int, prefix: str, seed: int) -> tuple[list[Captioned], list[Captioned]]:
+    """(training, held out): ``count`` items whose id begins with ``prefix`` are set aside for selection."""
+    candidates = [i for i, item in enumerate(items) if item.id.startswith(prefix)]
+    chosen = set(np.random.default_rng(seed).permutation(candidates)[:count].tolist())
+    kept = [item for i, item in enumerate(items) if i not in chosen]
+    return kept, [items[i] for i in sorted(chosen)]
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """An endless, resumable order of batches: batch ``step`` is a function of the seed and ``step`` alone."""
+
+    items: Sequence[Captioned]
+    vocabulary: Vocabulary
+    videos: int
+    captions: int
+    max_length: int
+    shots: Shots
+    seed: int
+    dtype: torch.dtype
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.items) // self.videos
+
+    def at(self, step: int) -> TrainingBatch:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = np.random.default_rng((self.seed, 1, epoch)).permutation(len(self.items))
+        rng = np.random.default_rng((self.seed, 2, step))
+        chosen = [self.items[i] for i in order[place * self.videos : (place + 1) * self.videos]]
+        steps = self.shots.draw_length(rng)
+        others = [self.items[i].pictures for i in rng.integers(len(self.items), size=2 * self.videos)]
+        samples = [sample(item.pictures, others, steps, self.shots, rng) for item in chosen]
+        captions = [caption for item in chosen for caption in self._captions(item, rng)]
+        targets = pad_captions([self.vocabulary.encode(caption) for caption in captions], self.max_length)
+        return TrainingBatch(tuple(item.id for item in chosen), batch_of(samples, self.dtype), targets)
+
+    def _captions(self, item: Captioned, rng: np.random.Generator) -> Iterator[tuple[str, ...]]:
+        repeats = self.captions > len(item.captions)
+        for i in rng.choice(len(item.captions), self.captions, replace=repeats):
+            yield item.captions[i]

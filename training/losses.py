@@ -1,0 +1,84 @@
+"""Cross-entropy over a captioner's own steps, with scheduled sampling, and its ranking loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.captioner import Captioner
+from models.vocabulary import EOS, UNK
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionLoss:
+    """cross_entropy: nats a word; auxiliary: the captioner's own loss, mean over words."""
+
+    cross_entropy: Tensor
+    auxiliary: Tensor
+
+
+def teacher_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
+    """η/(η + exp(p/η)), p = epoch: the share of true words fed to the decoder (STaTS, section 4.1)."""
+    return eta / (eta + math.exp(epoch / eta))
+
+
+def pad_captions(captions: list[list[int]], max_length: int) -> Tensor:
+    """(R, L) word ids, each ended by <eos>, padded by -1; longer captions are cut and have no end."""
+    rows = [[*ids, EOS][:max_length] for ids in captions]
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])
+
+
+def caption_loss(
+    captioner: Captioner[Any, Any],
+    memory: Any,
+    targets: Tensor,
+    *,
+    smoothing: float = 0.0,
+    teacher_forcing: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> CaptionLoss:
+    """targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
+
+    With probability 1 - ``teacher_forcing`` an input word is drawn from the model's own distribution
+    (Bengio et al. 2015) instead of being the true one.
+    """
+    rows, length = targets.shape
+    state = captioner.start(memory, rows // memory.size)
+    word = captioner.first_word(memory, rows // memory.size)
+    total = auxiliary = torch.zeros((), device=targets.device)
+    valid = targets >= 0
+    for i in range(length):
+        log_probs, state, attention = captioner.step(state, word, memory)
+        target = targets[:, i].clamp(min=0)
+        total = total + _smoothed(log_probs, target, valid[:, i], smoothing)
+        if attention is not None and attention.loss is not None:
+            auxiliary = auxiliary + (attention.loss * valid[:, i]).sum()
+        word = _next_word(log_probs, target, teacher_forcing, generator)
+    words = valid.sum()
+    return CaptionLoss(total / words, auxiliary / words)
+
+
+def _smoothed(log_probs: Tensor, target: Tensor, valid: Tensor, smoothing: float) -> Tensor:
+    loss = -log_probs.gather(1, target.unsqueeze(1)).squeeze(1)
+    if smoothing:
+        loss = (1 - smoothing) * loss - smoothing * log_probs.mean(1)
+    return (loss * valid).sum()
+
+
+def _next_word(log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None) -> Tensor:
+    if ratio >= 1:
+        return target
+    own = torch.rand(target.shape, generator=generator) >= ratio
+    chosen = own.nonzero().squeeze(1)
+    if not len(chosen):
+        return target
+    probabilities = log_probs.detach()[chosen].exp()
+    probabilities[:, UNK] = 0
+    word = target.clone()
+    word[chosen] = torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+    return word

@@ -1,0 +1,96 @@
+"""Stills and sparse frames dressed as videos: moving windows, and shots that belong to other pictures.
+
+A captioner that has only ever seen one frame learns nothing about time. So a sample is 1 to 8 steps long:
+its true shot pans or zooms over the captioned picture (or runs through the captioned video's frames), and
+in half of the longer samples shots of *other* training pictures stand around it. The captions are those
+of the true shot, whose place is uniform, so a temporal attention has something to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from models.collate import Batch
+from training.feature_cache import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, FeatureCache
+
+PATHS = (
+    (WHOLE, WHOLE),
+    (MIRRORED, MIRRORED),
+    (PAN_START, PAN_MIDDLE, PAN_END),
+    (PAN_END, PAN_MIDDLE, PAN_START),
+    (WHOLE, PAN_MIDDLE),
+    (PAN_MIDDLE, WHOLE),
+)
+PATH_ODDS = (0.4, 0.2, 0.1, 0.1, 0.1, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Where the features of one item's frames lie: the cache and the rows in time order."""
+
+    cache: FeatureCache
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shots:
+    """How samples are made. lengths: odds of 1, 2, … steps; distractors: share of longer samples with any."""
+
+    lengths: tuple[float, ...] = (0.44, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08)
+    distractors: float = 0.5
+
+    def draw_length(self, rng: np.random.Generator) -> int:
+        return 1 + int(rng.choice(len(self.lengths), p=np.array(self.lengths) / sum(self.lengths)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A pseudo-video: float16 (T, N, C), and which steps belong to the captioned picture (T,)."""
+
+    values: NDArray[np.float16]
+    true: NDArray[np.bool_]
+
+
+def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> NDArray[np.float16]:
+    """(steps, N, C): the frames in order along one path of views."""
+    path = PATHS[rng.choice(len(PATHS), p=PATH_ODDS)]
+    at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
+    views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
+    rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
+    return pictures.cache.grid[rows, views]
+
+
+def sample(
+    pictures: Pictures, others: Sequence[Pictures], steps: int, shots: Shots, rng: np.random.Generator
+) -> Sample:
+    """One sample of ``steps``; ``others`` are what distractor shots are drawn from."""
+    if steps == 1 or rng.random() >= shots.distractors:
+        return Sample(shot(pictures, steps, rng), np.ones(steps, bool))
+    length = int(rng.integers(1, steps))
+    before = int(rng.integers(0, steps - length + 1))
+    true = np.zeros(steps, bool)
+    true[before : before + length] = True
+    parts = [shot(pictures, length, rng)]
+    if before:
+        parts.insert(0, shot(others[rng.integers(len(others))], before, rng))
+    if after := steps - before - length:
+        parts.append(shot(others[rng.integers(len(others))], after, rng))
+    return Sample(np.concatenate(parts), true)
+
+
+def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> Batch:
+    """Samples of one length as a batch, one second a step."""
+    values = torch.from_numpy(np.stack([s.values for s in samples])).to(dtype)
+    videos, steps, cells = values.shape[:3]
+    start = torch.arange(steps, dtype=torch.float64).expand(videos, steps)
+    return Batch(
+        times=torch.stack([start, start + 1], 2),
+        values=values,
+        frame_mask=torch.ones(videos, steps, dtype=torch.bool),
+        region_mask=torch.ones(videos, steps, cells, dtype=torch.bool),
+    )

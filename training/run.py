@@ -1,0 +1,87 @@
+"""A training run's folder: state to resume from, a log to plot, the best weights."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+FIELDS = ("phase", "step", "loss", "auxiliary", "reward", "learning_rate", "cider", "seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """``folder`` holds last.pt, log.csv and best.safetensors."""
+
+    folder: Path
+
+    @property
+    def best(self) -> Path:
+        return self.folder / "best.safetensors"
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """One row a report; a column that does not apply stays empty."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "log.csv"
+        is_new = not path.exists()
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            if is_new:
+                writer.writeheader()
+            writer.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()})
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replaces last.pt in one move, so that a kill leaves the old or the new."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / "last.pt.partial"
+        torch.save(dict(state), partial)
+        os.replace(partial, self.folder / "last.pt")
+
+    def load(self) -> dict[str, Any] | None:
+        path = self.folder / "last.pt"
+        return torch.load(path, weights_only=True) if path.exists() else None
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """The weights being trained, their moving average, and the optimiser."""
+
+    captioner: nn.Module
+    average: AveragedModel
+    optimizer: Optimizer
+
+    @classmethod
+    def of(cls, captioner: nn.Module, optimizer: Optimizer, decay: float) -> Learner:
+        average = AveragedModel(captioner, multi_avg_fn=get_ema_multi_avg_fn(decay))
+        average.module.requires_grad_(False)
+        return cls(captioner, average, optimizer)
+
+    def update(self, loss: torch.Tensor, rate: float, clip: float) -> None:
+        """One step of the optimiser at ``rate``, gradients clipped to norm ``clip``."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.captioner.parameters(), clip)
+        self.optimizer.step()
+        self.average.update_parameters(self.captioner)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "captioner": self.captioner.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.captioner.load_state_dict(state["captioner"])
+        self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
