@@ -136,10 +136,8 @@ def test_mistakes_are_named() -> None:
 
 def test_a_batch_of_samples_is_scored_in_milliseconds() -> None:
     generator = np.random.default_rng(7)
-    vocabulary = np.minimum(generator.zipf(1.3, 50_000), 6_000).tolist()
-    references = {
-        str(item): [list(generator.choice(vocabulary, 11)) for _ in range(5)] for item in range(2_000)
-    }
+    words = np.minimum(generator.zipf(1.3, (2_000, 5, 11)), 6_000).tolist()
+    references = {str(item): captions for item, captions in enumerate(words)}
     scorer = CiderD(references, count_end=True)
     ids = [str(item) for item in range(16) for _ in range(5)]
     samples = [references[name][0][:9] for name in ids]
