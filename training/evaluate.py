@@ -1,0 +1,75 @@
+"""A captioner's scores on pictures, sparse frames or real clips, through the path that serves users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from tqdm import tqdm
+
+from extractors.decode import DecodeRequest, Limits, Sampling, decode_here
+from extractors.extractor import Extractor
+from extractors.features import Frames
+from models.checkpoint import Checkpoint
+from models.decoding import DecodingOptions
+from models.service import caption
+from training.corpus import CorpusError, read_items, read_pictures
+
+GROUP = 32
+CLIP_FRAMES = 8
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """Captions and references by id, in the order they were made."""
+
+    hypotheses: dict[str, str]
+    references: dict[str, list[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """A captioner with the extractor that feeds it."""
+
+    checkpoint: Checkpoint
+    extractor: Extractor
+    options: DecodingOptions
+
+    def on_pictures(self, archive: Path, captions: Path, split: str | None, limit: int | None = None) -> Captioned:
+        """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
+        items = read_items(captions, split)[:limit]
+        pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
+        frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
+        return Captioned(self._captions(frames, len(items)), {item.id: list(item.captions) for item in items})
+
+    def on_clips(self, captions: Path, frames: int = CLIP_FRAMES) -> Captioned:
+        """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
+        entries = json.loads(captions.read_text())
+        if not isinstance(entries, list) or not all({"file", "captions"} <= entry.keys() for entry in entries):
+            raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
+        request = DecodeRequest(Sampling(count=frames))
+        decoded = ((e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries)
+        return Captioned(self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries})
+
+    def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
+        hypotheses: dict[str, str] = {}
+        with tqdm(total=total, desc="captions", unit="video") as bar:
+            while group := list(islice(videos, GROUP)):
+                features = self.extractor.extract([frames for _, frames in group])
+                best = caption(self.checkpoint, features, self.options)
+                hypotheses |= {name: captions[0].text for (name, _), captions in zip(group, best, strict=True)}
+                bar.update(len(group))
+        return hypotheses
+
+
+def still_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
+    """Pictures as a video of one second each; differing sizes are brought to the first one's."""
+    height, width = pictures[0].shape[:2]
+    same = [p if p.shape[:2] == (height, width) else np.asarray(Image.fromarray(p).resize((width, height))) for p in pictures]
+    return Frames(np.stack(same), np.arange(len(same), dtype=np.float64), float(len(same)))

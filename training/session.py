@@ -1,0 +1,97 @@
+"""What the commands do: join recipe, data and captioner for a run, or checkpoint and data for a table."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from extractors.efficientnet import EfficientNetLite2
+from models.captioner import Captioner
+from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from models.stats import Stats
+from models.vocabulary import Vocabulary
+from training.dataset import Batches, Captioned, hold_out, load_training_sets
+from training.loop import Trainer
+from training.pseudo_video import Shots
+from training.recipes import RECIPES, Recipe, demo_stats
+from training.run import Run
+from training.self_critical import SelfCritical
+
+SELECTION_SET = "flickr8k/"
+
+
+def train_captioner(
+    name: str, recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
+) -> Path:
+    """Train or go on training; returns the best checkpoint's path.
+
+    Raises FileNotFoundError where ``data`` holds no set, KeyError for an unknown recipe.
+    """
+    torch.set_num_threads(threads)
+    recipe = RECIPES[recipe_name]
+    network = EfficientNetLite2()
+    items = load_training_sets(network, data, cache)
+    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, recipe.seed)
+    run = Run(out)
+    trainer = _trainer(recipe, kept, held_out, run, network, time.monotonic())
+    torch.manual_seed(recipe.seed)
+    trainer.train(Stats(demo_stats(), trainer.batches.vocabulary))
+    if self_critical:
+        supervised = out / "cross_entropy.safetensors"
+        if not supervised.exists():
+            shutil.copy(run.best, supervised)
+        captioner = load_checkpoint(supervised).captioner
+        trainer.refine(captioner, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
+    return run.best
+
+
+def _trainer(
+    recipe: Recipe,
+    kept: list[Captioned],
+    held_out: list[Captioned],
+    run: Run,
+    network: EfficientNetLite2,
+    started: float,
+) -> Trainer:
+    captions = (caption for item in kept for caption in item.captions)
+    vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
+    precision = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+    batches = Batches(
+        items=kept,
+        vocabulary=vocabulary,
+        videos=recipe.videos,
+        captions=recipe.captions,
+        max_length=recipe.max_length,
+        shots=Shots(),
+        seed=recipe.seed,
+        dtype=precision,
+    )
+    save = _saver(recipe, kept, run, network, started)
+    return Trainer(recipe, batches, held_out, run, save, precision)
+
+
+def _saver(
+    recipe: Recipe, kept: list[Captioned], run: Run, network: EfficientNetLite2, started: float
+) -> Callable[[Captioner[Any, Any], float, str], None]:
+    ids = [item.id for item in kept]
+
+    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
+        card = Card(
+            captioner=captioner.name,
+            streams={"grid": network.spec},
+            scores={"held-out training pictures": {"cider": round(cider, 2), "n": recipe.held_out}},
+            training={
+                "recipe": recipe.model_dump(),
+                "chosen_at": where,
+                "hours_this_session": round((time.monotonic() - started) / 3600, 2),
+                "ids": ids,
+            },
+        )
+        save_checkpoint(run.best, captioner, card)
+
+    return save
