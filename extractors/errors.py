@@ -1,0 +1,153 @@
+"""Everything that can go wrong between a file and its frames.
+
+    MediaError
+    ├── InputError                 the file itself; trying again cannot help
+    │   ├── MissingFile            missing_file
+    │   ├── EmptyFile              empty_file
+    │   ├── NotAVideo              not_a_video
+    │   ├── UnsupportedContainer   unsupported_container
+    │   ├── UnsupportedCodec       unsupported_codec
+    │   ├── IncompleteFile         incomplete_file
+    │   ├── NoVideoStream          no_video_stream
+    │   ├── AudioOnly              audio_only
+    │   ├── NoFrames               no_frames
+    │   └── TooDamaged             too_damaged
+    ├── LimitError                 a good file may do this; another limit or a shorter file helps
+    │   ├── TooLong                too_long
+    │   ├── TooManyPixels          too_many_pixels
+    │   ├── TooManyFrames          too_many_frames
+    │   ├── DecodeTimeout          decode_timeout
+    │   └── DecodeMemory           decode_memory
+    └── DecoderError               the decoding process, seldom the file's fault alone
+        ├── DecoderCrashed         decoder_crashed
+        └── DecoderKilled          decoder_killed
+
+``str(error)`` is one sentence about this file, ``code`` names the kind and never changes, and ``hint``
+says what to do. ``docs/decoding.md`` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+
+class MediaError(Exception):
+    """Root of the tree; only its leaves are raised."""
+
+    code: ClassVar[str] = "media_error"
+    hint: ClassVar[str] = "Send the video in another format."
+
+
+class InputError(MediaError):
+    """The file is the trouble, and will be the next time too."""
+
+
+class MissingFile(InputError):
+    code = "missing_file"
+    hint = "Check the path and that the file may be read."
+
+
+class EmptyFile(InputError):
+    code = "empty_file"
+    hint = "Send the file again; its upload or export wrote no bytes."
+
+
+class NotAVideo(InputError):
+    code = "not_a_video"
+    hint = "Send a video file such as mp4, mkv, webm, avi, mov or gif."
+
+
+class UnsupportedContainer(InputError):
+    code = "unsupported_container"
+    hint = "Send the video itself, not a playlist, script or archive that points to it; mp4 always works."
+
+
+class UnsupportedCodec(InputError):
+    code = "unsupported_codec"
+    hint = "Convert the video to H.264 in mp4 and send that."
+
+
+class IncompleteFile(InputError):
+    code = "incomplete_file"
+    hint = "The file was cut off: finish the recording, export or upload, then send it again."
+
+
+class NoVideoStream(InputError):
+    code = "no_video_stream"
+    hint = "Send a file that has a picture track."
+
+
+class AudioOnly(InputError):
+    code = "audio_only"
+    hint = "Send a file with moving pictures; sound and cover art alone cannot be captioned."
+
+
+class NoFrames(InputError):
+    code = "no_frames"
+    hint = "Play the file to see whether it shows anything, then export it again."
+
+
+class TooDamaged(InputError):
+    code = "too_damaged"
+    hint = "Copy or export the file again; most of its pictures cannot be decoded."
+
+
+class LimitError(MediaError):
+    """The file asks for more than the limits in force allow."""
+
+
+class TooLong(LimitError):
+    code = "too_long"
+    hint = "Cut the video into shorter parts, or raise the duration limit."
+
+
+class TooManyPixels(LimitError):
+    code = "too_many_pixels"
+    hint = "Scale the video down to 4K or less, or raise the pixel limit."
+
+
+class TooManyFrames(LimitError):
+    code = "too_many_frames"
+    hint = "Cut the video into shorter parts or lower its frame rate."
+
+
+class DecodeTimeout(LimitError):
+    code = "decode_timeout"
+    hint = "Send a shorter or smaller video, or raise the decoding time limit."
+
+
+class DecodeMemory(LimitError):
+    code = "decode_memory"
+    hint = "Scale the video down, or raise the decoding memory limit."
+
+
+class DecoderError(MediaError):
+    """The process that decodes ended before it had answered."""
+
+
+class DecoderCrashed(DecoderError):
+    code = "decoder_crashed"
+    hint = "Convert the video to H.264 in mp4 and send that; the file breaks the decoder."
+
+
+class DecoderKilled(DecoderError):
+    code = "decoder_killed"
+    hint = "The decoding was stopped on request; send the video again if that was not meant."
+
+
+def leaves(root: type[MediaError] = MediaError) -> Iterator[type[MediaError]]:
+    """Every class that is raised, in the order of the tree."""
+    children = root.__subclasses__()
+    if not children:
+        yield root
+    for child in children:
+        yield from leaves(child)
+
+
+def error_from_code(code: str, message: str) -> MediaError:
+    """The error a decoding process reported, made again on this side of the pipe."""
+    for leaf in leaves():
+        if leaf.code == code:
+            return leaf(message)
+    return DecoderCrashed(f"The decoding process reported an unknown error: {code}.")
