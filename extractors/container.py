@@ -1,0 +1,138 @@
+"""Opening a media file: only real containers, only that one file, and a named reason when it fails.
+
+FFmpeg opens whatever a probe recognises, and a playlist makes it open other files and addresses. Here
+the demuxers are listed, the file protocol is the only one, and image sequences and devices are out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import av
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.video.stream import VideoStream
+
+from extractors import errors
+
+VIDEO_FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "gif", "apng", "mpegts", "mpeg", "mpegvideo",
+    "flv", "live_flv", "asf", "ogg", "rm", "ivf", "obu", "av1", "h264", "hevc", "m4v", "mxf", "dv", "nut",
+    "wtv", "dhav", "yuv4mpegpipe", "mjpeg", "swf",
+)  # fmt: skip
+STILL_FORMATS = (
+    "jpeg_pipe", "png_pipe", "bmp_pipe", "tiff_pipe", "webp_pipe", "jpegxl_pipe", "qoi_pipe", "ppm_pipe",
+)  # fmt: skip
+# Opened only to say "this is sound" instead of "this is nothing".
+AUDIO_FORMATS = ("mp3", "wav", "flac", "aac", "ac3", "eac3", "aiff", "amr", "caf", "au", "w64")
+WHITELIST = ",".join((*VIDEO_FORMATS, *STILL_FORMATS, *AUDIO_FORMATS))
+
+ATTACHED_PICTURE = 0x400
+READ_TIMEOUT = 10.0
+THREADS = 2  # a small fixed number: every further thread holds whole frames, and cores are shared
+
+# Boxes an mp4 may begin with; a file whose first box is one of these is an mp4, whole or not.
+MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp")
+PLAYLISTS = (b"#EXTM3U", b"ffconcat", b"<?xml", b"<MPD", b"[playlist]", b"<smil")
+VIDEO_MAGIC = (
+    b"\x1aE\xdf\xa3", b"FLV\x01", b"0&\xb2u\x8ef\xcf\x11", b"OggS", b"GIF8", b"\xff\xd8\xff", b"\x89PNG",
+)  # fmt: skip
+
+
+@contextmanager
+def open_media(path: str | os.PathLike[str], max_pixels: int) -> Iterator[InputContainer]:
+    """The file as a PyAV container.
+
+    Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, UnsupportedCodec.
+    """
+    av.logging.set_level(None)  # FFmpeg's messages quote the file, and its callback can deadlock
+    place = Path(path).absolute()
+    _must_hold_bytes(place)
+    options = {"format_whitelist": WHITELIST, "protocol_whitelist": "file", "max_pixels": str(max_pixels)}
+    try:
+        # "file:" keeps a name such as "concat:a|b" from being read as a protocol
+        container = av.open(
+            f"file:{place}", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
+        )
+    except av.error.MemoryError as error:
+        raise errors.DecodeMemory("Opening the file took more memory than the limit allows.") from error
+    except (av.error.FFmpegError, UnicodeError, ValueError) as error:
+        raise _why_unreadable(place) from error
+    with container:
+        yield container
+
+
+def picture_stream(container: InputContainer, decoder_options: Mapping[str, str]) -> VideoStream:
+    """The first track of moving pictures, ready to decode. Cover art is not one.
+
+    Raises AudioOnly, NoVideoStream, UnsupportedCodec.
+    """
+    for stream in container.streams.video:
+        if int(stream.disposition) & ATTACHED_PICTURE:
+            continue
+        if stream.codec_context is None:  # PyAV has no decoder for it
+            raise errors.UnsupportedCodec("The picture track is in a codec that this FFmpeg cannot decode.")
+        stream.codec_context.thread_type = "AUTO"
+        stream.codec_context.thread_count = THREADS
+        stream.codec_context.options = dict(decoder_options)
+        return stream
+    if container.streams.audio:
+        raise errors.AudioOnly("The file holds sound but no moving pictures.")
+    raise errors.NoVideoStream("The file holds no picture track.")
+
+
+def sound_stream(container: InputContainer) -> AudioStream | None:
+    """The first track of sound that can be decoded, or None."""
+    streams: tuple[Any, ...] = container.streams.audio
+    for stream in streams:
+        if stream.codec_context is not None:
+            return stream  # type: ignore[no-any-return]
+    return None
+
+
+def _must_hold_bytes(place: Path) -> None:
+    try:
+        size = place.stat().st_size if place.is_file() else None
+    except OSError:
+        size = None
+    if size is None or not os.access(place, os.R_OK):
+        raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
+    if size == 0:
+        raise errors.EmptyFile("The file is empty: it has no bytes at all.")
+
+
+def _why_unreadable(place: Path) -> errors.MediaError:
+    """Tell apart a cut-off video, a list of other files, and something else altogether."""
+    with place.open("rb") as file:
+        head = file.read(64)
+    if head[4:8] in MP4_BOXES:
+        if not _has_index(place):
+            return errors.IncompleteFile("The file ends before its index (the moov box): its end is missing.")
+        return errors.IncompleteFile("The file's index (the moov box) is damaged or cut off.")
+    if head.lstrip().startswith(PLAYLISTS):
+        return errors.UnsupportedContainer("The file is a list that points to other files, not a video.")
+    if head.startswith(VIDEO_MAGIC) or (head[:4] == b"RIFF" and head[8:12] in (b"AVI ", b"WEBP")):
+        return errors.IncompleteFile("The file begins like a video but its header is damaged or cut off.")
+    return errors.NotAVideo("The file is not in any video format that is read here.")
+
+
+def _has_index(place: Path) -> bool:
+    """Whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
+    size, at = place.stat().st_size, 0
+    with place.open("rb") as file:
+        while at + 8 <= size:
+            file.seek(at)
+            header = file.read(16)
+            if header[4:8] == b"moov":
+                return True
+            length = int.from_bytes(header[:4], "big")
+            if length == 1:
+                length = int.from_bytes(header[8:16], "big")
+            if length < 8:  # zero means "to the end of the file", the rest is damage
+                return False
+            at += length
+    return False

@@ -1,0 +1,127 @@
+"""Where the frames of a file are, learned by reading its packets without decoding any.
+
+The index says which presentation times exist and where decoding can start. It also says whether it can
+be trusted: some containers carry no times, some carry decoding times in their place, and a choice
+made from those would return a neighbour of the wanted frame without anyone noticing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.stream import VideoStream
+
+from extractors import errors
+from extractors.container import open_media, picture_stream
+
+READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
+ASSUMED_RATE = Fraction(25)
+
+
+@dataclass
+class Index:
+    """Times are in ticks of ``time_base``; ``pts`` and ``keys`` are rising.
+
+    pts: the times of all packets that are meant to be shown. keys: times of the packets decoding can
+    start at, hidden ones included (a film cut by an edit list starts at one). last_length: ticks the
+    last frame stays, 0 where unknown. damaged: packets the demuxer itself calls incomplete.
+    """
+
+    time_base: Fraction
+    rate: Fraction
+    pts: array[int] = field(default_factory=lambda: array("q"))
+    keys: array[int] = field(default_factory=lambda: array("q"))
+    packets: int = 0
+    hidden: int = 0
+    damaged: int = 0
+    untimed: int = 0
+    last_length: int = 0
+    open_gops: bool = False
+    trusted: bool = True
+
+    @property
+    def step(self) -> int:
+        """Ticks from one frame to the next at the nominal rate, at least one."""
+        return max(1, round(1 / (self.rate * self.time_base)))
+
+    def key_before(self, wanted: int) -> int | None:
+        """The last tick at or before ``wanted`` where decoding can start."""
+        position = bisect_right(self.keys, wanted) - 1
+        return self.keys[position] if position >= 0 else None
+
+
+def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float) -> Index:
+    """Read every packet's times once. Raises what ``open_media`` raises, TooManyFrames, DecodeTimeout."""
+    with open_media(path, max_pixels) as container:
+        stream = picture_stream(container, {})
+        index = Index(stream.time_base or Fraction(1, 1000), frame_rate(stream))
+        failures = 0
+        while failures < READ_RETRIES:
+            try:
+                _read_packets(container, stream, index, max_frames, deadline)
+                break
+            except av.error.EOFError:
+                break
+            except av.error.FFmpegError:
+                failures += 1
+        reorders = bool(stream.codec_context.has_b_frames)
+        _finish(index, container.format.name, reorders)
+    return index
+
+
+def frame_rate(stream: VideoStream) -> Fraction:
+    """The nominal rate, or 25 where the stream names none."""
+    return stream.guessed_rate or stream.average_rate or stream.base_rate or ASSUMED_RATE
+
+
+def _read_packets(
+    container: InputContainer, stream: VideoStream, index: Index, max_frames: int, deadline: float
+) -> None:
+    last_key: int | None = index.keys[-1] if index.keys else None
+    for packet in container.demux(stream):
+        if packet.size == 0:  # the end-of-stream marker
+            continue
+        index.packets += 1
+        if index.packets > max_frames:
+            raise errors.TooManyFrames(f"The video has more than {max_frames} frames.")
+        if index.packets % 256 == 0 and time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
+        if packet.pts is not None and last_key is not None and packet.pts < last_key:
+            index.open_gops = True
+        _note(index, packet)
+        if packet.is_keyframe and packet.pts is not None:
+            last_key = packet.pts
+
+
+def _note(index: Index, packet: Packet) -> None:
+    if packet.is_corrupt:
+        index.damaged += 1
+    elif packet.pts is None:
+        index.untimed += 1
+    else:
+        if packet.is_keyframe:
+            index.keys.append(packet.pts)
+        if packet.is_discard:
+            index.hidden += 1
+            return
+        if not index.pts or packet.pts >= max(index.pts[-1], 0):
+            index.last_length = packet.duration or 0
+        index.pts.append(packet.pts)
+
+
+def _finish(index: Index, container_format: str, reorders: bool) -> None:
+    """Sort the times and decide whether they can be believed."""
+    complete = index.untimed == 0 and bool(index.keys)
+    index.pts = array("q", sorted(index.pts))
+    index.keys = array("q", sorted(index.keys))
+    unique = all(a < b for a, b in zip(index.pts, index.pts[1:], strict=False))
+    # AVI has no presentation times: with B-frames, what is read are times of decoding
+    index.trusted = complete and unique and not (container_format == "avi" and reorders)
