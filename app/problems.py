@@ -1,0 +1,244 @@
+"""What can be wrong with a request, and how it is said: RFC 9457 problem documents.
+
+    RequestError
+    ├── NotMultipart        415 not_multipart        the body is no form
+    ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
+    ├── UploadTooLarge      413 upload_too_large
+    ├── VideoMissing        422 video_missing        no field called video
+    ├── VideoEmpty          422 video_empty          zero bytes
+    ├── SeveralVideos       422 several_videos       one job, one video
+    ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
+    ├── UnknownField        422 unknown_field        known lists the fields
+    ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
+    ├── UnknownCaptioner    422 unknown_captioner    known lists the captioners that live workers have
+    ├── InvalidPreference   400 invalid_preference   Prefer: wait=soon
+    ├── UnknownJob          404 unknown_job
+    ├── UnknownFrame        404 unknown_frame
+    ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
+    ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
+    ├── JobIsOver           409 job_is_over          nothing left to cancel
+    ├── BacklogFull         503 backlog_full
+    ├── QueueAway           503 queue_away           Redis does not answer
+    └── StorageFull         507 storage_full
+
+A problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+"""
+
+# ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """The body of every answer that is not a success."""
+
+    type: str = Field(examples=["urn:reelword:problem:video_missing"])
+    title: str = Field(description="The kind of problem; the same for every occurrence.")
+    status: int
+    detail: str = Field(description="What is wrong with this request, in a sentence.")
+    instance: str = Field(description="The path that was asked for.")
+    code: str = Field(description="Stable name of the problem; docs/api.md lists all.")
+    hint: str = Field(description="What to do about it, in a sentence.")
+    known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+
+
+class RequestError(Exception):
+    """Base of the tree. ``str(error)`` is one sentence about this request."""
+
+    status = HTTPStatus.BAD_REQUEST
+    code = "request_error"
+    title = "The request cannot be served"
+    hint = ""
+    retry_after: int | None = None
+
+    def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
+        super().__init__(detail or self.title + ".")
+        self.known = None if known is None else list(known)
+
+
+class NotMultipart(RequestError):
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    code = "not_multipart"
+    title = "The body is not a multipart form"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+
+
+class MalformedForm(RequestError):
+    code = "malformed_form"
+    title = "The form cannot be read"
+    hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
+
+
+class UploadTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "upload_too_large"
+    title = "The upload is too large"
+    hint = "Send a shorter or smaller video, or raise REELWORD_MAX_UPLOAD_BYTES on the server."
+
+
+class VideoMissing(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "video_missing"
+    title = "The form has no video"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+
+
+class VideoEmpty(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "video_empty"
+    title = "The video has no bytes"
+    hint = "Check that the file is complete on your side and send it again."
+
+
+class SeveralVideos(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "several_videos"
+    title = "The form has more than one video"
+    hint = "Send one request for each video."
+
+
+class UrlNotSupported(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "url_not_supported"
+    title = "This server does not fetch videos"
+    hint = "Fetch the file yourself and send it as the form field video."
+
+
+class UnknownField(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "unknown_field"
+    title = "The form has a field that is not known"
+    hint = "Use the fields listed under known."
+
+
+class InvalidOption(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_option"
+    title = "An option has a value that is not accepted"
+    hint = "Correct the option or leave it out to get its default."
+
+
+class UnknownCaptioner(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "unknown_captioner"
+    title = "No worker has this captioner"
+    hint = "Choose one of those listed under known; GET /models says more about them."
+
+
+class InvalidPreference(RequestError):
+    code = "invalid_preference"
+    title = "The Prefer header cannot be read"
+    hint = "Write Prefer: wait=10 to wait up to ten seconds for the result, or leave the header out."
+
+
+class UnknownJob(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_job"
+    title = "There is no such job"
+    hint = "Check the id; finished jobs are forgotten after REELWORD_RESULT_TTL seconds."
+
+
+class UnknownFrame(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_frame"
+    title = "The job has no such frame"
+    hint = "Frames are counted from 0; the job's sampled member has one time for each."
+
+
+class JobNotFinished(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "job_not_finished"
+    title = "The job has not finished"
+    hint = "Ask for the job until its state is succeeded, then for its attention."
+    retry_after = 1
+
+
+class JobHasNoAttention(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "no_attention"
+    title = "The job has no attention"
+    hint = "Send the video again with attention=true."
+
+
+class JobIsOver(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "job_is_over"
+    title = "The job is over and cannot be cancelled"
+    hint = "Nothing needs to be done: a finished job costs nothing more."
+
+
+class BacklogFull(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "backlog_full"
+    title = "Too many jobs are waiting"
+    hint = "Send the video again later, or start more workers on the server."
+    retry_after = 30
+
+
+class QueueAway(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "queue_away"
+    title = "The job queue does not answer"
+    hint = "Send the request again in a few seconds; if it lasts, Redis is down: python -m app doctor."
+    retry_after = 5
+
+
+class StorageFull(RequestError):
+    status = HTTPStatus.INSUFFICIENT_STORAGE
+    code = "storage_full"
+    title = "The server has no room for the video"
+    hint = "Free space below REELWORD_DATA on the server, then send the video again."
+    retry_after = 60
+
+
+def describe(error: RequestError, path: str) -> Problem:
+    """The problem document of an error met while answering ``path``."""
+    return Problem(
+        type=type_of(error.code),
+        title=error.title,
+        status=error.status,
+        detail=str(error),
+        instance=path,
+        code=error.code,
+        hint=error.hint,
+        known=error.known,
+    )
+
+
+def type_of(code: str) -> str:
+    return f"urn:reelword:problem:{code}"
+
+
+def headers_of(error: RequestError) -> dict[str, str]:
+    return {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+
+
+def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
+    """What FastAPI's ``responses=`` takes, so that the documentation names every problem of a route."""
+    by_status: dict[int, list[type[RequestError]]] = {}
+    for error in errors:
+        by_status.setdefault(int(error.status), []).append(error)
+    return {status: _openapi_response(kinds) for status, kinds in by_status.items()}
+
+
+def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:
+    examples = {
+        kind.code: {
+            "summary": kind.title,
+            "value": describe(kind(), "/caption").model_dump(exclude_none=True),
+        }
+        for kind in kinds
+    }
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "description": "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds),
+        "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
+    }
