@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,24 +60,16 @@ def write_clip(pictures: list[Image.Image], path: Path) -> None:
         stream.pix_fmt = "yuv420p"
         for picture in pictures:
             for frame in camera_move(picture):
-                container.mux(stream.encode(av.VideoFrame.from_image(frame)))
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(np.asarray(frame), format="rgb24")))
         container.mux(stream.encode())
 
 
 def caption(clip: Path, pictures: Path) -> dict[str, Any]:
     """The answer that `python -m app caption --json` prints."""
-    command = [sys.executable, "-m", "app", "caption", clip.name, "--json", "--attention", str(pictures)]
-    printed = subprocess.run(
-        command, cwd=clip.parent, env=environment(), check=True, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "app", "caption", str(clip), "--json", "--attention", str(pictures)]
+    printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     answer: dict[str, Any] = json.loads(printed.stdout)
-    return answer
-
-
-def environment() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return answer | {"file": clip.name}
 
 
 def shortened(answer: dict[str, Any]) -> str:
