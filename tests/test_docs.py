@@ -1,0 +1,123 @@
+"""The manual cannot drift: each setting, route, command, error and warning has its place in docs/."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer.main
+from fastapi.routing import APIRoute
+from pydantic import AliasChoices
+
+from app.api import create_app
+from app.cli import app as command_line
+from app.errors import JobError
+from app.options import CaptionOptions
+from app.problems import RequestError
+from app.settings import Settings
+from extractors.errors import MediaError
+
+PAGES = ("api.md", "architecture.md", "decoding.md", "operate.md", "training.md")
+
+
+def _page(root: Path, name: str) -> str:
+    return (root / "docs" / name).read_text()
+
+
+def _leaves(error: type[Exception]) -> Iterator[type[Exception]]:
+    kinds = error.__subclasses__()
+    if not kinds:
+        yield error
+    for kind in kinds:
+        yield from _leaves(kind)
+
+
+def _codes(error: type[MediaError] | type[JobError] | type[RequestError]) -> set[str]:
+    return {str(vars(leaf)["code"]) for leaf in _leaves(error)}
+
+
+def _rows(page: str) -> set[str]:
+    """What the first column of the page's tables has in backticks."""
+    return set(re.findall(r"^\| *`([^`]+)`", page, re.MULTILINE))
+
+
+def _variables() -> set[str]:
+    """The environment variable of each setting, the plain name where there is one."""
+    names = set()
+    for name, field in Settings.model_fields.items():
+        alias = field.validation_alias
+        plain = [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else []
+        names.add(next((n for n in plain if not n.startswith("REELWORD_")), f"REELWORD_{name.upper()}"))
+    return names
+
+
+def _warning_codes(root: Path) -> set[str]:
+    """The codes of all warnings, read from the calls that make them."""
+    codes = set()
+    for file in [*(root / "extractors").glob("*.py"), *(root / "app").glob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "MediaWarning"
+            ):
+                code = node.args[0]
+                assert isinstance(code, ast.Constant), f"{file.name}:{node.lineno} makes up a warning's code"
+                codes.add(str(code.value))
+    return codes
+
+
+def test_each_setting_is_explained(root: Path) -> None:
+    assert _variables() <= _rows(_page(root, "operate.md"))
+
+
+def test_no_setting_is_explained_that_is_gone(root: Path) -> None:
+    named = {variable for page in PAGES for variable in re.findall(r"REELWORD_[A-Z_]+", _page(root, page))}
+    known = {f"REELWORD_{name.upper()}" for name in Settings.model_fields}
+    assert named <= known
+
+
+def test_each_error_a_client_meets_is_explained(root: Path) -> None:
+    explained = _rows(_page(root, "api.md")) | _rows(_page(root, "decoding.md"))
+    assert _codes(RequestError) | _codes(JobError) | _codes(MediaError) <= explained | _rows(
+        _page(root, "operate.md")
+    )
+
+
+def test_each_warning_is_explained(root: Path) -> None:
+    codes = _warning_codes(root)
+    assert codes
+    assert codes <= _rows(_page(root, "api.md")) | _rows(_page(root, "decoding.md"))
+
+
+def test_error_codes_are_used_once() -> None:
+    trees = [_codes(RequestError), _codes(JobError), _codes(MediaError)]
+    assert sum(len(tree) for tree in trees) == len(set.union(*trees))
+
+
+def test_each_route_is_explained(root: Path) -> None:
+    page = _page(root, "api.md")
+    routes = [route for route in create_app(Settings()).routes if isinstance(route, APIRoute)]
+    assert routes
+    for route in routes:
+        for method in route.methods:
+            assert f"{method} {route.path}" in page
+
+
+def test_each_option_is_explained(root: Path) -> None:
+    assert set(CaptionOptions.model_fields) <= _rows(_page(root, "api.md"))
+
+
+def test_each_command_is_explained(root: Path) -> None:
+    pages = "\n".join(_page(root, name) for name in PAGES) + (root / "README.md").read_text()
+    commands = typer.main.get_command(command_line)
+    for name in getattr(commands, "commands"):  # noqa: B009 - click's group, untyped here
+        assert f"python -m app {name}" in pages, name
+
+
+def test_links_between_the_pages_lead_somewhere(root: Path) -> None:
+    for name in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", _page(root, name)):
+            assert link.startswith("https://") or (root / "docs" / link).exists(), f"{name}: {link}"
