@@ -5,6 +5,8 @@
 # torch's default build for Linux brings the CUDA libraries in its own wheels, so both start from the
 # same small image; for a smaller CPU image, point pip at an index of CPU builds with
 # --build-arg PIP_EXTRA_INDEX_URL.
+# PyAV's wheel bundles FFmpeg with x264 and x265, which are under the GPL: mind its terms when you hand an
+# image on.
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /reelword
