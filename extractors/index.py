@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 import av
 from av.container import InputContainer
@@ -24,6 +25,8 @@ from extractors.container import open_media, picture_stream
 
 READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
 ASSUMED_RATE = Fraction(25)
+CLOCK_STAMPED = ("mpegts", "mpeg")
+LONGEST_GAP = 10.0
 
 
 @dataclass
@@ -31,8 +34,9 @@ class Index:
     """Times are in ticks of ``time_base``; ``pts`` and ``keys`` are rising.
 
     pts: the times of all packets that are meant to be shown. keys: times of the packets decoding can
-    start at, hidden ones included (a film cut by an edit list starts at one). last_length: ticks the
-    last frame stays, 0 where unknown. damaged: packets the demuxer itself calls incomplete.
+    start at, hidden ones included (a film cut by an edit list starts at one). newest, last_length: the
+    last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
+    incomplete.
     """
 
     time_base: Fraction
@@ -43,14 +47,24 @@ class Index:
     hidden: int = 0
     damaged: int = 0
     untimed: int = 0
+    newest: int | None = None
     last_length: int = 0
     open_gops: bool = False
+    jumps_back: bool = False
     trusted: bool = True
 
     @property
     def step(self) -> int:
         """Ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
+
+    def begin_at(self, first: int | None) -> None:
+        """Forget the frames before the first one that decodes: nobody will see them."""
+        position = 0 if first is None else bisect_left(self.pts, first)
+        if first is None or position >= len(self.pts) or self.pts[position] != first:
+            self.trusted = False
+        elif self.trusted:
+            del self.pts[:position]
 
     def key_before(self, wanted: int) -> int | None:
         """The last tick at or before ``wanted`` where decoding can start."""
@@ -96,13 +110,19 @@ def _read_packets(
             raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
         if packet.pts is not None and last_key is not None and packet.pts < last_key:
             index.open_gops = True
-        _note(index, packet)
+        _note(index, packet, container.format.name)
         if packet.is_keyframe and packet.pts is not None:
+            index.jumps_back = index.jumps_back or (last_key is not None and packet.pts <= last_key)
             last_key = packet.pts
 
 
-def _note(index: Index, packet: Packet) -> None:
-    if packet.is_corrupt:
+def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
+    """Whether the packet's end is missing; transport streams flag as corrupt what may well be decoded."""
+    return packet.is_corrupt and container_format not in CLOCK_STAMPED
+
+
+def _note(index: Index, packet: Packet[VideoStream], container_format: str) -> None:
+    if is_cut_off(packet, container_format):
         index.damaged += 1
     elif packet.pts is None:
         index.untimed += 1
@@ -112,8 +132,8 @@ def _note(index: Index, packet: Packet) -> None:
         if packet.is_discard:
             index.hidden += 1
             return
-        if not index.pts or packet.pts >= max(index.pts[-1], 0):
-            index.last_length = packet.duration or 0
+        if index.newest is None or packet.pts >= index.newest:
+            index.newest, index.last_length = packet.pts, packet.duration or 0
         index.pts.append(packet.pts)
 
 
@@ -122,6 +142,10 @@ def _finish(index: Index, container_format: str, reorders: bool) -> None:
     complete = index.untimed == 0 and bool(index.keys)
     index.pts = array("q", sorted(index.pts))
     index.keys = array("q", sorted(index.keys))
-    unique = all(a < b for a, b in zip(index.pts, index.pts[1:], strict=False))
+    gaps = [later - earlier for earlier, later in pairwise(index.pts)]
+    unique = min(gaps, default=1) > 0
+    # a recording that restarts its clock shows a gap that nobody would sit through
+    restarts = container_format in CLOCK_STAMPED and max(gaps, default=0) * index.time_base > LONGEST_GAP
     # AVI has no presentation times: with B-frames, what is read are times of decoding
-    index.trusted = complete and unique and not (container_format == "avi" and reorders)
+    decoding_times = container_format == "avi" and reorders
+    index.trusted = complete and unique and not (index.jumps_back or restarts or decoding_times)

@@ -1,0 +1,122 @@
+"""The sound of a video: any codec to mono float32 at one rate, on the clock of the picture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.resampler import AudioResampler
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from numpy.typing import NDArray
+
+from extractors import errors
+from extractors.container import open_media, sound_stream
+from extractors.index import READ_RETRIES
+from extractors.reading import Source
+from extractors.request import Audio
+from extractors.video import MediaWarning
+
+# Smaller steps between blocks are rounding of times; larger ones are real silence.
+SMALLEST_GAP = 0.1
+
+
+class Tape:
+    """Samples laid down at their times; what lies before zero or after the limit is cut off.
+
+    rate: samples a second. limit: samples kept at most.
+    """
+
+    def __init__(self, rate: int, limit: int) -> None:
+        self._rate = rate
+        self._limit = limit
+        self._blocks: list[NDArray[np.float32]] = []
+        self._length = 0
+        self.cut = False
+
+    def lay(self, samples: NDArray[np.float32], start: float | None) -> bool:
+        """Add a block that starts at ``start`` seconds (None: right behind the last). False when full."""
+        at = self._length if start is None else round(start * self._rate)
+        if self._length == 0 and at < 0:
+            samples = samples[-at:]
+        elif at - self._length > SMALLEST_GAP * self._rate or (self._length == 0 and at > 0):
+            self._append(np.zeros(min(at, self._limit) - self._length, np.float32))
+        self._append(samples)
+        return not self.cut
+
+    def _append(self, samples: NDArray[np.float32]) -> None:
+        room = self._limit - self._length
+        self.cut = self.cut or len(samples) > room
+        kept = samples[:room]
+        if len(kept):
+            self._blocks.append(kept)
+            self._length += len(kept)
+
+    def audio(self) -> Audio:
+        samples = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
+        return Audio(samples, self._rate)
+
+
+def read_audio(
+    source: Source, rate: int, zero: float, limit: float
+) -> tuple[Audio | None, list[MediaWarning]]:
+    """The first sound track, or None and a warning where it cannot be decoded.
+
+    zero: container seconds of the first shown frame. limit: seconds of sound kept at most.
+    """
+    tape, lost = Tape(rate, int(limit * rate)), 0
+    with open_media(source.path, source.max_pixels) as container:
+        stream = sound_stream(container)
+        if stream is None:
+            return None, []
+        resampler = AudioResampler(format="flt", layout="mono", rate=rate)
+        for frame in _sound(container, stream, source.deadline):
+            if frame is None:
+                lost += 1
+            elif not _lay(tape, resampler, frame, zero):
+                break
+        if not tape.cut:
+            _lay(tape, resampler, None, zero)
+    audio = tape.audio()
+    if not len(audio.samples):
+        return None, [MediaWarning("audio_unreadable", "The file's sound could not be decoded.")]
+    return audio, list(_warnings(tape.cut, lost, limit))
+
+
+def _lay(tape: Tape, resampler: AudioResampler, frame: AudioFrame | None, zero: float) -> bool:
+    for block in resampler.resample(frame):
+        # the resampler's own last block has no time; it follows the one before
+        start = None if block.pts is None or block.time is None or frame is None else block.time - zero
+        if not tape.lay(block.to_ndarray().reshape(-1).astype(np.float32, copy=False), start):
+            return False
+    return True
+
+
+def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:
+    """Decoded blocks; None for each packet that would not decode."""
+    for _ in range(READ_RETRIES):
+        try:
+            for packet in container.demux(stream):
+                if time.monotonic() > deadline:
+                    raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")
+                try:
+                    yield from packet.decode()
+                except MemoryError as error:
+                    raise errors.DecodeMemory("Decoding the sound took too much memory.") from error
+                except av.error.FFmpegError:
+                    yield None
+            return
+        except av.error.EOFError:
+            return
+        except av.error.FFmpegError:
+            continue
+
+
+def _warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:
+    if cut:
+        yield MediaWarning("audio_cut", f"Only the first {limit:g} seconds of sound were read.")
+    if lost:
+        yield MediaWarning("audio_damaged", f"{lost} packets of sound could not be decoded.")

@@ -1,0 +1,117 @@
+"""From a file to the frames that were asked for, with an account of what the file was like.
+
+    index    read every packet's times, decode nothing        extractors/index.py
+    look     decode the first frame: size, rotation, depth    extractors/look.py
+    choose   which frames are on screen at the asked times    extractors/sampling.py
+    read     jump to them, or decode in order                 extractors/reading.py
+    report   what was found, lost, missing                    extractors/report.py
+
+The choice is made from the index where that can be trusted; where decoding shows other frames than the
+index promised, it is made again from what was shown. Only chosen frames stay in memory, so that two
+hours of video cost what ten seconds cost, but for time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from extractors import errors
+from extractors.audio import read_audio
+from extractors.features import Frames
+from extractors.index import Index, read_index
+from extractors.look import Look, look
+from extractors.picture import Painter
+from extractors.reading import Reading, Source, read_by_seeking, read_in_order, seek_share
+from extractors.report import report
+from extractors.request import Audio, Decoded, DecodeRequest, Limits
+from extractors.sampling import Sampling
+from extractors.timeline import Timeline, timeline_of_index, timeline_of_reading
+
+__all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here"]
+
+# Above this share of the frames, jumping saves nothing and costs its checks.
+SEEK_BELOW = 0.8
+# A second reading chooses from what the first one showed; a third allows for one more surprise.
+READINGS = 3
+
+
+def decode_here(
+    path: str | os.PathLike[str], request: DecodeRequest | None = None, limits: Limits | None = None
+) -> Decoded:
+    """Decode in this process. A hostile file may crash native code or hang it: services use ``Decoder``.
+
+    Raises the leaves of ``MediaError`` but DecoderCrashed and DecoderKilled. The limit on memory is the
+    decoding process's to keep and is not applied here.
+    """
+    request, limits = request or DecodeRequest(), limits or Limits()
+    source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
+    index = read_index(
+        path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
+    )
+    seen = look(source, request.short_side)
+    index.begin_at(seen.tick)
+    shot = _shoot(source, seen, index, request.sampling, limits)
+    decoded = Decoded(report(seen, index, shot.reading, shot.timeline), _frames(shot))
+    if request.audio_rate is None or seen.sound is None:
+        return decoded
+    audio, warnings = read_audio(source, request.audio_rate, seen.zero, limits.audio_seconds)
+    video = replace(decoded.video, warnings=(*decoded.video.warnings, *warnings))
+    return Decoded(video, decoded.frames, audio)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shot:
+    """The wanted pictures (positions, rising) and the clock they are on."""
+
+    reading: Reading
+    timeline: Timeline
+    positions: list[int]
+
+
+def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits: Limits) -> _Shot:
+    """Read the wanted frames, choosing again until the choice agrees with what the file shows."""
+    timeline = timeline_of_index(index)
+    _keep_duration(timeline, limits)
+    painter = Painter(seen.display)
+    wanted = sampling.choose(timeline.times, timeline.duration).tolist()
+    if index.trusted and seek_share(wanted, index) < SEEK_BELOW:
+        reading = read_by_seeking(source, painter, wanted, index)
+        if reading is not None:
+            return _Shot(reading, timeline, wanted)
+    for _ in range(READINGS):
+        reading = read_in_order(source, painter, frozenset(wanted), index)
+        if not reading.complete:
+            return _Shot(reading, timeline, wanted)
+        timeline = _settle(reading, index, seen, limits)
+        wanted = sampling.choose(timeline.times, timeline.duration).tolist()
+        if reading.pictures.keys() >= set(wanted):
+            return _Shot(reading, timeline, wanted)
+    raise errors.TooDamaged("The file shows other frames each time it is decoded.")
+
+
+def _settle(reading: Reading, index: Index, seen: Look, limits: Limits) -> Timeline:
+    """The clock of what a whole reading showed, if it showed enough."""
+    found = len(reading.ticks)
+    if not found:
+        raise errors.NoFrames("The picture track shows no frame.")
+    if reading.lost > limits.lost_share * (found + reading.lost):
+        raise errors.TooDamaged(f"{reading.lost} of {found + reading.lost} frames could not be decoded.")
+    timeline = timeline_of_reading(reading, index, seen.container)
+    _keep_duration(timeline, limits)
+    return timeline
+
+
+def _keep_duration(timeline: Timeline, limits: Limits) -> None:
+    if timeline.duration > limits.max_duration:
+        raise errors.TooLong(
+            f"The video lasts {timeline.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
+        )
+
+
+def _frames(shot: _Shot) -> Frames:
+    pixels = np.stack([shot.reading.pictures[position] for position in shot.positions])
+    return Frames(pixels, shot.timeline.times[shot.positions], shot.timeline.duration)

@@ -1,0 +1,98 @@
+"""The first look at a file: its tracks and its first frame, which settle how all frames are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from av.container import InputContainer
+from av.video.stream import VideoStream
+
+from extractors import errors
+from extractors.container import STILL_FORMATS, sound_stream
+from extractors.picture import Display, picture_warnings, plan_display
+from extractors.reading import Reading, Source, decoded
+from extractors.video import MediaWarning
+
+FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
+
+
+@dataclass(frozen=True)
+class Sound:
+    """The sound track, where there is one that can be decoded."""
+
+    codec: str
+    channels: int
+    rate: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the file says about itself, and its first frame.
+
+    tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
+    expected: frames the header claims. container_duration: seconds the header claims.
+    """
+
+    container: str
+    codec: str
+    display: Display
+    tick: int | None
+    zero: float
+    expected: int | None
+    fps: float | None
+    container_duration: float | None
+    sound: Sound | None
+    warnings: tuple[MediaWarning, ...]
+
+
+def look(source: Source, short_side: int) -> Look:
+    """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
+    reading = Reading()
+    with source.open() as (container, stream):
+        _keep_pixels(stream.codec_context.width, stream.codec_context.height, source.max_pixels)
+        frame = next(decoded(container, stream, source, reading), None)
+        if frame is None:
+            raise errors.NoFrames(_nothing_shown(reading.lost))
+        _keep_pixels(frame.width, frame.height, source.max_pixels)
+        time_base = stream.time_base or Fraction(1)
+        still = container.format.name in STILL_FORMATS
+        warnings = picture_warnings(frame)
+        if still:
+            warnings.append(MediaWarning("still_image", "The file is a single picture, not a video."))
+        return Look(
+            container=container.format.name,
+            codec=stream.codec_context.name,
+            display=plan_display(frame, stream.sample_aspect_ratio, short_side),
+            tick=frame.pts,
+            zero=0.0 if frame.pts is None else float(frame.pts * time_base),
+            expected=stream.frames or None,
+            fps=None if still else _nominal_rate(stream),
+            container_duration=None if container.duration is None else container.duration / 1e6,
+            sound=_sound(container),
+            warnings=tuple(warnings),
+        )
+
+
+def _keep_pixels(width: int, height: int, limit: int) -> None:
+    if width * height > limit:
+        raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
+
+
+def _nothing_shown(lost: int) -> str:
+    if lost:
+        return f"None of the {lost} packets of the picture track could be decoded."
+    return "The picture track shows no frame."
+
+
+def _nominal_rate(stream: VideoStream) -> float | None:
+    rate = stream.guessed_rate or stream.average_rate
+    return float(rate) if rate and rate <= FASTEST_RATE else None
+
+
+def _sound(container: InputContainer) -> Sound | None:
+    stream = sound_stream(container)
+    if stream is None:
+        return None
+    context = stream.codec_context
+    return Sound(context.name, context.channels, context.sample_rate)

@@ -1,0 +1,115 @@
+"""From a decoded frame to pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from av.video.frame import VideoFrame
+from av.video.reformatter import ColorTrc, Interpolation, VideoReformatter
+from numpy.typing import NDArray
+
+from extractors.video import MediaWarning
+
+# A pixel wider than this is a damaged header, not a format in use (the widest is 2.4).
+WIDEST_PIXEL = 8
+HDR_CURVES = {int(ColorTrc.SMPTE2084): "PQ", int(ColorTrc.ARIB_STD_B67): "HLG"}
+# Bicubic widens its filter when it shrinks; full chroma keeps odd widths clean at the right edge.
+SCALER = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
+
+
+@dataclass(frozen=True)
+class Display:
+    """How the frames of one video are shown.
+
+    width, height: pixels of a frame as displayed, before it is made smaller.
+    stored_width, stored_height: pixels to scale to; turning these by ``quarter_turns`` (then
+    mirroring them where ``mirrored``) gives the frames handed out.
+    """
+
+    width: int
+    height: int
+    stored_width: int
+    stored_height: int
+    quarter_turns: int
+    mirrored: bool
+
+    @property
+    def rotation(self) -> int:
+        """Degrees counter-clockwise."""
+        return 90 * self.quarter_turns
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the frames handed out."""
+        if self.quarter_turns % 2:
+            return self.stored_width, self.stored_height, 3
+        return self.stored_height, self.stored_width, 3
+
+
+def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: int) -> Display:
+    """Rotation from the frame's display matrix, aspect from the stream, short side ≤ ``short_side``."""
+    aspect = sample_aspect or Fraction(1)
+    if not Fraction(1, WIDEST_PIXEL) <= aspect <= WIDEST_PIXEL:
+        aspect = Fraction(1)
+    width, height = frame.width, frame.height
+    if aspect > 1:
+        width = round(width * aspect)
+    else:
+        height = round(height / aspect)
+    turns, mirrored = _orientation(frame)
+    scale = min(1.0, short_side / min(width, height))
+    stored = max(1, round(width * scale)), max(1, round(height * scale))
+    shown = (height, width) if turns % 2 else (width, height)
+    return Display(*shown, *stored, turns, mirrored)
+
+
+def _orientation(frame: VideoFrame) -> tuple[int, bool]:
+    """Quarter turns counter-clockwise, and whether a left-right mirroring follows.
+
+    The display matrix sends a pixel to x' = a x + c y, y' = b x + d y with y downwards; it is stored as
+    nine 32-bit numbers a b u c d v x y w, and a negative determinant mirrors (libavutil/display.h).
+    """
+    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return 0, False
+    a, b, _, c, d = struct.unpack("<5i", bytes(matrix)[:20])
+    mirrored = a * d - b * c < 0
+    turns = round(np.degrees(np.arctan2(-b, -a if mirrored else a)) / 90) % 4
+    return turns, mirrored
+
+
+class Painter:
+    """Turns frames into pixels; keeps one scaler for all frames of a video."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._scaler = VideoReformatter()
+
+    def pixels(self, frame: VideoFrame) -> NDArray[np.uint8]:
+        """uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
+        display = self._display
+        scaled = self._scaler.reformat(
+            frame, display.stored_width, display.stored_height, "rgb24", interpolation=SCALER, threads=1
+        )
+        picture = np.rot90(scaled.to_ndarray(), display.quarter_turns)
+        return np.ascontiguousarray(picture[:, ::-1] if display.mirrored else picture, dtype=np.uint8)
+
+
+def picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
+    """What is lost when this frame is shown in 8-bit RGB, whole and still."""
+    found = []
+    curve = HDR_CURVES.get(int(frame.color_trc))
+    depth = max((component.bits for component in frame.format.components), default=8)
+    if frame.interlaced_frame:
+        found.append(MediaWarning("interlaced", "The video is interlaced; moving edges may look combed."))
+    if curve:
+        found.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
+    if depth > 8:
+        found.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
+    if frame.format.name.startswith(("yuva", "gbrap")):
+        found.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
+    return found
