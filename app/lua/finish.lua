@@ -1,0 +1,78 @@
+-- Ends a claim or a job. A terminal state is written once.
+-- KEYS  1 record   2 stream   3 expiry
+-- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
+--       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
+-- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
+-- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
+-- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
+-- the job is not there).
+
+local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
+local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+
+local time = redis.call('TIME')
+local now = time[1] .. '.' .. string.format('%06d', time[2])
+
+local state = redis.call('HGET', record, 'state')
+if not state then
+  redis.call('ZREM', expiry, id)
+  return 'lost'
+end
+local is_over = state ~= 'queued' and state ~= 'running'
+local entry = redis.call('HGET', record, 'entry')
+
+local function settle()
+  redis.call('HSET', record, 'state', target, 'ended_at', now, 'error', reason, 'ended_by', token)
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
+  redis.call('ZADD', expiry, time[1] + keep, id)
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+  return 'done'
+end
+
+if target == 'expired' then
+  if not is_over or state == 'expired' then
+    return 'lost'
+  end
+  redis.call('HSET', record, 'state', 'expired')
+  redis.call('HDEL', record, 'answer', 'error')
+  redis.call('EXPIRE', record, math.ceil(keep))
+  redis.call('ZREM', expiry, id)
+  return 'done'
+end
+
+if token == '' then
+  if is_over then
+    return 'over'
+  end
+  if state == 'running' then
+    redis.call('HSET', record, 'cancel', 1)
+    return 'asked'
+  end
+  return settle()
+end
+
+if state == target and redis.call('HGET', record, 'ended_by') == token then
+  return 'done'  -- the first call's reply was lost
+end
+if state ~= 'running' or redis.call('HGET', record, 'token') ~= token then
+  return 'lost'
+end
+if target == 'queued' then
+  redis.call('HSET', record, 'state', 'queued', 'progress', 0)
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
+  redis.call('HINCRBY', record, 'attempt', -1)
+  redis.call('HINCRBY', record, 'token', 1)
+  -- As idle as a lapsed lease: the next worker that looks takes it, ahead of the backlog.
+  redis.call('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', lease, 'JUSTID')
+  return 'done'
+end
+
+if answer ~= '' then
+  redis.call('HSET', record, 'answer', answer)
+end
+if target == 'succeeded' then
+  redis.call('HSET', record, 'progress', 1)
+end
+return settle()

@@ -1,0 +1,18 @@
+-- Accepts a job: its record and its entry in the stream, both or neither.
+-- KEYS  1 record   2 stream
+-- ARGV  1 job id   2… field, value, …  (what the submitter knows)
+-- Returns 1, or 0 where the job is there already (a retried call).
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return 0
+end
+
+local time = redis.call('TIME')
+local now = time[1] .. '.' .. string.format('%06d', time[2])
+
+redis.call('HSET', KEYS[1],
+  'id', ARGV[1], 'state', 'queued', 'created_at', now,
+  'attempt', 0, 'token', 0, 'progress', 0, unpack(ARGV, 2))
+local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
+redis.call('HSET', KEYS[1], 'entry', entry)
+return 1

@@ -1,0 +1,95 @@
+"""Workers say who they are and what they can do; the API answers ``/models`` and ``/readyz`` from that.
+
+An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import redis
+from pydantic import BaseModel, ConfigDict
+
+from app.jobs import Keys
+from app.redis_client import unavailable_if_away
+
+TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
+
+
+class CaptionerInfo(BaseModel):
+    """A captioner that a worker has loaded.
+
+    features: stream name → network, weights and preprocessing it was trained on. scores: metric ×100 by data
+    set. seconds: of one default job, measured when the worker warmed up.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    weights_sha256: str
+    features: dict[str, Any]
+    scores: dict[str, Any] = {}
+    seconds: float | None = None
+
+
+class WorkerInfo(BaseModel):
+    """A worker, as advertised. ``is_ready``: its models are loaded and its engine lives."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+    host: str
+    version: str
+    is_ready: bool
+    device: str
+    started_at: float
+    captioners: list[CaptionerInfo]
+    engine_restarts: int = 0
+
+
+class Registry:
+    """Reads and writes advertisements. Raises QueueUnavailable."""
+
+    def __init__(
+        self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
+    ) -> None:
+        self._server, self._keys, self._ttl = server, keys or Keys(), time_to_live
+
+    def advertise(self, info: WorkerInfo) -> None:
+        """Lists a worker for ``time_to_live`` seconds more."""
+        with unavailable_if_away(), self._server.pipeline() as pipe:
+            pipe.set(self._keys.worker(info.name), info.model_dump_json(), px=round(self._ttl * 1000))
+            pipe.zadd(self._keys.workers, {info.name: time.time()})
+            pipe.execute()
+
+    def withdraw(self, name: str) -> None:
+        """Takes a worker off the list at once."""
+        with unavailable_if_away(), self._server.pipeline() as pipe:
+            pipe.delete(self._keys.worker(name))
+            pipe.zrem(self._keys.workers, name)
+            pipe.execute()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that live, by name; names whose advertisement has lapsed are dropped."""
+        with unavailable_if_away():
+            names: Any = self._server.zrange(self._keys.workers, 0, -1)
+            if not names:
+                return []
+            texts: Any = self._server.mget([self._keys.worker(name) for name in names])
+            lapsed = [name for name, text in zip(names, texts, strict=True) if text is None]
+            if lapsed:
+                self._server.zrem(self._keys.workers, *lapsed)
+        return sorted(
+            (WorkerInfo.model_validate_json(text) for text in texts if text is not None),
+            key=lambda worker: worker.name,
+        )
+
+    def is_ready(self) -> bool:
+        """Some worker could take a job now."""
+        return any(worker.is_ready for worker in self.workers())
+
+    def captioners(self) -> dict[str, CaptionerInfo]:
+        """Every captioner that some live worker has."""
+        return {info.name: info for worker in self.workers() for info in worker.captioners}

@@ -1,0 +1,102 @@
+"""Every setting: an environment variable, a default that works on a laptop, and a sentence for ``doctor``.
+
+``REELWORD_`` is the prefix; ``REDIS_URL`` and ``PORT`` are read plain, as every host sets them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 2**20
+
+
+class Settings(BaseSettings):
+    """Read once by an entry point and passed on; nothing else looks at the environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REELWORD_", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
+    )
+
+    # where things are
+    data: Path = Field(Path("data"), description="Folder of blobs, the embedded Redis's file and the caches.")
+    blobs: str | None = Field(
+        None, description="Directory or fsspec URL (s3://…) of blobs; default: in the data folder."
+    )
+    redis_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("REDIS_URL", "REELWORD_REDIS_URL"),
+        description="Redis 7.2 or Valkey to use; without it an embedded one is started in the data folder.",
+    )
+    host: str = Field("127.0.0.1", description="Address that the API listens on.")
+    port: int = Field(
+        8000,
+        ge=0,
+        le=65535,
+        validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
+        description="Port that the API listens on.",
+    )
+
+    # what is accepted
+    max_upload_bytes: int = Field(
+        512 * MIB, gt=0, description="Largest video, in bytes; more is answered with 413."
+    )
+    max_backlog: int = Field(1000, gt=0, description="Jobs that may wait; more are answered with 503.")
+    min_free_bytes: int = Field(256 * MIB, ge=0, description="Room that uploads must leave on the disk.")
+
+    # how a job runs
+    attempts: int = Field(
+        3, ge=1, le=20, description="Times that a job may kill what runs it before it has failed."
+    )
+    lease_seconds: float = Field(
+        10.0, ge=0.5, description="A job runs again this long after its worker fell silent."
+    )
+    beat_seconds: float = Field(
+        0.5, gt=0, description="How often a worker renews its lease and asks for cancellation."
+    )
+    job_seconds: float = Field(900.0, gt=0, description="Longest run of a job; then it has failed.")
+    cancel_grace: float = Field(1.0, ge=0, description="Seconds until a canceled job's engine is killed.")
+    batch_jobs: int = Field(4, ge=1, le=64, description="Jobs captioned together where as many wait.")
+    result_ttl: float = Field(
+        7 * 86400.0, gt=0, description="Seconds that a result is kept; then the job is expired."
+    )
+
+    # decoding
+    decode_seconds: float = Field(300.0, gt=0, description="Longest time for reading one video.")
+    decode_memory: int = Field(
+        2048 * MIB, gt=0, description="Memory of the process that reads videos, in bytes."
+    )
+    decoder: Literal["pyav", "decord"] = Field(
+        "pyav", description="Video reader; docs/extractors.md compares them."
+    )
+
+    # the engine
+    engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
+    device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
+    engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")
+    threads: int = Field(
+        1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe line logged."
+    )
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="auto: text on a terminal, else JSON."
+    )
+
+    @property
+    def blob_url(self) -> str:
+        return self.blobs or str(self.data / "blobs")
+
+    @property
+    def staging(self) -> Path:
+        """Files still being written; on the same file system as blobs in a directory."""
+        return self.data / "staging"
+
+    @property
+    def redis_folder(self) -> Path:
+        return self.data / "redis"
