@@ -12,8 +12,10 @@ PIP := $(BIN)/python -m pip
 TESTS ?= tests
 
 # The first interpreter on PATH that is new enough.
-PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+ifndef PYTHON
+PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
+endif
 
 # numpy, torch and OpenVINO each start a thread a core; on shared cores one thread is many times faster.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1

@@ -1,0 +1,92 @@
+"""Set-up on machines that lack something, after an interruption, and a second time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A checkout's Makefile with its own environment, whose Python only writes down what it is asked."""
+
+    root: Path
+    venv: Path
+
+    @property
+    def asked(self) -> list[str]:
+        log = self.venv / "asked"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def make(self, target: str, *variables: str) -> subprocess.CompletedProcess[str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        return subprocess.run(
+            ["make", target, f"VENV={self.venv}", *variables],
+            cwd=self.root,
+            env=inherited,
+            capture_output=True,
+            text=True,
+        )
+
+
+@pytest.fixture
+def machine(root: Path, tmp_path: Path) -> Machine:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/venv/asked\n')
+    python.chmod(0o755)
+    return Machine(root, tmp_path / "venv")
+
+
+def test_old_python_is_told_what_is_needed(machine: Machine, tmp_path: Path) -> None:
+    old = tmp_path / "python3.8"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    run = machine.make("setup-api", f"PYTHON={old}")
+    assert run.returncode != 0
+    assert "Python 3.11 or newer is needed" in run.stderr
+    assert not machine.asked
+
+
+def test_python_without_ensurepip_is_told_what_to_install(machine: Machine, tmp_path: Path) -> None:
+    bare = tmp_path / "python3"
+    bare.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1;; esac\n')
+    bare.chmod(0o755)
+    run = machine.make("setup-api", f"PYTHON={bare}")
+    assert run.returncode != 0
+    assert "apt-get install python3-venv" in run.stderr
+
+
+def test_second_set_up_does_nothing(machine: Machine) -> None:
+    assert machine.make("setup-serve").returncode == 0
+    asked = machine.asked
+    assert any("--group api --group worker" in line for line in asked)
+    assert any("--no-deps" in line for line in asked)
+    assert machine.make("setup-serve").returncode == 0
+    assert machine.make("setup-api").returncode == 0, "serve covers the API"
+    assert machine.asked == asked
+
+
+def test_set_up_that_was_cut_short_is_mended(machine: Machine) -> None:
+    packages = machine.venv / "lib/python3/site-packages"
+    for name, is_whole in (("whole", True), ("half", False)):
+        (packages / f"{name}-1.dist-info").mkdir(parents=True)
+        if is_whole:
+            (packages / f"{name}-1.dist-info/INSTALLER").write_text("pip\n")
+    assert machine.make("setup-api").returncode == 0
+    assert [entry.name for entry in packages.iterdir()] == ["whole-1.dist-info"]
+
+
+def test_failed_install_is_tried_again(machine: Machine) -> None:
+    python = machine.venv / "bin/python"
+    working = python.read_text()
+    python.write_text(working + 'case "$*" in *--group*) exit 1;; esac\n')
+    assert machine.make("setup-api").returncode != 0
+    python.write_text(working)
+    before = len(machine.asked)
+    assert machine.make("setup-api").returncode == 0
+    assert any("--group api" in line for line in machine.asked[before:])
