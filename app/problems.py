@@ -4,6 +4,7 @@
     ├── NotMultipart        415 not_multipart        the body is no form
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
     ├── UploadTooLarge      413 upload_too_large
+    ├── UploadStalled       408 upload_stalled       no byte came for a minute
     ├── VideoMissing        422 video_missing        no field called video
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video
@@ -11,17 +12,17 @@
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── UnknownCaptioner    422 unknown_captioner    known lists the captioners that live workers have
-    ├── InvalidPreference   400 invalid_preference   Prefer: wait=soon
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
     ├── JobIsOver           409 job_is_over          nothing left to cancel
     ├── BacklogFull         503 backlog_full
-    ├── QueueAway           503 queue_away           Redis does not answer
+    ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     └── StorageFull         507 storage_full
 
-A problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+Errors of the queue (app/errors.py) are said the same way. A problem's ``type`` is
+``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
 # ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
@@ -33,6 +34,8 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel, Field
+
+from app.errors import QueueError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -84,6 +87,13 @@ class UploadTooLarge(RequestError):
     hint = "Send a shorter or smaller video, or raise REELWORD_MAX_UPLOAD_BYTES on the server."
 
 
+class UploadStalled(RequestError):
+    status = HTTPStatus.REQUEST_TIMEOUT
+    code = "upload_stalled"
+    title = "The upload stood still for too long"
+    hint = "Send the video again over a connection that holds."
+
+
 class VideoMissing(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "video_missing"
@@ -133,12 +143,6 @@ class UnknownCaptioner(RequestError):
     hint = "Choose one of those listed under known; GET /models says more about them."
 
 
-class InvalidPreference(RequestError):
-    code = "invalid_preference"
-    title = "The Prefer header cannot be read"
-    hint = "Write Prefer: wait=10 to wait up to ten seconds for the result, or leave the header out."
-
-
 class UnknownJob(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_job"
@@ -183,11 +187,11 @@ class BacklogFull(RequestError):
     retry_after = 30
 
 
-class QueueAway(RequestError):
+class NotReady(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    code = "queue_away"
-    title = "The job queue does not answer"
-    hint = "Send the request again in a few seconds; if it lasts, Redis is down: python -m app doctor."
+    code = "not_ready"
+    title = "The service cannot run jobs at the moment"
+    hint = "Wait until a worker has loaded its models; if it lasts, read its log or run python -m app doctor."
     retry_after = 5
 
 
@@ -201,15 +205,25 @@ class StorageFull(RequestError):
 
 def describe(error: RequestError, path: str) -> Problem:
     """The problem document of an error met while answering ``path``."""
+    return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+
+
+def describe_queue_error(error: QueueError, path: str) -> Problem:
+    return problem(error.status, error.code, "Jobs cannot be taken or read", str(error), error.hint, path)
+
+
+def problem(
+    status: int, code: str, title: str, detail: str, hint: str, path: str, known: list[str] | None = None
+) -> Problem:
     return Problem(
-        type=type_of(error.code),
-        title=error.title,
-        status=error.status,
-        detail=str(error),
+        type=type_of(code),
+        title=title,
+        status=int(status),
+        detail=detail,
         instance=path,
-        code=error.code,
-        hint=error.hint,
-        known=error.known,
+        code=code,
+        hint=hint,
+        known=known,
     )
 
 

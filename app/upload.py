@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import anyio
 import anyio.to_thread
 from streaming_form_data import ParseFailedException, StreamingFormDataParser
 from streaming_form_data.parser import UnexpectedPartException
@@ -23,6 +24,7 @@ from app.options import FORM_FIELDS
 
 FIELD_LIMIT = 1024  #: bytes in the value of an option
 FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
+STALL_SECONDS = 60.0  #: longest silence of a client before its upload is given up
 PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
 FORM_NAMES = ("video", *FORM_FIELDS)
 
@@ -91,7 +93,11 @@ class _Refused(BaseTarget):  # type: ignore[misc]
 
 
 async def receive(
-    body: AsyncIterator[bytes], headers: Mapping[str, str], file: Path, max_video_bytes: int
+    body: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    file: Path,
+    max_video_bytes: int,
+    stall_seconds: float = STALL_SECONDS,
 ) -> Upload:
     """Reads a whole form from ``body``; the video is in ``file`` and flushed to disk when this returns.
 
@@ -100,7 +106,7 @@ async def receive(
     """
     _refuse_by_header(headers, max_video_bytes)
     try:
-        return await _receive(body, headers, file, max_video_bytes)
+        return await _receive(_unstalled(body, stall_seconds), headers, file, max_video_bytes)
     except OSError as error:
         file.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -134,6 +140,20 @@ async def _receive(
         await anyio.to_thread.run_sync(_flush, output)
     fields = {name: option.value for name, option in options.items()}
     return Upload(file, video.size, {name: value for name, value in fields.items() if value is not None})
+
+
+async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """The same pieces, each within ``seconds`` of the one before."""
+    pieces = aiter(body)
+    while True:
+        try:
+            with anyio.fail_after(seconds):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            raise problems.UploadStalled(f"No byte has come for {seconds:g} seconds.") from error
+        yield piece
 
 
 def _parser(

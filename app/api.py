@@ -1,0 +1,124 @@
+"""The HTTP service: its routes, how it says what is wrong, and what it adds to every answer.
+
+Imports neither torch nor anything of ``models`` or ``extractors``: its image has none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import anyio.to_thread
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from app import api_jobs, api_page, api_status, api_submit, problems
+from app.errors import QueueError
+from app.headers import SecurityHeaders
+from app.jobs import Keys
+from app.metrics import CountRequests
+from app.problems import Problem, RequestError
+from app.service import Service, service_of
+from app.settings import Settings
+
+VERSION = "0.1.0"
+SWEEP_AGE = 6 * 3600.0  #: a staged file untouched for so long belongs to a server that was killed
+DESCRIPTION = "A video goes in, a caption with its attention comes out."
+
+log = structlog.get_logger(__name__)
+
+
+def create_app(settings: Settings, keys: Keys | None = None) -> FastAPI:
+    """The application; Redis is first spoken to when a request needs it, so that it may come up later."""
+    service = Service.connect(settings, keys)
+    app: FastAPI = FastAPIOffline(
+        title="Reelword",
+        version=VERSION,
+        description=DESCRIPTION,
+        redoc_url=None,
+        lifespan=_lifespan,
+        favicon_url="data:,",
+    )
+    app.state.service = service
+    for routes in (api_submit.router, api_jobs.router, api_status.router, api_page.router):
+        app.include_router(routes)
+    app.mount("/static", api_page.static_files())
+    app.add_exception_handler(RequestError, _request_error)
+    app.add_exception_handler(QueueError, _queue_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
+    app.add_exception_handler(Exception, _internal_error)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(CountRequests, metrics=service.metrics)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    await anyio.to_thread.run_sync(service.blobs.sweep, SWEEP_AGE)
+    yield
+    await anyio.to_thread.run_sync(service.close)
+
+
+async def _request_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))
+
+
+async def _queue_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueError)
+    log.warning("queue error", path=request.url.path, error=str(error))
+    found = problems.describe_queue_error(error, request.url.path)
+    return _answer(request, found, {"Retry-After": "5"})
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    detail = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}."
+    hint = "GET /docs lists what each route takes."
+    title = "A part of the request has a value that is not accepted"
+    path = request.url.path
+    return _answer(request, problems.problem(422, "invalid_request", title, detail, hint, path), {})
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework says by itself: no such route, no such method on it."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    path = request.url.path
+    detail = f"{request.method} {path}: {error.detail}."
+    hint = "GET /docs lists the routes and their methods."
+    found = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
+    return _answer(request, found, dict(error.headers or {}))
+
+
+async def _client_gone(request: Request, _error: Exception) -> Response:
+    """Nobody reads this answer; its upload is already removed."""
+    log.info("client went away", path=request.url.path)
+    return Response(status_code=499)
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    log.error("internal error", path=request.url.path, exc_info=error)
+    title = "The server has a fault"
+    detail = "The request could not be answered because of a fault in the server."
+    hint = "The server's log has the details; report it with them."
+    return _answer(
+        request, problems.problem(500, "internal_error", title, detail, hint, request.url.path), {}
+    )
+
+
+def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Response:
+    service_of(request).metrics.refused.labels(found.code).inc()
+    body = found.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)

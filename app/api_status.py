@@ -1,0 +1,88 @@
+"""How the service is: what it can do, whether it lives, whether it can work, and its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from app import metrics, problems
+from app.errors import QueueError
+from app.options import FORM_FIELDS, CaptionOptions
+from app.service import ServiceDep
+
+router = APIRouter(tags=["status"])
+
+
+class CaptionerDocument(BaseModel):
+    """A captioner that some live worker has loaded."""
+
+    name: str
+    weights_sha256: str
+    features: dict[str, Any] = Field(
+        description="Stream → network, weights and preprocessing it was trained on."
+    )
+    scores: dict[str, Any] = Field(description="Metric × 100, by data set.")
+    seconds: float | None = Field(description="Of one default job, as its worker measured.")
+    workers: int = Field(description="Live workers that have it.")
+
+
+class ModelsDocument(BaseModel):
+    captioners: list[CaptionerDocument]
+    default: str
+    options: dict[str, Any] = Field(description="JSON Schema of each form field of POST /caption.")
+
+
+class Alive(BaseModel):
+    status: str = "alive"
+
+
+class Ready(BaseModel):
+    status: str = "ready"
+    workers: int
+
+
+@router.get("/models")
+def models(service: ServiceDep) -> ModelsDocument:
+    """The captioners that live workers have, and the options they take."""
+    workers = service.registry.workers()
+    names = [info.name for worker in workers for info in worker.captioners]
+    captioners = [
+        CaptionerDocument(**info.model_dump(), workers=names.count(name))
+        for name, info in sorted(service.registry.captioners().items())
+    ]
+    schema = CaptionOptions.model_json_schema()["properties"]
+    default = str(CaptionOptions.model_fields["captioner"].default)
+    return ModelsDocument(
+        captioners=captioners, default=default, options={name: schema[name] for name in FORM_FIELDS}
+    )
+
+
+@router.get("/livez")
+async def livez() -> Alive:
+    """This process answers. Says nothing of Redis or workers: restarting the API would not help them."""
+    return Alive()
+
+
+@router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
+def readyz(service: ServiceDep) -> Ready:
+    """Redis answers and a worker with loaded models lives."""
+    try:
+        ready = sum(worker.is_ready for worker in service.registry.workers())
+    except QueueError as error:
+        raise problems.NotReady(str(error)) from error
+    if not ready:
+        raise problems.NotReady("Redis answers, but no worker with loaded models lives.")
+    return Ready(workers=ready)
+
+
+@router.get("/metrics", response_class=Response)
+def exposition(service: ServiceDep) -> Response:
+    """Prometheus's text format."""
+    try:
+        service.metrics.observe_queue(service.waiting(), service.registry.workers())
+    except QueueError:
+        service.metrics.observe_queue_away()
+    return Response(service.metrics.exposition(), media_type=metrics.MEDIA_TYPE)

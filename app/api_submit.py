@@ -1,0 +1,167 @@
+"""``POST /caption``: an upload becomes a job.
+
+The order matters: room is asked for before a byte is read, the file is on disk before the job exists, and
+the job is on Redis's disk before its 202.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+
+from app import problems
+from app.documents import Accepted, JobDocument, JobUrls
+from app.job_document import document_of
+from app.jobs import Job
+from app.options import FORM_FIELDS, CaptionOptions
+from app.service import Service, ServiceDep
+from app.upload import Upload, receive
+
+LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
+POLL_SECONDS = 0.1
+BOOLEANS = ("true", "false")
+
+router = APIRouter(tags=["caption"])
+
+
+def _form_schema() -> dict[str, Any]:
+    """The form as OpenAPI describes it: the body is read by hand, so nothing can derive it."""
+    options = CaptionOptions.model_json_schema()["properties"]
+    video = {"type": "string", "format": "binary", "description": "The file."}
+    properties = {"video": video, **{name: options[name] for name in FORM_FIELDS}}
+    schema = {
+        "type": "object",
+        "required": ["video"],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+@router.post(
+    "/caption",
+    status_code=202,
+    response_model=Accepted,
+    openapi_extra=_form_schema(),
+    responses={
+        200: {"model": JobDocument, "description": "With `Prefer: wait=N`, where the job ended in time."},
+        **problems.openapi_responses(
+            problems.MalformedForm,
+            problems.UploadStalled,
+            problems.UploadTooLarge,
+            problems.NotMultipart,
+            problems.VideoMissing,
+            problems.VideoEmpty,
+            problems.SeveralVideos,
+            problems.UrlNotSupported,
+            problems.UnknownField,
+            problems.InvalidOption,
+            problems.UnknownCaptioner,
+            problems.BacklogFull,
+            problems.StorageFull,
+        ),
+    },
+)
+async def caption(request: Request, service: ServiceDep) -> Response:
+    """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
+    await anyio.to_thread.run_sync(_check_room, service, request.headers)
+    file = service.blobs.new_file()
+    upload = await receive(request.stream(), request.headers, file, service.settings.max_upload_bytes)
+    job = await anyio.to_thread.run_sync(_submit, service, upload)
+    return await _answer(service, job, preferred_wait(request.headers.get("prefer")))
+
+
+def preferred_wait(prefer: str | None) -> float | None:
+    """Seconds of ``wait`` in a Prefer header (RFC 7240), at most LONGEST_WAIT; None where there is none.
+
+    What cannot be read is passed over, as the RFC asks.
+    """
+    found = re.search(r'(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])', prefer or "", re.IGNORECASE)
+    return None if found is None else min(float(found[1]), LONGEST_WAIT)
+
+
+def _check_room(service: Service, headers: Mapping[str, str]) -> None:
+    if service.waiting() >= service.settings.max_backlog:
+        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+    announced = headers.get("content-length", "0")
+    needed = int(announced) if announced.isdecimal() else 0
+    if needed > service.settings.max_upload_bytes:
+        return  # refused for its size in a moment, whatever room there is
+    if service.blobs.free_bytes() - needed < service.settings.min_free_bytes:
+        raise problems.StorageFull("The disk that uploads arrive on is almost full.")
+
+
+def _submit(service: Service, upload: Upload) -> Job:
+    """The file becomes a blob and the blob a job; where that fails, neither is left."""
+    job_id = uuid4().hex
+    key = f"uploads/{job_id}"
+    try:
+        options = parse_options(upload.fields)
+        _check_captioner(service, options.captioner)
+        service.blobs.adopt(upload.file, key)
+        job = service.jobs.submit(job_id, options, key)
+    except BaseException:
+        upload.file.unlink(missing_ok=True)
+        service.blobs.remove(key)
+        raise
+    service.metrics.upload_bytes.observe(upload.size)
+    return job
+
+
+def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
+    """Options from the form's texts. Raises InvalidOption, which names the first that is wrong."""
+    try:
+        return CaptionOptions.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        if not name:
+            raise problems.InvalidOption(f"{first['msg'].removeprefix('Value error, ')}.") from error
+        known = BOOLEANS if first["type"].startswith("bool") else None
+        raise problems.InvalidOption(
+            f"{name} is {fields[name][:64]!r}: {first['msg']}.", known=known
+        ) from error
+
+
+def _check_captioner(service: Service, name: str) -> None:
+    """Where no worker lives nothing is known, and the job waits for one."""
+    known = sorted(service.registry.captioners())
+    if known and name not in known:
+        raise problems.UnknownCaptioner(f"No worker has a captioner called {name}.", known=known)
+
+
+async def _answer(service: Service, job: Job, wait: float | None) -> Response:
+    headers = {"Location": f"/jobs/{job.id}"}
+    if wait is not None:
+        headers["Preference-Applied"] = f"wait={wait:.0f}"
+        job = await _wait(service, job, wait)
+    if wait is not None and job.is_over:
+        document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
+        return JSONResponse(document.model_dump(mode="json"), 200, headers)
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job.id))
+    return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
+
+
+def urls_of(job_id: str) -> JobUrls:
+    path = f"/jobs/{job_id}"
+    return JobUrls(
+        self=path, attention=f"{path}/attention", attention_png=f"{path}/attention.png", cancel=path
+    )
+
+
+async def _wait(service: Service, job: Job, seconds: float) -> Job:
+    """The job when it is over, or as it stands after ``seconds``."""
+    deadline = anyio.current_time() + seconds
+    while not job.is_over and anyio.current_time() < deadline:
+        await anyio.sleep(min(POLL_SECONDS, max(0.0, deadline - anyio.current_time())))
+        found = await anyio.to_thread.run_sync(service.jobs.get, job.id)
+        job = found or job
+    return job

@@ -1,0 +1,66 @@
+"""What every route needs: settings, jobs, blobs, the list of workers, metrics. Made once for an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.blobs import Blobs
+from app.jobs import Jobs, Keys
+from app.metrics import Metrics
+from app.queue import waiting
+from app.redis_client import connect
+from app.registry import Registry
+from app.settings import Settings
+
+PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
+
+
+@dataclass(frozen=True)
+class Service:
+    """Its members block: routes call them from threads."""
+
+    settings: Settings
+    jobs: Jobs
+    registry: Registry
+    blobs: Blobs
+    metrics: Metrics
+
+    @classmethod
+    def connect(cls, settings: Settings, keys: Keys | None = None) -> Service:
+        """Opens nothing yet; ``settings.redis_url`` names the server."""
+        if settings.redis_url is None:
+            raise ValueError(
+                "the API needs REDIS_URL: python -m app serve starts a Redis and the API with it"
+            )
+        server = connect(settings.redis_url, PATIENCE)
+        return cls(
+            settings=settings,
+            jobs=Jobs(
+                server,
+                attempts=settings.attempts,
+                lease=settings.lease_seconds,
+                result_ttl=settings.result_ttl,
+                keys=keys,
+            ),
+            registry=Registry(server, keys),
+            blobs=Blobs(settings.blob_url, settings.staging),
+            metrics=Metrics(),
+        )
+
+    def waiting(self) -> int:
+        """Jobs that no worker has taken. Raises QueueUnavailable."""
+        return waiting(self.jobs.server, self.jobs.keys)
+
+    def close(self) -> None:
+        self.jobs.server.close()
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(service_of)]

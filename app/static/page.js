@@ -1,0 +1,276 @@
+// The page: send a video, follow its job, show the caption and where each word looked.
+// The job's id is kept in the address (#id), so that a reload or a shared link shows it again.
+
+import { drawFrame } from "./heat.js";
+
+const $ = (id) => document.getElementById(id);
+const STAGES = { decode: "Reading the video", extract: "Looking at its frames", caption: "Writing the caption" };
+const POLL_MS = [150, 250, 400, 700, 1000];
+
+let upload = null; // the XMLHttpRequest that sends a file
+let following = null; // the id of the job on show
+
+// ---- sending ----
+
+function send(file) {
+  reset();
+  const form = new FormData();
+  for (const field of $("form").querySelectorAll("select, input[type=number]")) form.append(field.name, field.value);
+  form.append("video", file); // last, so that a wrong option is known to be wrong before the file is sent
+  $("chosen").textContent = file.name;
+  upload = new XMLHttpRequest();
+  upload.open("POST", "/caption");
+  upload.responseType = "json";
+  upload.upload.onprogress = (event) => working(`Sending ${file.name}`, event.loaded / event.total);
+  upload.onload = () => (upload.status === 202 || upload.status === 200 ? follow(upload.response.id) : fail(upload.response));
+  upload.onerror = () => fail(null);
+  upload.onabort = () => reset();
+  upload.onloadend = () => { upload = null; };
+  working(`Sending ${file.name}`, 0);
+  upload.send(form);
+}
+
+// ---- following ----
+
+async function follow(id) {
+  following = id;
+  history.replaceState(null, "", `#${id}`);
+  for (let turn = 0; following === id; turn += 1) {
+    const job = await getJson(`/jobs/${encodeURIComponent(id)}`);
+    if (following !== id) return;
+    if (job.code && !job.state) return void fail(job);
+    if (!["queued", "running"].includes(job.state)) return void (await finished(job));
+    working(job.state === "queued" ? "Waiting for a worker" : STAGES[job.stage] || "Running", job.progress);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS[Math.min(turn, POLL_MS.length - 1)]));
+  }
+}
+
+async function getJson(path) {
+  try {
+    return await (await fetch(path)).json();
+  } catch {
+    return { code: "unreachable", detail: "The server does not answer.", hint: "See that it runs, then reload this page." };
+  }
+}
+
+async function cancel() {
+  if (upload) return upload.abort();
+  const id = following;
+  working("Cancelling", null);
+  const response = await fetch(`/jobs/${encodeURIComponent(id)}`, { method: "DELETE" }).catch(() => null);
+  if (!response) fail(null);
+}
+
+// ---- showing ----
+
+function reset() {
+  following = null;
+  for (const id of ["working", "problem", "result"]) $(id).hidden = true;
+}
+
+function working(text, part) {
+  $("working").hidden = false;
+  $("problem").hidden = true;
+  if ($("status").textContent !== text) $("status").textContent = text;
+  if (part === null || Number.isNaN(part)) $("progress").removeAttribute("value");
+  else $("progress").value = part;
+}
+
+function fail(problem) {
+  reset();
+  $("problem").hidden = false;
+  $("problem-message").textContent = problem?.detail || problem?.message || "The server does not answer.";
+  $("problem-hint").textContent = [problem?.hint, problem?.known && `Known: ${problem.known.join(", ")}.`].filter(Boolean).join(" ");
+}
+
+async function finished(job) {
+  if (job.state !== "succeeded") {
+    const said = { canceled: "The job was cancelled.", expired: "The job's answer is no longer kept." };
+    fail(job.error || { detail: said[job.state] || `The job ended as ${job.state}.`, hint: "Send the video again." });
+    return;
+  }
+  $("working").hidden = true;
+  const path = `/jobs/${encodeURIComponent(job.id)}`;
+  const attention = job.model?.options?.attention === false ? null : await getJson(`${path}/attention`);
+  $("result").hidden = false;
+  showLinks(path, attention?.words);
+  showFacts(job);
+  showWarnings(job.warnings || []);
+  showOthers(job.captions || []);
+  if (attention?.words) new Looked(job, attention).start();
+  else { $("looked").hidden = true; $("caption").textContent = job.caption || "(no words)"; }
+}
+
+function showLinks(path, hasAttention) {
+  $("link-png").href = `${path}/attention.png`;
+  $("link-attention").href = `${path}/attention`;
+  $("link-job").href = path;
+  $("link-png").hidden = $("link-attention").hidden = !hasAttention;
+}
+
+function showFacts(job) {
+  const media = job.media || {};
+  const seconds = (value) => (value == null ? null : `${value.toFixed(2)} s`);
+  const rows = [
+    ["Video", [media.container, media.codec].filter(Boolean).join(", ")],
+    ["Picture", media.width && `${media.width} × ${media.height}${media.rotation ? `, turned by ${media.rotation}°` : ""}`],
+    ["Duration", seconds(media.duration) + (media.times_estimated ? " (estimated)" : "")],
+    ["Frames", media.frames == null ? null : `${media.frames}${media.frames_lost ? `, ${media.frames_lost} undecodable` : ""}`],
+    ["Sound", media.has_audio == null ? null : media.has_audio ? media.audio_codec || "yes" : "none"],
+    ["Captioner", job.model?.captioner],
+    ["Took", seconds(job.timings?.total)],
+  ];
+  $("facts").replaceChildren(...rows.filter(([, value]) => value).flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
+}
+
+function showWarnings(warnings) {
+  $("warnings").hidden = !warnings.length;
+  $("warnings").replaceChildren(...warnings.map((warning) => make("li", warning.message)));
+}
+
+function showOthers(captions) {
+  $("others").hidden = captions.length < 2;
+  $("others").replaceChildren(...captions.map((caption) => make("li", `${caption.text} (${caption.score.toFixed(2)})`)));
+}
+
+function make(tag, text) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+// ---- where each word looked ----
+
+class Looked {
+  constructor(job, attention) {
+    this.job = job;
+    this.attention = attention;
+    this.frames = new Map(); // k → promise of an image
+    this.word = 0;
+    this.moment = 0;
+  }
+
+  start() {
+    $("looked").hidden = false;
+    this.words = this.attention.words.map((text, word) => this.button(text, () => this.chooseWord(word)));
+    this.words.forEach((button, word) => { button.title = this.logprob(word); });
+    $("caption").replaceChildren(...this.words);
+    $("caption").onkeydown = (event) => this.step(event);
+    const span = Math.max(this.job.media?.duration || 0, ...this.attention.times.map(([, end]) => end)) || 1;
+    this.moments = this.attention.times.map(([start, end], moment) => {
+      const button = this.button(undefined, () => this.chooseMoment(moment));
+      button.append(make("span"));
+      button.style.left = `${(100 * start) / span}%`;
+      button.style.width = `${Math.max(0.8, (100 * (end - start)) / span)}%`;
+      return button;
+    });
+    $("timeline").replaceChildren(...this.moments);
+    this.chooseWord(this.firstContentWord());
+  }
+
+  button(text, choose) {
+    const button = make("button", text);
+    button.type = "button";
+    button.onclick = choose;
+    return button;
+  }
+
+  logprob(word) {
+    const scored = this.job.captions?.[0]?.words?.[word];
+    return scored ? `probability ${Math.exp(scored.logprob).toFixed(2)}` : "";
+  }
+
+  // "a" looks nowhere in particular: start with a longer word.
+  firstContentWord() {
+    const found = this.attention.words.findIndex((word) => word.length > 3);
+    return found < 0 ? 0 : found;
+  }
+
+  step(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const next = this.word + (by || 0);
+    if (!by || next < 0 || next >= this.words.length) return;
+    event.preventDefault();
+    this.words[next].focus();
+    this.chooseWord(next);
+  }
+
+  chooseWord(word) {
+    this.word = word;
+    const weights = this.attention.temporal[word] || [];
+    const top = Math.max(...weights, 1e-9);
+    this.words.forEach((button, k) => button.setAttribute("aria-pressed", String(k === word)));
+    this.moments.forEach((button, k) => {
+      const weight = weights[k] || 0;
+      button.firstChild.style.height = `${(100 * weight) / top}%`;
+      button.setAttribute("aria-label", `${this.time(k)}, ${Math.round(100 * weight)} % of the word's attention`);
+    });
+    this.chooseMoment(Math.max(0, weights.indexOf(top)));
+  }
+
+  chooseMoment(moment) {
+    this.moment = moment;
+    this.moments.forEach((button, k) => button.setAttribute("aria-pressed", String(k === moment)));
+    this.show();
+  }
+
+  async show() {
+    const { word, moment } = this;
+    const k = this.frameOf(moment);
+    const image = await this.frame(k);
+    if (word !== this.word || moment !== this.moment || following !== this.job.id) return;
+    const spatial = this.attention.spatial;
+    drawFrame($("frame"), image, spatial, spatial?.weights[word]?.[moment], spatial?.boxes?.[moment]);
+    const share = Math.round(100 * (this.attention.temporal[word]?.[moment] || 0));
+    const label = `“${this.attention.words[word]}” at ${this.job.sampled[k].toFixed(1)} s: ${share} % of its attention`;
+    $("frame-label").textContent = label;
+    $("frame").setAttribute("aria-label", `Frame of the video. ${label}`);
+  }
+
+  // The sampled frame nearest the middle of a moment, of those inside it where there are any.
+  frameOf(moment) {
+    const [start, end] = this.attention.times[moment];
+    const all = this.job.sampled.map((time, k) => ({ time, k }));
+    const inside = all.filter(({ time }) => start <= time && time <= end);
+    const distance = ({ time }) => Math.abs(time - (start + end) / 2);
+    return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best)).k;
+  }
+
+  frame(k) {
+    if (!this.frames.has(k)) {
+      const image = new Image();
+      image.src = `/jobs/${encodeURIComponent(this.job.id)}/frames/${k}.jpg`;
+      this.frames.set(k, image.decode().then(() => image));
+    }
+    return this.frames.get(k);
+  }
+
+  time(moment) {
+    return `${this.attention.times[moment][0].toFixed(1)} to ${this.attention.times[moment][1].toFixed(1)} s`;
+  }
+}
+
+// ---- start ----
+
+async function listCaptioners() {
+  const { captioners } = await getJson("/models");
+  if (!captioners?.length) return;
+  const select = $("form").elements.captioner;
+  const chosen = select.value;
+  select.replaceChildren(...captioners.map(({ name }) => make("option", name)));
+  if (captioners.some(({ name }) => name === chosen)) select.value = chosen;
+}
+
+$("video").addEventListener("change", () => { if ($("video").files[0]) send($("video").files[0]); $("video").value = ""; });
+$("form").addEventListener("submit", (event) => event.preventDefault());
+$("cancel").addEventListener("click", cancel);
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files[0]) send(event.dataTransfer.files[0]);
+  });
+}
+window.addEventListener("hashchange", () => { if (location.hash.slice(1) !== following) location.reload(); });
+listCaptioners();
+if (location.hash.length > 1) follow(location.hash.slice(1));
