@@ -38,7 +38,7 @@ _Floats = npt.NDArray[np.float64]
 class CiderD:
     """Scores captions against references whose statistics are computed once.
 
-    `references` maps an item's id to its captions, each a sequence of words or of word ids; all ids together
+    `references` maps an item's id to its captions, each a sequence of words or of ints; all items together
     are the corpus of the document frequencies. With `count_end` every caption ends in one more word, so that
     n-grams such as "a <end>" are paid for: without it, self-critical training learns to stop after "a" or
     "with" (ruotianluo/self-critical.pytorch keeps the end token for this reason). `plain` gives CIDEr without

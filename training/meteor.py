@@ -76,6 +76,8 @@ class Meteor:
 
         Raises JavaError, after ending the process, if METEOR stops or falls silent.
         """
+        if self._complaints.closed:
+            raise JavaError("METEOR was ended.")
         lines = [
             " ||| ".join(["SCORE", *map(_plain, captions), _plain(hypothesis)]) + "\n"
             for hypothesis, captions in zip(hypotheses, references, strict=True)
@@ -93,10 +95,11 @@ class Meteor:
 
     def close(self) -> None:
         """Ends the process and waits for it. Nothing happens the second time."""
-        with suppress(OSError):
-            self._stdin.close()
+        # Killed first: a thread may sit in a write that nobody reads, and holds the lock that closing needs.
         self._process.kill()
         self._process.wait()
+        with suppress(OSError):
+            self._stdin.close()
         self._complaints.close()
 
     def _ask(self, text: bytes, answers: int) -> Iterator[list[float]]:

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from tests.training import coco_golden
 from training.cider import CiderD
 
 WORDS = ["a", "man", "dog", "ball", "park", "red", "blue", "runs", "throws", "in", "on", "with", "the", "and"]
@@ -147,3 +148,26 @@ def test_a_batch_of_samples_is_scored_in_milliseconds() -> None:
         scorer.score(ids, samples)
         seconds.append(time.process_time() - start)
     assert sorted(seconds)[5] < 0.02  # 2 ms on a quiet core; the bound is for a busy one
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("small", "cider"),
+        ("all", "cider"),
+        ("plain", "cider"),
+        ("one_item", "cider"),
+        ("all", "plain_cider"),
+        ("plain", "plain_cider"),
+    ],
+)
+def test_scores_are_those_of_the_coco_code(name: str, metric: str) -> None:
+    corpus = coco_golden.small() if name == "small" else coco_golden.shared(name)
+    references = {
+        item: [tokens.split() for tokens in entry.tokens_references] for item, entry in corpus.items.items()
+    }
+    hypotheses = [entry.tokens_hypothesis.split() for entry in corpus.items.values()]
+    got = CiderD(references, plain=metric == "plain_cider").score(list(references), hypotheses)
+    want = [entry.scores[metric] for entry in corpus.items.values()]
+    assert np.allclose(got, want, rtol=0, atol=1e-6)
+    assert got.mean() == pytest.approx(corpus.scores[metric], abs=1e-6)
