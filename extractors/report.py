@@ -48,12 +48,12 @@ def _file_warnings(
     if expected is not None and index.packets - index.hidden - index.damaged < expected:
         yield MediaWarning("incomplete", f"The header promises {expected} frames and the file has {found}.")
     elif _ends_early(look, duration):
-        message = f"The header promises {look.container_duration:.1f} s and the pictures end at {duration:.1f}."
-        yield MediaWarning("incomplete", message)
+        claim = f"The header promises {look.container_duration:.1f} seconds"
+        yield MediaWarning("incomplete", f"{claim} and the pictures end at {duration:.1f}.")
     if reading.lost:
         yield MediaWarning("frames_lost", f"{reading.lost} frames could not be decoded and were passed over.")
     if reading.damaged:
-        yield MediaWarning("frames_damaged", f"{reading.damaged} frames were decoded with patched-over errors.")
+        yield MediaWarning("frames_damaged", f"{reading.damaged} frames were decoded with errors in them.")
     if timeline.estimated:
         yield MediaWarning("times_estimated", "The file has no usable times; they follow from its rate.")
 

@@ -1,0 +1,227 @@
+"""Decoding in a child process, because media files are hostile and native code cannot be interrupted.
+
+One child is started ahead and used for many files, so that a job does not pay an interpreter's start. It
+is replaced after ``files_per_child`` files (native readers leak), after a crash, a time-out or a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from extractors import errors
+from extractors.request import Decoded, DecodeRequest, Limits
+from extractors.wire import LONGEST_MESSAGE, pack_request, unpack_answer
+
+Reader = Literal["pyav", "decord"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+START_SECONDS = 60.0  # an interpreter on a crowded machine; a start is no part of a file's time limit
+GRACE_SECONDS = 1.0  # the child notices its own time limit first and can say where it was
+
+
+class Decoder:
+    """A decoding process to call. One thread at a time may decode; any thread may ``kill``.
+
+    A context manager; ``close`` ends the child. The child also ends when the *thread* that started it
+    ends (that is what Linux watches), so the first ``decode`` of each child belongs in a lasting thread.
+    """
+
+    def __init__(self, reader: Reader = "pyav", files_per_child: int = 100) -> None:
+        if reader not in ("pyav", "decord"):
+            raise ValueError(f"unknown reader {reader!r}: choose pyav or decord")
+        self._reader = reader
+        self._files_per_child = files_per_child
+        self._child: _Child | None = None
+        self._turn = threading.Lock()
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child, None while there is none."""
+        child = self._child
+        return child.process.pid if child else None
+
+    def start(self) -> None:
+        """Have a child ready, so that the first file does not wait for one."""
+        with self._turn:
+            self._ready_child()
+
+    def decode(
+        self,
+        path: str | os.PathLike[str],
+        request: DecodeRequest | None = None,
+        limits: Limits | None = None,
+    ) -> Decoded:
+        """Decode one file in the child; the arrays that come back are the caller's own.
+
+        Raises any leaf of ``MediaError``. After DecodeTimeout, DecoderCrashed or DecoderKilled the next
+        call starts a new child.
+        """
+        request, limits = request or DecodeRequest(), limits or Limits()
+        message = pack_request(os.path.abspath(path), request, limits, self._reader)
+        with self._turn:
+            child = self._ready_child()
+            try:
+                return child.decode(message, limits)
+            except BaseException:
+                if not child.answered:
+                    self._drop(child)
+                raise
+
+    def kill(self) -> None:
+        """End a running decode at once, from any thread: it raises DecoderKilled."""
+        with self._guard:
+            if self._child is not None:
+                self._child.kill()
+
+    def close(self) -> None:
+        """End the child; a decode that is running raises DecoderKilled."""
+        with self._guard:
+            self._closed = True
+        self.kill()
+        with self._turn:
+            if self._child is not None:
+                self._drop(self._child)
+
+    def _ready_child(self) -> _Child:
+        child = self._child
+        if child is not None and (child.files >= self._files_per_child or child.has_ended()):
+            self._drop(child)
+        if self._child is None:
+            fresh = _Child.start()
+            with self._guard:
+                self._child = fresh
+                closed = self._closed
+            if closed:
+                self._drop(fresh)
+                raise errors.DecoderKilled("The decoder was closed.")
+            fresh.wait_until_ready()
+        assert self._child is not None
+        return self._child
+
+    def _drop(self, child: _Child) -> None:
+        with self._guard:
+            self._child = None
+        child.end()
+
+
+@dataclass
+class _Child:
+    """One process with its pipe and the file its pixels come in. answered: whether it is free again."""
+
+    process: subprocess.Popen[bytes]
+    link: Connection
+    shared: int
+    files: int = 0
+    killed: bool = False
+    answered: bool = True
+
+    @classmethod
+    def start(cls) -> _Child:
+        link, far_end = Pipe()
+        shared = _shared_file()
+        arguments = [far_end.fileno(), shared, os.getpid()]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "extractors.decoder_child", *map(str, arguments)],
+            pass_fds=(far_end.fileno(), shared),
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # what a broken file makes native code print may quote the file
+        )
+        far_end.close()
+        return cls(process, link, shared)
+
+    def wait_until_ready(self) -> None:
+        self.answered = False
+        self._receive(time.monotonic() + START_SECONDS)
+        self.answered = True
+
+    def decode(self, message: bytes, limits: Limits) -> Decoded:
+        self.answered = False
+        self.files += 1
+        try:
+            self.link.send_bytes(message)
+        except OSError:
+            raise self._gone() from None
+        answer = self._receive(time.monotonic() + limits.seconds + GRACE_SECONDS)
+        try:
+            decoded = unpack_answer(answer, self.shared, limits.memory)
+        except errors.MediaError:
+            self.answered = True
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
+        os.ftruncate(self.shared, 0)
+        self.answered = True
+        return decoded
+
+    def _receive(self, deadline: float) -> bytes:
+        try:
+            if not self.link.poll(max(0.0, deadline - time.monotonic())):
+                raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
+            return self.link.recv_bytes(LONGEST_MESSAGE)
+        except (EOFError, OSError):
+            raise self._gone() from None
+
+    def _gone(self) -> errors.DecoderError:
+        if self.killed:
+            return errors.DecoderKilled("The decoding was stopped on request.")
+        try:
+            status = self.process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        return errors.DecoderCrashed(f"The decoding process ended unexpectedly ({how}).")
+
+    def has_ended(self) -> bool:
+        return self.killed or self.process.poll() is not None
+
+    def kill(self) -> None:
+        self.killed = True
+        self.process.kill()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.link.close()
+        os.close(self.shared)
+
+
+def _environment() -> dict[str, str]:
+    """What an interpreter needs and nothing else: settings hold secrets, and media files are hostile."""
+    passed = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
+    # numpy's threads would each reserve address space, which counts as memory
+    return {**passed, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _shared_file() -> int:
+    """A file without a name that parent and child both hold, in memory where Linux can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("frames")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
