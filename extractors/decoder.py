@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,6 +42,8 @@ class Decoder:
     def __init__(self, reader: Reader = "pyav", files_per_child: int = 100) -> None:
         if reader not in ("pyav", "decord"):
             raise ValueError(f"unknown reader {reader!r}: choose pyav or decord")
+        if reader == "decord" and find_spec("decord") is None:
+            raise ValueError("the reader decord needs the package decord2: install it or choose pyav")
         self._reader = reader
         self._files_per_child = files_per_child
         self._child: _Child | None = None
@@ -80,7 +83,7 @@ class Decoder:
         call starts a new child.
         """
         request, limits = request or DecodeRequest(), limits or Limits()
-        message = pack_request(os.path.abspath(path), request, limits, self._reader)
+        message = pack_request(os.path.abspath(path), request, limits)
         with self._turn:
             child = self._ready_child()
             try:
@@ -110,7 +113,7 @@ class Decoder:
         if child is not None and (child.files >= self._files_per_child or child.has_ended()):
             self._drop(child)
         if self._child is None:
-            fresh = _Child.start()
+            fresh = _Child.start(self._reader)
             with self._guard:
                 self._child = fresh
                 closed = self._closed
@@ -139,10 +142,10 @@ class _Child:
     answered: bool = True
 
     @classmethod
-    def start(cls) -> _Child:
+    def start(cls, reader: Reader) -> _Child:
         link, far_end = Pipe()
         shared = _shared_file()
-        arguments = [far_end.fileno(), shared, os.getpid()]
+        arguments = (far_end.fileno(), shared, os.getpid(), reader)
         process = subprocess.Popen(
             [sys.executable, "-m", "extractors.decoder_child", *map(str, arguments)],
             pass_fds=(far_end.fileno(), shared),

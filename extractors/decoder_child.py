@@ -1,7 +1,7 @@
 """The process that decodes: reads a request, decodes, answers, waits for the next.
 
-Started by ``extractors.decoder`` as ``python -m extractors.decoder_child``. It holds no torch, no
-secrets and no connection but the one to its parent, and dies with it.
+Started by ``extractors.decoder`` as ``python -m extractors.decoder_child LINK SHARED PARENT READER``. It
+holds no torch, no secrets and no connection but the one to its parent, and dies with it.
 """
 
 from __future__ import annotations
@@ -11,49 +11,64 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import TypeAlias
 
 from extractors import errors
 from extractors.decode import decode_here
 from extractors.request import Decoded, DecodeRequest, Limits
 from extractors.wire import LONGEST_MESSAGE, pack_answer, pack_error, unpack_request
 
+Read: TypeAlias = Callable[[str, DecodeRequest, Limits], Decoded]
+
 PR_SET_PDEATHSIG = 1
 
 
-def main(link_descriptor: int, shared: int, parent: int) -> None:
+def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
     """Serve requests from the connection until the parent closes it."""
     _die_with(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Ctrl-C reaches the whole group; it is the parent that decides what becomes of a running decode
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    decode = _reader(reader)
+    held = _address_space()
     link = Connection(link_descriptor)
     link.send_bytes(b"ready")
     while True:
         try:
-            message = link.recv_bytes(LONGEST_MESSAGE)
+            path, request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
         except (EOFError, OSError):
             return
-        link.send_bytes(_answer(message, shared))
+        _limit_memory(held + limits.memory)
+        link.send_bytes(_answer(decode, path, request, limits, shared))
 
 
-def _answer(message: bytes, shared: int) -> bytes:
-    path, request, limits, reader = unpack_request(message)
-    _limit_memory(limits.memory)
+def _reader(name: str) -> Read:
+    if name == "decord":
+        # its libraries alone map gigabytes, so they are loaded before memory is counted
+        from extractors.decord_reader import decode_with_decord
+
+        return decode_with_decord
+    return decode_here
+
+
+def _answer(decode: Read, path: str, request: DecodeRequest, limits: Limits, shared: int) -> bytes:
     try:
-        return pack_answer(_decode(path, request, limits, reader), shared)
+        return pack_answer(decode(path, request, limits), shared)
     except errors.MediaError as error:
         return pack_error(error)
     except MemoryError:
         return pack_error(errors.DecodeMemory("Decoding the video took more memory than the limit allows."))
 
 
-def _decode(path: str, request: DecodeRequest, limits: Limits, reader: str) -> Decoded:
-    if reader == "decord":
-        from extractors.decord_reader import decode_with_decord
-
-        return decode_with_decord(path, request, limits)
-    return decode_here(path, request, limits)
+def _address_space() -> int:
+    """Bytes this process has mapped, 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _limit_memory(size: int) -> None:
@@ -71,4 +86,4 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

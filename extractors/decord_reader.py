@@ -12,6 +12,7 @@ import os
 import time
 from dataclasses import replace
 
+import decord
 import numpy as np
 
 from extractors.audio import read_audio
@@ -78,8 +79,6 @@ def _pixels(
     source: Source, seen: Look, count: int, positions: list[int]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
     """uint8 (T, H, W, 3), or None where decord fails or counts other frames than the index."""
-    import decord
-
     decord.logging.set_level(decord.logging.QUIET)
     height, width, _ = seen.display.shape
     try:

@@ -33,9 +33,9 @@ class DecodeRequest:
 class Limits:
     """What one file may cost. Passing any of them is a named error, the sound's length excepted.
 
-    seconds: wall clock. memory: bytes of address space of the decoding process. pixels: of one stored
-    frame (8K has 33 million). max_duration: seconds of video. max_frames: frames in the file.
-    audio_seconds: sound read from the start; what is longer is cut, with a warning.
+    seconds: wall clock. memory: bytes of address space that decoding may add to its process.
+    pixels: of one stored frame (8K has 33 million). max_duration: seconds of video.
+    max_frames: frames in the file. audio_seconds: sound read from the start; more is cut, with a warning.
     lost_share: of the frames tried, the share that may be undecodable.
     """
 

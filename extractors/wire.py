@@ -22,18 +22,16 @@ from extractors.video import MediaWarning, Video
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do
 
 
-def pack_request(path: str, request: DecodeRequest, limits: Limits, reader: str) -> bytes:
+def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
     # a path is bytes to the system: surrogates stand for those that are no UTF-8, and JSON escapes them
-    return json.dumps(
-        {"path": path, "request": asdict(request), "limits": asdict(limits), "reader": reader}
-    ).encode()
+    return json.dumps({"path": path, "request": asdict(request), "limits": asdict(limits)}).encode()
 
 
-def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits, str]:
+def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
     content = json.loads(message)
     asked = content["request"]
     request = DecodeRequest(Sampling(**asked.pop("sampling")), **asked)
-    return content["path"], request, Limits(**content["limits"]), content["reader"]
+    return content["path"], request, Limits(**content["limits"])
 
 
 def pack_answer(decoded: Decoded, shared: int) -> bytes:
