@@ -57,7 +57,9 @@ class Checkpoint:
 def save_checkpoint(path: Path, captioner: Captioner[Any, Any], card: Card) -> None:
     """Write float16 weights and metadata; the file appears whole or not at all."""
     weights = {
-        name: value.detach().to("cpu", torch.float16 if value.is_floating_point() else value.dtype).contiguous()
+        name: value.detach()
+        .to("cpu", torch.float16 if value.is_floating_point() else value.dtype)
+        .contiguous()
         for name, value in _unshared(captioner).items()
     }
     metadata = {
@@ -97,7 +99,7 @@ def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[s
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            weights = {key: file.get_tensor(key) for key in file.keys()} if with_weights else {}
+            weights = {key: file.get_tensor(key) for key in list(file.keys())} if with_weights else {}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
     if metadata.get("format") != FORMAT:
@@ -107,7 +109,9 @@ def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[s
 
 def _card(metadata: Mapping[str, str]) -> Card:
     streams = {name: StreamSpec(**spec) for name, spec in json.loads(metadata["streams"]).items()}
-    return Card(metadata["captioner"], streams, json.loads(metadata["scores"]), json.loads(metadata["training"]))
+    return Card(
+        metadata["captioner"], streams, json.loads(metadata["scores"]), json.loads(metadata["training"])
+    )
 
 
 def _unshared(captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:

@@ -64,10 +64,14 @@ def check_streams(checkpoint: Checkpoint, features: Features) -> None:
     """Raises StreamMismatch unless each stream's network, weights and preprocessing are the trained ones."""
     for name, wanted in checkpoint.card.streams.items():
         if name not in features:
-            raise StreamMismatch(f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}")
+            raise StreamMismatch(
+                f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
+            )
         given = features[name].spec
         if given.identity != wanted.identity:
-            raise StreamMismatch(f"stream {name!r} is {_tag(given)}, but the captioner was trained on {_tag(wanted)}")
+            raise StreamMismatch(
+                f"stream {name!r} is {_tag(given)}, but the captioner was trained on {_tag(wanted)}"
+            )
 
 
 def _tag(spec: StreamSpec) -> str:
@@ -88,7 +92,9 @@ def _caption(checkpoint: Checkpoint, found: Hypothesis, memory: Memory, video: i
     return Caption(join(words), pairs, found.score, attention)
 
 
-def _attention(words: Sequence[str], steps: StepAttention, times: NDArray[np.float64], lead: Stream) -> Attention:
+def _attention(
+    words: Sequence[str], steps: StepAttention, times: NDArray[np.float64], lead: Stream
+) -> Attention:
     """The steps' tensors (L, …) as numpy, without the batch's padding."""
     frames = len(lead)
     spatial = None if steps.spatial is None else _numpy(steps.spatial[:, :frames])

@@ -205,7 +205,9 @@ class StreamAttention(nn.Module):
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
         scores = self.frame_attention.scores(h, memory.frame_keys)
         temporal = masked_softmax(scores / self.temperature, _rows(memory.frame_mask, h))  # eq. 9
-        e = masked_softmax(self.ts_attention.scores(h, memory.ts_keys), _rows(memory.region_mask, h))  # eq. 10
+        e = masked_softmax(
+            self.ts_attention.scores(h, memory.ts_keys), _rows(memory.region_mask, h)
+        )  # eq. 10
         chosen = temporal
         if not self.training:
             chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)
@@ -227,6 +229,7 @@ class Stats(Captioner[StatsMemory, StatsState]):
     """The whole captioner: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
+    config: StatsConfig
     config_class = StatsConfig
 
     def __init__(self, config: StatsConfig, vocabulary: Vocabulary) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,10 @@ class CaptionerName(StrEnum):
     stats = "stats"
 
 
-Data = Annotated[Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")]
+Branches = Literal["st", "ts"]
+Data = Annotated[
+    Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
+]
 
 
 @app.command()
@@ -26,15 +29,19 @@ def train(
     captioner: CaptionerName,
     data: Data,
     recipe: Annotated[str, typer.Option(help="How it is trained.")] = "demo",
-    out: Annotated[Path, typer.Option(help="The run's folder; a run that was stopped goes on from it.")] = Path("runs/stats"),
+    out: Annotated[
+        Path, typer.Option(help="The run's folder; a run that was stopped goes on from it.")
+    ] = Path("runs/stats"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
-    self_critical: Annotated[bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")] = True,
+    self_critical: Annotated[
+        bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
+    ] = True,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from training.session import train_captioner
 
-    best = train_captioner(captioner.value, recipe, data, out, cache, threads, self_critical)
+    best = train_captioner(recipe, data, out, cache, threads, self_critical)
     typer.echo(f"best checkpoint: {best}")
 
 
@@ -42,26 +49,33 @@ def train(
 def evaluate(
     captioner: Annotated[str, typer.Argument(help="A captioner's name, or a checkpoint file.")],
     images: Annotated[Path | None, typer.Option(help="Tar or folder of pictures or frames.")] = None,
-    captions: Annotated[Path | None, typer.Option(help="Their captions: COCO's JSON form, or MSR-VTT's.")] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="Their captions: COCO's JSON form, or MSR-VTT's.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Which split of the captions.")] = "val",
-    clips: Annotated[Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')] = None,
+    clips: Annotated[
+        Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
+    ] = None,
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = 8,
     beam_size: int = 5,
     length_penalty: float = 0.5,
-    branches: Annotated[str | None, typer.Option(help="STaTS only: st or ts closes the other branch.")] = None,
+    branches: Annotated[Branches | None, typer.Option(help="STaTS only: read one branch alone.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None,
-    shuffled: Annotated[bool, typer.Option(help="Also score the same captions given to other videos.")] = False,
+    shuffled: Annotated[
+        bool, typer.Option(help="Also score the same captions given to other videos.")
+    ] = False,
     show: Annotated[bool, typer.Option(help="Print every caption.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
-    from training.session import evaluate_captioner
+    from models.decoding import DecodingOptions
+    from training.report import Source, evaluate_captioner
 
     if (clips is None) == (images is None) or (images is not None and captions is None):
         raise typer.BadParameter("give either --images with --captions, or --clips")
-    result = evaluate_captioner(
-        captioner, images, captions, split, clips, frames, beam_size, length_penalty, branches, limit, shuffled
-    )
+    source = Source(images, captions, split, clips, frames, limit)
+    options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
+    result = evaluate_captioner(captioner, source, options, branches, shuffled)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

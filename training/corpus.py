@@ -53,7 +53,9 @@ def read_items(captions: Path, split: str | None = None) -> list[Item]:
     with opener(captions, "rt", encoding="utf-8") as file:
         document = json.load(file)
     if not isinstance(document, dict) or not ({"images", "videos"} & document.keys()):
-        raise CorpusError(f'{captions} holds neither "images" nor "videos" with "annotations"; see docs/training.md')
+        raise CorpusError(
+            f'{captions} holds neither "images" nor "videos" with "annotations"; see docs/training.md'
+        )
     items = list(_items(document, captions.name.split("_")[0]))
     chosen = [item for item in items if split is None or item.split == split]
     if not chosen:
@@ -86,7 +88,9 @@ def read_pictures(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, ND
         with Image.open(io.BytesIO(data)) as image:
             yield name, np.asarray(image.convert("RGB"))
     if wanted:
-        raise CorpusError(f"{archive} lacks {len(wanted)} pictures that the captions name, e.g. {min(wanted)}")
+        raise CorpusError(
+            f"{archive} lacks {len(wanted)} pictures that the captions name, e.g. {min(wanted)}"
+        )
 
 
 def _from_folder(folder: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:

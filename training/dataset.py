@@ -68,11 +68,15 @@ def load_training_sets(network: EfficientNetLite2, data: Path, cache: Path) -> l
         wanted = ", ".join(archive for archive, _ in SETS)
         raise FileNotFoundError(f"{data} holds none of {wanted}; docs/training.md says what to put there")
     return [
-        item for archive, captions in found for item in load_set(network, archive, read_items(captions, "train"), cache)
+        item
+        for archive, captions in found
+        for item in load_set(network, archive, read_items(captions, "train"), cache)
     ]
 
 
-def hold_out(items: Sequence[Captioned], count: int, prefix: str, seed: int) -> tuple[list[Captioned], list[Captioned]]:
+def hold_out(
+    items: Sequence[Captioned], count: int, prefix: str, seed: int
+) -> tuple[list[Captioned], list[Captioned]]:
     """(training, held out): ``count`` items whose id begins with ``prefix`` are set aside for selection."""
     candidates = [i for i, item in enumerate(items) if item.id.startswith(prefix)]
     chosen = set(np.random.default_rng(seed).permutation(candidates)[:count].tolist())

@@ -41,20 +41,26 @@ class Evaluator:
     extractor: Extractor
     options: DecodingOptions
 
-    def on_pictures(self, archive: Path, captions: Path, split: str | None, limit: int | None = None) -> Captioned:
+    def on_pictures(
+        self, archive: Path, captions: Path, split: str | None, limit: int | None = None
+    ) -> Captioned:
         """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
         items = read_items(captions, split)[:limit]
         pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
         frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
         return Captioned(self._captions(frames, len(items)), {item.id: list(item.captions) for item in items})
 
-    def on_clips(self, captions: Path, frames: int = CLIP_FRAMES) -> Captioned:
+    def on_clips(self, captions: Path, frames: int = CLIP_FRAMES, limit: int | None = None) -> Captioned:
         """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
         entries = json.loads(captions.read_text())
-        if not isinstance(entries, list) or not all({"file", "captions"} <= entry.keys() for entry in entries):
+        if not isinstance(entries, list) or not all(
+            {"file", "captions"} <= entry.keys() for entry in entries
+        ):
             raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
-        request = DecodeRequest(Sampling(count=frames))
-        decoded = ((e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries)
+        entries, request = entries[:limit], DecodeRequest(Sampling(count=frames))
+        decoded = (
+            (e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries
+        )
         return Captioned(self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries})
 
     def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
@@ -63,7 +69,9 @@ class Evaluator:
             while group := list(islice(videos, GROUP)):
                 features = self.extractor.extract([frames for _, frames in group])
                 best = caption(self.checkpoint, features, self.options)
-                hypotheses |= {name: captions[0].text for (name, _), captions in zip(group, best, strict=True)}
+                hypotheses |= {
+                    name: captions[0].text for (name, _), captions in zip(group, best, strict=True)
+                }
                 bar.update(len(group))
         return hypotheses
 
@@ -71,5 +79,8 @@ class Evaluator:
 def still_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
     """Pictures as a video of one second each; differing sizes are brought to the first one's."""
     height, width = pictures[0].shape[:2]
-    same = [p if p.shape[:2] == (height, width) else np.asarray(Image.fromarray(p).resize((width, height))) for p in pictures]
+    same = [
+        p if p.shape[:2] == (height, width) else np.asarray(Image.fromarray(p).resize((width, height)))
+        for p in pictures
+    ]
     return Frames(np.stack(same), np.arange(len(same), dtype=np.float64), float(len(same)))

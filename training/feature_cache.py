@@ -50,7 +50,9 @@ def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.ui
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
     moving = mirrored if rng.random() < 0.5 else image
     whole = (0.0, 0.0, float(image.width), float(image.height))
-    return np.concatenate([_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _pan(image, rng))])
+    return np.concatenate(
+        [_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _pan(image, rng))]
+    )
 
 
 def _pan(image: Image.Image, rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
@@ -77,7 +79,9 @@ def cached_features(
     Resumes after a kill at the last whole chunk; the finished file appears under its name at once.
     """
     ordered = sorted(names)
-    tag = hashlib.sha256(json.dumps([network.spec.identity, views, WINDOW, ordered]).encode()).hexdigest()[:16]
+    tag = hashlib.sha256(json.dumps([network.spec.identity, views, WINDOW, ordered]).encode()).hexdigest()[
+        :16
+    ]
     path = folder / f"{archive.stem}-{tag}.npy"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -52,10 +52,12 @@ class Trainer:
         learner = Learner.of(captioner, optimizer, self.recipe.average_decay)
 
         def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, torch.Tensor]:
-            return reward.loss(learner.captioner, batch, _generator(self.recipe.seed, step, 2), self.precision)
+            return reward.loss(
+                learner.captioner, batch, _generator(self.recipe.seed, step, 2), self.precision
+            )
 
-        steps = self.recipe.self_critical_steps
-        self._phase("self_critical", learner, steps, loss, lambda step: self.recipe.self_critical_rate)
+        steps, rate = self.recipe.self_critical_steps, self.recipe.self_critical_rate
+        self._phase("self_critical", learner, steps, loss, lambda _: rate)
 
     def _phase(
         self,
@@ -112,11 +114,15 @@ class Trainer:
         cosine = 0.5 * (1 + math.cos(math.pi * step / self.recipe.steps))
         return self.recipe.learning_rate * warm * max(cosine, 0.01)
 
-    def _report(self, phase: str, step: int, losses: dict[str, torch.Tensor], rate: float, seconds: float) -> None:
+    def _report(
+        self, phase: str, step: int, losses: dict[str, torch.Tensor], rate: float, seconds: float
+    ) -> None:
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
         self.run.log({"phase": phase, "step": step, "learning_rate": rate, "seconds": seconds, **values})
 
-    def _validate(self, phase: str, step: int, learner: Learner, validation: Validation, best: float) -> float:
+    def _validate(
+        self, phase: str, step: int, learner: Learner, validation: Validation, best: float
+    ) -> float:
         averaged: Any = learner.average.module
         cider = validation.cider(averaged, self.precision)
         self.run.log({"phase": phase, "step": step, "cider": cider})

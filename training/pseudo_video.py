@@ -41,7 +41,7 @@ class Pictures:
 class Shots:
     """How samples are made. lengths: odds of 1, 2, … steps; distractors: share of longer samples with any."""
 
-    lengths: tuple[float, ...] = (0.44, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08)
+    lengths: tuple[float, ...] = (0.58, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06)
     distractors: float = 0.5
 
     def draw_length(self, rng: np.random.Generator) -> int:
@@ -62,7 +62,8 @@ def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> NDArray[np
     at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
     views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
     rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
-    return pictures.cache.grid[rows, views]
+    values: NDArray[np.float16] = pictures.cache.grid[rows, views]
+    return values
 
 
 def sample(
@@ -77,9 +78,9 @@ def sample(
     true[before : before + length] = True
     parts = [shot(pictures, length, rng)]
     if before:
-        parts.insert(0, shot(others[rng.integers(len(others))], before, rng))
+        parts.insert(0, shot(others[int(rng.integers(len(others)))], before, rng))
     if after := steps - before - length:
-        parts.append(shot(others[rng.integers(len(others))], after, rng))
+        parts.append(shot(others[int(rng.integers(len(others)))], after, rng))
     return Sample(np.concatenate(parts), true)
 
 

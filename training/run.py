@@ -36,7 +36,9 @@ class Run:
             writer = csv.DictWriter(file, FIELDS)
             if is_new:
                 writer.writeheader()
-            writer.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()})
+            writer.writerow(
+                {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()}
+            )
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replaces last.pt in one move, so that a kill leaves the old or the new."""
@@ -60,7 +62,7 @@ class Learner:
 
     @classmethod
     def of(cls, captioner: nn.Module, optimizer: Optimizer, decay: float) -> Learner:
-        average = AveragedModel(captioner, multi_avg_fn=get_ema_multi_avg_fn(decay))
+        average = AveragedModel(captioner, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
         average.module.requires_grad_(False)
         return cls(captioner, average, optimizer)
 

@@ -44,7 +44,11 @@ class SelfCritical:
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
             memory = captioner.encode_batches([batch.batch])
             drawn = sample(
-                captioner, memory, rows_per_video=samples, max_length=self.recipe.max_length, generator=generator
+                captioner,
+                memory,
+                rows_per_video=samples,
+                max_length=self.recipe.max_length,
+                generator=generator,
             )
             likelihood = caption_loss(captioner, memory, batch.targets, smoothing=self.recipe.smoothing)
         reward = self._reward(batch.ids, drawn.tokens, samples)
@@ -52,12 +56,19 @@ class SelfCritical:
         policy = -(advantage * drawn.logprobs * drawn.mask).sum() / drawn.mask.sum()
         supervised = likelihood.cross_entropy + self.recipe.ranking_weight * likelihood.auxiliary
         total = weight * policy + (1 - weight) * supervised
-        return {"total": total, "loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary, "reward": reward.mean()}
+        return {
+            "total": total,
+            "loss": likelihood.cross_entropy,
+            "auxiliary": likelihood.auxiliary,
+            "reward": reward.mean(),
+        }
 
     def _reward(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:
         rows = tokens.tolist()
         finished = [EOS in row for row in rows]
-        captions = [[self.words[i] for i in row[: row.index(EOS) if EOS in row else len(row)]] for row in rows]
+        captions = [
+            [self.words[i] for i in row[: row.index(EOS) if EOS in row else len(row)]] for row in rows
+        ]
         repeated = [name for name in ids for _ in range(samples)]
         return torch.from_numpy(self.scorer.score(repeated, captions, finished)).float()
 

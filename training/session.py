@@ -26,7 +26,7 @@ SELECTION_SET = "flickr8k/"
 
 
 def train_captioner(
-    name: str, recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
+    recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
 ) -> Path:
     """Train or go on training; returns the best checkpoint's path.
 

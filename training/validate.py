@@ -19,7 +19,7 @@ GROUP = 50
 
 
 class Validation:
-    """Beam search of 3 over the whole view of each picture; document frequencies are the held-out set's own."""
+    """Beam search of 3 over whole pictures; document frequencies are the held-out set's own."""
 
     def __init__(self, items: Sequence[Captioned], vocabulary: Vocabulary, max_length: int) -> None:
         self.items, self.vocabulary = items, vocabulary

@@ -1,0 +1,104 @@
+"""``evaluate``: captions of a data set, their table, and the comparison with captions handed round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from extractors.efficientnet import EfficientNetLite2
+from models.checkpoint import Checkpoint
+from models.decoding import DecodingOptions
+from models.service import load_captioner
+from models.stats import Stats
+from training.bootstrap import Comparison
+from training.evaluate import Captioned, Evaluator
+from training.metrics import Report, evaluate, shuffled_baseline
+
+Branches = Literal["stats", "st", "ts"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is captioned: pictures with their captions, or a list of clips."""
+
+    images: Path | None = None
+    captions: Path | None = None
+    split: str | None = None
+    clips: Path | None = None
+    frames: int = 8
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one captioner on one source."""
+
+    captioned: Captioned
+    report: Report
+    shuffled: Comparison | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
+        document = self.report.to_json() | {"different": len(set(self.captioned.hypotheses.values()))}
+        if self.shuffled is not None:
+            low, high = self.shuffled.interval
+            document["shuffled"] = {"cider_gain": self.shuffled.difference, "interval": [low, high]}
+        return document
+
+    def print(self, show: bool) -> None:
+        console = Console()
+        if show:
+            console.print(self._listing())
+        console.print(self.report.table())
+        console.print(f"{len(set(self.captioned.hypotheses.values()))} different captions")
+        for note in self.report.notes.items():
+            console.print(": ".join(note), style="dim")
+        if self.shuffled is not None:
+            low, high = self.shuffled.interval
+            gain = f"{self.shuffled.difference:.1f} ({low:.1f} to {high:.1f})"
+            console.print(f"CIDEr-D above the same captions on other videos: {gain}")
+
+    def _listing(self) -> Table:
+        table = Table("item", "caption", "a reference")
+        for name, text in self.captioned.hypotheses.items():
+            table.add_row(name, text, self.captioned.references[name][0])
+        return table
+
+
+def evaluate_captioner(
+    captioner: str,
+    source: Source,
+    options: DecodingOptions,
+    branches: Branches | None = None,
+    shuffled: bool = False,
+) -> Evaluation:
+    """Caption everything in ``source`` and score it.
+
+    Raises UnknownCaptioner, CheckpointError, CorpusError, and MediaError for a clip that cannot be read.
+    """
+    checkpoint = load_captioner(captioner)
+    if branches is not None:
+        checkpoint = with_branches(checkpoint, branches)
+    evaluator = Evaluator(checkpoint, EfficientNetLite2(), options)
+    if source.clips is not None:
+        captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
+    elif source.images is not None and source.captions is not None:
+        captioned = evaluator.on_pictures(source.images, source.captions, source.split, source.limit)
+    else:
+        raise ValueError("give images with captions, or clips")
+    report = evaluate(captioned.hypotheses, captioned.references)
+    return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
+
+
+def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
+    """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
+    if not isinstance(checkpoint.captioner, Stats):
+        raise ValueError(f"{checkpoint.card.captioner} has no branches; only stats has")
+    config = checkpoint.captioner.config.model_copy(update={"branches": branches})
+    captioner = Stats(config, checkpoint.captioner.vocabulary)
+    captioner.load_state_dict(checkpoint.captioner.state_dict())
+    return replace(checkpoint, captioner=captioner.eval())
