@@ -41,7 +41,7 @@ def train(
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from training.session import train_captioner
 
-    best = train_captioner(recipe, data, out, cache, threads, self_critical)
+    best = train_captioner(captioner.value, recipe, data, out, cache, threads, self_critical)
     typer.echo(f"best checkpoint: {best}")
 
 

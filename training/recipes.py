@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import BaseModel, ConfigDict
 
 from models.stats import StatsConfig, StreamConfig
@@ -71,3 +73,7 @@ def demo_stats() -> StatsConfig:
         dropout=0.3,
         tie_words=True,
     )
+
+
+#: Captioner name → its config at the demo's widths.
+DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {"stats": demo_stats}

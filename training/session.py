@@ -13,12 +13,12 @@ import torch
 from extractors.efficientnet import EfficientNetLite2
 from models.captioner import Captioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from models.stats import Stats
+from models.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, hold_out, load_training_sets
 from training.loop import Trainer
 from training.pseudo_video import Shots
-from training.recipes import RECIPES, Recipe, demo_stats
+from training.recipes import DEMO_CONFIGS, RECIPES, Recipe
 from training.run import Run
 from training.self_critical import SelfCritical
 
@@ -26,7 +26,7 @@ SELECTION_SET = "flickr8k/"
 
 
 def train_captioner(
-    recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
+    name: str, recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
 ) -> Path:
     """Train or go on training; returns the best checkpoint's path.
 
@@ -40,7 +40,7 @@ def train_captioner(
     run = Run(out)
     trainer = _trainer(recipe, kept, held_out, run, network, time.monotonic())
     torch.manual_seed(recipe.seed)
-    trainer.train(Stats(demo_stats(), trainer.batches.vocabulary))
+    trainer.train(captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary))
     if self_critical:
         supervised = out / "cross_entropy.safetensors"
         if not supervised.exists():
