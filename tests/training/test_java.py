@@ -50,7 +50,7 @@ def test_a_java_that_hangs_is_left(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(JavaError, match="no answer within 0 s"):
         fake_java(tmp_path, "exec sleep 600").run(["-jar", "x"], "text", seconds=0.2)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
 
 
 def test_a_cause_is_picked_out_of_a_stack_trace() -> None:

@@ -76,7 +76,7 @@ def test_a_hanging_java_is_ended_and_leaves_no_zombie(tmp_path: Path) -> None:
     # More than a pipe holds, so that the writer hangs as well.
     with pytest.raises(JavaError, match="no answer within 0 s"):
         process.counts(["a man " * 50] * 2000, [["a man"]] * 2000)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     assert children() == before
     with pytest.raises(JavaError, match="ended"):
         process.counts(CAPTION, REFERENCES)
