@@ -24,6 +24,8 @@ VIDEO_FORMATS = (
     "flv", "live_flv", "asf", "ogg", "rm", "ivf", "obu", "av1", "h264", "hevc", "m4v", "mxf", "dv", "nut",
     "wtv", "dhav", "yuv4mpegpipe", "mjpeg", "swf",
 )  # fmt: skip
+# Bare streams of frames: nothing in them says at which rate they are to be shown.
+BARE_FORMATS = ("h264", "hevc", "m4v", "mjpeg", "mpegvideo", "obu", "av1")
 STILL_FORMATS = (
     "jpeg_pipe", "png_pipe", "bmp_pipe", "tiff_pipe", "webp_pipe", "jpegxl_pipe", "qoi_pipe", "ppm_pipe",
 )  # fmt: skip

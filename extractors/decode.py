@@ -86,21 +86,21 @@ def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits:
         reading = read_in_order(source, painter, frozenset(wanted), index)
         if not reading.complete:
             return _Shot(reading, timeline, wanted)
-        timeline = _settle(reading, index, seen, limits)
+        timeline = _settle(reading, index, limits)
         wanted = sampling.choose(timeline.times, timeline.duration).tolist()
         if reading.pictures.keys() >= set(wanted):
             return _Shot(reading, timeline, wanted)
     raise errors.TooDamaged("The file shows other frames each time it is decoded.")
 
 
-def _settle(reading: Reading, index: Index, seen: Look, limits: Limits) -> Timeline:
+def _settle(reading: Reading, index: Index, limits: Limits) -> Timeline:
     """The clock of what a whole reading showed, if it showed enough."""
     found = len(reading.ticks)
     if not found:
         raise errors.NoFrames("The picture track shows no frame.")
     if reading.lost > limits.lost_share * (found + reading.lost):
         raise errors.TooDamaged(f"{reading.lost} of {found + reading.lost} frames could not be decoded.")
-    timeline = timeline_of_reading(reading, index, seen.container)
+    timeline = timeline_of_reading(reading, index)
     _keep_duration(timeline, limits)
     return timeline
 

@@ -39,6 +39,7 @@ class Index:
     incomplete.
     """
 
+    container: str
     time_base: Fraction
     rate: Fraction
     pts: array[int] = field(default_factory=lambda: array("q"))
@@ -76,7 +77,7 @@ def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int
     """Read every packet's times once. Raises what ``open_media`` raises, TooManyFrames, DecodeTimeout."""
     with open_media(path, max_pixels) as container:
         stream = picture_stream(container, {})
-        index = Index(stream.time_base or Fraction(1, 1000), frame_rate(stream))
+        index = Index(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
         failures = 0
         while failures < READ_RETRIES:
             try:
@@ -87,7 +88,7 @@ def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int
             except av.error.FFmpegError:
                 failures += 1
         reorders = bool(stream.codec_context.has_b_frames)
-        _finish(index, container.format.name, reorders)
+        _finish(index, reorders)
     return index
 
 
@@ -110,7 +111,7 @@ def _read_packets(
             raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
         if packet.pts is not None and last_key is not None and packet.pts < last_key:
             index.open_gops = True
-        _note(index, packet, container.format.name)
+        _note(index, packet)
         if packet.is_keyframe and packet.pts is not None:
             index.jumps_back = index.jumps_back or (last_key is not None and packet.pts <= last_key)
             last_key = packet.pts
@@ -121,8 +122,8 @@ def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
     return packet.is_corrupt and container_format not in CLOCK_STAMPED
 
 
-def _note(index: Index, packet: Packet[VideoStream], container_format: str) -> None:
-    if is_cut_off(packet, container_format):
+def _note(index: Index, packet: Packet[VideoStream]) -> None:
+    if is_cut_off(packet, index.container):
         index.damaged += 1
     elif packet.pts is None:
         index.untimed += 1
@@ -137,7 +138,7 @@ def _note(index: Index, packet: Packet[VideoStream], container_format: str) -> N
         index.pts.append(packet.pts)
 
 
-def _finish(index: Index, container_format: str, reorders: bool) -> None:
+def _finish(index: Index, reorders: bool) -> None:
     """Sort the times and decide whether they can be believed."""
     complete = index.untimed == 0 and bool(index.keys)
     index.pts = array("q", sorted(index.pts))
@@ -145,7 +146,7 @@ def _finish(index: Index, container_format: str, reorders: bool) -> None:
     gaps = [later - earlier for earlier, later in pairwise(index.pts)]
     unique = min(gaps, default=1) > 0
     # a recording that restarts its clock shows a gap that nobody would sit through
-    restarts = container_format in CLOCK_STAMPED and max(gaps, default=0) * index.time_base > LONGEST_GAP
+    restarts = index.container in CLOCK_STAMPED and max(gaps, default=0) * index.time_base > LONGEST_GAP
     # AVI has no presentation times: with B-frames, what is read are times of decoding
-    decoding_times = container_format == "avi" and reorders
+    decoding_times = index.container == "avi" and reorders
     index.trusted = complete and unique and not (index.jumps_back or restarts or decoding_times)

@@ -11,7 +11,7 @@ from av.video.stream import VideoStream
 from extractors import errors
 from extractors.container import STILL_FORMATS, sound_stream
 from extractors.picture import Display, picture_warnings, plan_display
-from extractors.reading import Reading, Source, decoded
+from extractors.reading import Reading, Source, decoded, packets_of
 from extractors.video import MediaWarning
 
 FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
@@ -51,7 +51,8 @@ def look(source: Source, short_side: int) -> Look:
     reading = Reading()
     with source.open() as (container, stream):
         _keep_pixels(stream.codec_context.width, stream.codec_context.height, source.max_pixels)
-        frame = next(decoded(container, stream, source, reading), None)
+        packets = packets_of(container, stream)
+        frame = next(decoded(packets, container.format.name, source, reading), None)
         if frame is None:
             raise errors.NoFrames(_nothing_shown(reading.lost))
         _keep_pixels(frame.width, frame.height, source.max_pixels)

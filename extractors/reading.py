@@ -28,6 +28,8 @@ from extractors.index import READ_RETRIES, Index, is_cut_off
 from extractors.picture import Painter
 
 UNTIMED = -(2**63)
+# How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
+LEADS = (0, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,13 @@ class Reading:
 
 
 def decoded(
-    container: InputContainer, stream: VideoStream, source: Source, reading: Reading
+    packets: Iterable[Packet[VideoStream]], container_format: str, source: Source, reading: Reading
 ) -> Iterator[VideoFrame]:
-    """All shown frames from where the container stands; what cannot be decoded is counted in ``reading``."""
-    for packet in _packets(container, stream):
+    """All shown frames of the packets; what cannot be decoded is counted in ``reading``."""
+    for packet in packets:
         if time.monotonic() > source.deadline:
             raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
-        if is_cut_off(packet, container.format.name):
+        if is_cut_off(packet, container_format):
             reading.lost += 1
             continue
         try:
@@ -82,7 +84,8 @@ def decoded(
             yield frame
 
 
-def _packets(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+    """From where the container stands to its end, past places where the container itself is damaged."""
     for _ in range(READ_RETRIES):
         try:
             yield from container.demux(stream)
@@ -101,7 +104,8 @@ def read_in_order(source: Source, painter: Painter, wanted: Collection[int], ind
     """
     reading, last, agrees = Reading(), max(wanted), index.trusted
     with source.open() as (container, stream):
-        for position, frame in enumerate(decoded(container, stream, source, reading)):
+        frames = decoded(packets_of(container, stream), container.format.name, source, reading)
+        for position, frame in enumerate(frames):
             tick = UNTIMED if frame.pts is None else frame.pts
             reading.ticks.append(tick)
             agrees = agrees and position < len(index.pts) and tick == index.pts[position]
@@ -118,33 +122,53 @@ def read_by_seeking(source: Source, painter: Painter, wanted: Sequence[int], ind
     reading = Reading()
     with source.open() as (container, stream):
         for key, group in seek_groups(wanted, index):
-            container.seek(key, stream=stream, backward=True)
             targets = {index.pts[position]: position for position in group}
-            frames = decoded(container, stream, source, reading)
-            earliest = index.key_before(key - 1)
-            if not _collect(frames, painter, targets, earliest, into=reading.pictures):
+            packets = _packets_from(container, stream, key)
+            frames = decoded(packets, container.format.name, source, reading)
+            if not _collect(frames, painter, targets, reading.pictures):
                 return None
     return reading
+
+
+def _packets_from(
+    container: InputContainer, stream: VideoStream, key: int
+) -> Iterator[Packet[VideoStream]]:
+    """Packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
+
+    Containers without an index of their own land near the asked time, often behind it: then the jump is
+    tried again from further ahead. Packets that are skipped cost no decoding.
+    """
+    for seconds in LEADS:
+        lead = round(seconds / (stream.time_base or 1))
+        try:
+            container.seek(key - lead, stream=stream, backward=True)
+        except av.error.FFmpegError:
+            continue
+        packets = packets_of(container, stream)
+        for packet in packets:
+            if packet.is_keyframe and packet.pts is not None and packet.pts >= key:
+                if packet.pts == key:
+                    yield packet
+                    yield from packets
+                    return
+                break
 
 
 def _collect(
     frames: Iterable[VideoFrame],
     painter: Painter,
     targets: Mapping[int, int],
-    earliest: int | None,
-    into: dict[int, NDArray[np.uint8]],
+    pictures: dict[int, NDArray[np.uint8]],
 ) -> bool:
     """Keep the frames at exactly the target ticks; False as soon as one is passed over."""
-    waiting, before = sorted(targets, reverse=True), None
+    waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
-        tick = frame.pts
-        if tick is None or tick > waiting[-1] or (before is not None and tick <= before):
+        tick = UNTIMED if frame.pts is None else frame.pts
+        if tick <= before or tick > waiting[-1]:
             return False
-        if before is None and earliest is not None and tick < earliest:
-            return False  # landed far ahead of the key: each jump would decode the file again
         before = tick
         if tick == waiting[-1]:
-            into[targets[waiting.pop()]] = painter.pixels(frame)
+            pictures[targets[waiting.pop()]] = painter.pixels(frame)
         if not waiting:
             return True
     return False

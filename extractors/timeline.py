@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from extractors.container import BARE_FORMATS
 from extractors.index import CLOCK_STAMPED, LONGEST_GAP, Index
 from extractors.reading import UNTIMED, Reading
 
@@ -28,21 +29,22 @@ class Timeline:
 
 def timeline_of_index(index: Index) -> Timeline:
     """As the packets promise it: their times, or as many steps of the rate as there are packets."""
-    if index.trusted:
+    if index.trusted and index.container not in BARE_FORMATS:
         return _from_ticks(index.pts, index)
     return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
 
 
-def timeline_of_reading(reading: Reading, index: Index, container: str) -> Timeline:
+def timeline_of_reading(reading: Reading, index: Index) -> Timeline:
     """As decoding to the end showed it. Frames come in display order, even where their times do not."""
     ticks = np.frombuffer(reading.ticks, np.int64)
     ordered = np.sort(ticks)
     gaps = np.diff(ordered)
     timed = len(ticks) > 0 and ordered[0] != UNTIMED and bool((gaps > 0).all())
-    restarts = container in CLOCK_STAMPED and float(gaps.max(initial=0) * index.time_base) > LONGEST_GAP
+    restarts = index.container in CLOCK_STAMPED and float(gaps.max(initial=0) * index.time_base) > LONGEST_GAP
     # a clock that runs backwards is a restart too, unless the container never had display times
-    backwards = container != "avi" and bool((ordered != ticks).any())
-    if timed and not restarts and not backwards:
+    backwards = index.container != "avi" and bool((ordered != ticks).any())
+    bare = index.container in BARE_FORMATS
+    if timed and not bare and not restarts and not backwards:
         return _from_ticks(array("q", ordered.tolist()), index)
     return _from_rate(len(ticks), index)
 
