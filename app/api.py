@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from app import api_jobs, api_page, api_status, api_submit, problems
+from app import __version__, api_jobs, api_page, api_status, api_submit, problems
 from app.errors import QueueError
 from app.headers import SecurityHeaders
 from app.jobs import Keys
@@ -28,7 +28,6 @@ from app.problems import Problem, RequestError
 from app.service import Service, service_of
 from app.settings import Settings
 
-VERSION = "0.1.0"
 SWEEP_AGE = 6 * 3600.0  #: a staged file untouched for so long belongs to a server that was killed
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
@@ -40,7 +39,7 @@ def create_app(settings: Settings, keys: Keys | None = None) -> FastAPI:
     service = Service.connect(settings, keys)
     app: FastAPI = FastAPIOffline(
         title="Reelword",
-        version=VERSION,
+        version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
         lifespan=_lifespan,

@@ -40,7 +40,7 @@ def strengths(weights: Sequence[float]) -> list[float]:
     if len(weights) == 1:
         return [0.0]
     even = 1 / len(weights)
-    top = max(*weights, LEAST_RANGE * even)
+    top = max(*weights, min(1.0, LEAST_RANGE * even))
     return [max(0.0, (weight - even) / (top - even)) for weight in weights]
 
 

@@ -294,9 +294,10 @@ def _wrap(text: str, font: Font, width: float) -> list[str]:
 
 def _seconds(time: float) -> str:
     """1.4 s, 2:05.0 or 1:02:05."""
-    if time < 60:
-        return f"{time:.1f} s"
-    minutes, seconds = divmod(time, 60)
+    tenths = round(time, 1)
+    if tenths < 60:
+        return f"{tenths:.1f} s"
+    minutes, seconds = divmod(tenths, 60)
     if minutes < 60:
         return f"{int(minutes)}:{seconds:04.1f}"
     return f"{int(minutes) // 60}:{int(minutes) % 60:02d}:{int(seconds):02d}"

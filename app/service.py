@@ -1,4 +1,4 @@
-"""What every route needs: settings, jobs, blobs, the list of workers, metrics. Made once for an application."""
+"""What every route needs: settings, jobs, blobs, the list of workers, metrics. One for an application."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app.jobs import Jobs, Keys
 from app.metrics import Metrics
 from app.queue import waiting
 from app.redis_client import connect
+from app.redis_server import redis_url
 from app.registry import Registry
 from app.settings import Settings
 
@@ -30,12 +31,8 @@ class Service:
 
     @classmethod
     def connect(cls, settings: Settings, keys: Keys | None = None) -> Service:
-        """Opens nothing yet; ``settings.redis_url`` names the server."""
-        if settings.redis_url is None:
-            raise ValueError(
-                "the API needs REDIS_URL: python -m app serve starts a Redis and the API with it"
-            )
-        server = connect(settings.redis_url, PATIENCE)
+        """Speaks to nobody yet. Raises RedisMissing where no server is named and none runs in the data folder."""
+        server = connect(redis_url(settings), PATIENCE)
         return cls(
             settings=settings,
             jobs=Jobs(

@@ -45,11 +45,12 @@ class _Video(BaseTarget):  # type: ignore[misc]
         super().__init__()
         self._output, self._limit = output, limit
         self.size = 0
-        self.is_complete = False
+        self.has_begun = self.is_complete = False
 
     def on_start(self) -> None:
-        if self.is_complete:
+        if self.has_begun:
             raise problems.SeveralVideos("The form has more than one field called video.")
+        self.has_begun = True
 
     def on_data_received(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -199,7 +200,7 @@ def _parse(parser: StreamingFormDataParser, piece: bytes) -> None:
 
 def _check(video: _Video) -> None:
     if not video.is_complete:
-        if video.size:
+        if video.has_begun:
             raise problems.MalformedForm("The form ends in the middle of the video.")
         raise problems.VideoMissing("The form has no field called video.")
     if video.size == 0:

@@ -16,7 +16,7 @@ function colour(strength) {
 function strengths(weights) {
   if (weights.length === 1) return [0];
   const even = 1 / weights.length;
-  const top = Math.max(...weights, LEAST_RANGE * even);
+  const top = Math.max(...weights, Math.min(1, LEAST_RANGE * even));
   return weights.map((weight) => Math.max(0, (weight - even) / (top - even)));
 }
 

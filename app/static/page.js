@@ -6,9 +6,11 @@ import { drawFrame } from "./heat.js";
 const $ = (id) => document.getElementById(id);
 const STAGES = { decode: "Reading the video", extract: "Looking at its frames", caption: "Writing the caption" };
 const POLL_MS = [150, 250, 400, 700, 1000];
+const PATIENCE = 15; // polls in a row that may go unanswered, e.g. while the server restarts
 
 let upload = null; // the XMLHttpRequest that sends a file
 let following = null; // the id of the job on show
+let cancelling = null; // the id of the job that was asked to stop
 
 // ---- sending ----
 
@@ -35,14 +37,20 @@ function send(file) {
 async function follow(id) {
   following = id;
   history.replaceState(null, "", `#${id}`);
-  for (let turn = 0; following === id; turn += 1) {
+  for (let turn = 0, silent = 0; following === id; turn += 1) {
     const job = await getJson(`/jobs/${encodeURIComponent(id)}`);
     if (following !== id) return;
-    if (job.code && !job.state) return void fail(job);
-    if (!["queued", "running"].includes(job.state)) return void (await finished(job));
-    working(job.state === "queued" ? "Waiting for a worker" : STAGES[job.stage] || "Running", job.progress);
+    silent = job.code === "unreachable" || job.status === 503 ? silent + 1 : 0;
+    if (!job.state && (silent === 0 || silent > PATIENCE)) return void fail(job);
+    if (job.state && !["queued", "running"].includes(job.state)) return void (await finished(job));
+    if (job.state) working(describe(job), job.progress);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS[Math.min(turn, POLL_MS.length - 1)]));
   }
+}
+
+function describe(job) {
+  if (cancelling === job.id) return "Cancelling";
+  return job.state === "queued" ? "Waiting for a worker" : STAGES[job.stage] || "Running";
 }
 
 async function getJson(path) {
@@ -55,7 +63,7 @@ async function getJson(path) {
 
 async function cancel() {
   if (upload) return upload.abort();
-  const id = following;
+  const id = cancelling = following;
   working("Cancelling", null);
   const response = await fetch(`/jobs/${encodeURIComponent(id)}`, { method: "DELETE" }).catch(() => null);
   if (!response) fail(null);
@@ -165,6 +173,7 @@ class Looked {
       return button;
     });
     $("timeline").replaceChildren(...this.moments);
+    $("end").textContent = `${span.toFixed(1)} s`;
     this.chooseWord(this.firstContentWord());
   }
 

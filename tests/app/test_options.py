@@ -1,0 +1,54 @@
+"""Options mean the same for every door into the service."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from app.options import FORM_FIELDS, CaptionOptions
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    options = CaptionOptions()
+    assert options.model_dump() == {
+        "captioner": "stats",
+        "beam_size": 5,
+        "num_captions": 1,
+        "max_length": 20,
+        "attention": True,
+        "length_penalty": 0.5,
+    }
+    assert set(FORM_FIELDS) < set(options.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("captioner", ""),
+        ("captioner", "x" * 65),
+        ("beam_size", 0),
+        ("beam_size", 21),
+        ("beam_size", "five"),
+        ("num_captions", 0),
+        ("num_captions", 6),  # more than the beam of five ends with
+        ("max_length", 0),
+        ("max_length", 51),
+        ("attention", "maybe"),
+        ("length_penalty", -0.1),
+        ("length_penalty", float("nan")),
+        ("beams", 3),
+    ],
+)
+def test_values_out_of_bounds_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        CaptionOptions.model_validate({field: value})
+
+
+def test_form_texts_are_understood() -> None:
+    options = CaptionOptions.model_validate({"beam_size": "3", "num_captions": "3", "attention": "false"})
+    assert (options.beam_size, options.num_captions, options.attention) == (3, 3, False)
+
+
+def test_options_survive_a_job_record() -> None:
+    options = CaptionOptions(beam_size=2, attention=False)
+    assert CaptionOptions.model_validate_json(options.model_dump_json()) == options

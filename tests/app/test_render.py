@@ -1,0 +1,198 @@
+"""The attention picture: right frame, right place, for any shape of video and length of caption."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from PIL import Image, ImageChops, ImageFont, ImageStat
+
+from app import heat, render
+from app.documents import AttentionDocument
+from app.render import attention_picture, looked_at
+
+GRID = 7
+
+
+def peak(length: int, place: int) -> list[float]:
+    rest = 0.05 / max(1, length - 1)
+    return [0.95 if k == place else rest for k in range(length)]
+
+
+def document(words: list[str], moments: int, *, cell: int = 24, kind: str = "grid") -> AttentionDocument:
+    """Word w looks at moment w mod ``moments`` of one second each, and there at ``cell``."""
+    spatial: object
+    if kind == "grid":
+        weights = [[peak(GRID * GRID, cell)] * moments for _ in words]
+        spatial = {"kind": "grid", "rows": GRID, "columns": GRID, "weights": weights}
+    elif kind == "boxes":
+        boxes = [[[0.0, 0.0, 0.4, 0.4], [0.6, 0.6, 1.0, 1.0]]] * moments
+        spatial = {"kind": "boxes", "weights": [[[0.9, 0.1]] * moments for _ in words], "boxes": boxes}
+    else:
+        spatial = None
+    return AttentionDocument.model_validate(
+        {
+            "words": words,
+            "times": [[k, k + 1.0] for k in range(moments)],
+            "temporal": [peak(moments, word % moments) for word in range(len(words))],
+            "spatial": spatial,
+        }
+    )
+
+
+def frames(count: int, size: tuple[int, int]) -> list[Image.Image]:
+    """Frame k is a flat colour of its own, (40 k, 90, 200 - 40 k)."""
+    return [Image.new("RGB", size, (40 * k % 256, 90, (200 - 40 * k) % 256)) for k in range(count)]
+
+
+def middles(count: int) -> list[float]:
+    return [k + 0.5 for k in range(count)]
+
+
+@pytest.mark.parametrize("size", [(320, 180), (180, 320), (640, 80), (60, 480), (2, 2), (101, 57)])
+@pytest.mark.parametrize("words", [1, 9, 30])
+def test_any_shape_and_length_fit_the_page(size: tuple[int, int], words: int) -> None:
+    picture = attention_picture(document(["word"] * words, 8), frames(8, size), middles(8))
+    assert picture.mode == "RGB"
+    assert 900 <= picture.width <= render.CONTENT + 2 * render.MARGIN
+    assert picture.height < 4000
+    assert_margins_are_empty(picture)
+
+
+@pytest.mark.parametrize("count", [1, 2, 17, 64])
+def test_any_number_of_frames_fits(count: int) -> None:
+    picture = attention_picture(document(["a", "dog"], count), frames(count, (320, 180)), middles(count))
+    assert_margins_are_empty(picture)
+
+
+def assert_margins_are_empty(picture: Image.Image) -> None:
+    edge = render.MARGIN // 2
+    for box in (
+        (0, 0, picture.width, edge),
+        (0, 0, edge, picture.height),
+        (picture.width - edge, 0, picture.width, picture.height),
+        (0, picture.height - edge, picture.width, picture.height),
+    ):
+        assert picture.crop(box).getextrema() == ((255, 255),) * 3
+
+
+def test_a_word_gets_the_frame_of_its_heaviest_moment() -> None:
+    attention = document(["a", "dog", "runs"], 4)
+    assert [looked_at(attention, word, middles(4)) for word in range(3)] == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_moments_that_are_windows_get_the_frame_nearest_their_middle() -> None:
+    attention = AttentionDocument.model_validate(
+        {"words": ["a"], "times": [[0, 4], [4, 8]], "temporal": [[0.2, 0.8]]}
+    )
+    assert looked_at(attention, 0, [0.5, 2.5, 4.5, 5.9, 7.5]) == (1, 3)
+    assert looked_at(attention, 0, [0.5, 2.5]) == (1, 1)  # none inside: the nearest there is
+
+
+def test_of_equal_moments_the_first_counts() -> None:
+    attention = AttentionDocument.model_validate(
+        {"words": ["a"], "times": [[0, 1], [1, 2]], "temporal": [[0.5, 0.5]]}
+    )
+    assert looked_at(attention, 0, [0.5, 1.5]) == (0, 0)
+
+
+def test_the_tile_shows_the_frame_lit_at_the_weighed_cell() -> None:
+    """Frame 1 is grey; the word looks at its bottom right corner, which alone turns bright."""
+    grey = [Image.new("RGB", (210, 210), (90, 90, 90)) for _ in range(2)]
+    dark = attention_picture(document(["a", "dog"], 2, kind="none"), grey, middles(2))
+    lit = attention_picture(document(["a", "dog"], 2, cell=GRID * GRID - 1), grey, middles(2))
+    tile = _second_tile(dark)
+    plain, heated = dark.crop(tile), lit.crop(tile)
+    width, height = plain.size
+    corner = (width * 6 // 7, height * 6 // 7, width, height)
+    opposite = (0, 0, width // 2, height // 2)
+    assert _brightness(heated.crop(corner)) > _brightness(plain.crop(corner)) + 30
+    assert _brightness(heated.crop(opposite)) < _brightness(plain.crop(opposite))
+
+
+def _second_tile(page: Image.Image) -> tuple[int, int, int, int]:
+    """Where the second word's tile lies on a page whose frames are all one grey: the large grey squares."""
+    grey = ImageChops.difference(page, Image.new("RGB", page.size, (90, 90, 90))).convert("L")
+    mask = grey.point([255] + [0] * 255)
+    column = mask.crop((page.width // 2 - 700, page.height // 3, page.width, page.height))
+    side = round(render.TILE_AREA**0.5)
+    left = render.MARGIN + side + render.GAP
+    box = column.getbbox()
+    assert box is not None
+    top = page.height // 3 + box[1]
+    return left, top, left + side, top + side
+
+
+def _brightness(picture: Image.Image) -> float:
+    return float(ImageStat.Stat(picture.convert("L")).mean[0])
+
+
+def test_an_even_map_glows_nowhere_and_a_sharp_one_does() -> None:
+    even = heat.strengths([1 / 49] * 49)
+    assert max(even) == pytest.approx(0, abs=1e-9)
+    sharp = heat.strengths(peak(49, 24))
+    assert (sharp[24], sharp[0]) == (1, 0)
+    noisy = heat.strengths([1.1 / 49, 0.9 / 49] + [1 / 49] * 47)
+    assert max(noisy) < 0.1
+
+
+def test_one_cell_has_nothing_to_compare_with() -> None:
+    assert heat.strengths([1.0]) == [0.0]
+
+
+def test_the_scale_brightens_evenly() -> None:
+    levels = [
+        0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(heat.colour, [k / 20 for k in range(21)])
+    ]
+    steps = [b - a for a, b in pairwise(levels)]
+    assert min(steps) > 0
+    assert max(steps) < 4 * min(steps) + 12
+
+
+def test_boxes_light_the_weighed_box_and_may_leave_the_picture() -> None:
+    grey = Image.new("RGB", (100, 100), (90, 90, 90))
+    lit = heat.over_boxes(grey, [0.9, 0.1], [[-0.2, -0.2, 0.4, 0.4], [1.4, 1.2, 0.7, 0.7]])
+    assert lit.size == (100, 100)
+    assert _brightness(lit.crop((5, 5, 35, 35))) > _brightness(lit.crop((75, 75, 95, 95))) + 50
+
+
+@pytest.mark.parametrize("kind", ["boxes", "none"])
+def test_captioners_without_a_grid_are_drawn_too(kind: str) -> None:
+    picture = attention_picture(document(["a", "dog"], 4, kind=kind), frames(4, (320, 180)), middles(4))
+    assert_margins_are_empty(picture)
+
+
+def test_a_word_without_attention_has_an_empty_tile() -> None:
+    attention = document(["a", "dog"], 2).model_copy(update={"temporal": [None, [0.1, 0.9]]})
+    assert looked_at(attention, 0, middles(2)) is None
+    picture = attention_picture(attention, frames(2, (320, 180)), middles(2))
+    colours = {colour for _, colour in picture.getcolors(picture.width * picture.height) or []}
+    assert render.FAINT in colours
+
+
+def test_a_long_word_is_shrunk_and_then_cut() -> None:
+    text, size = render._fitted("dog", 25, 120)
+    assert (text, size) == ("dog", 25)
+    text, size = render._fitted("incomprehensible", 25, 150)
+    assert text == "incomprehensible"
+    assert size < 25
+    text, size = render._fitted("antidisestablishmentarianism" * 3, 25, 150)
+    assert text.endswith("…")
+    assert ImageFont.load_default(size).getlength(text) <= 150
+
+
+def test_no_words_still_make_a_picture() -> None:
+    assert_margins_are_empty(attention_picture(document([], 4), frames(4, (320, 180)), middles(4)))
+
+
+def test_frames_and_times_must_belong_together() -> None:
+    with pytest.raises(ValueError, match="2 frames cannot have 3 times"):
+        attention_picture(document(["a"], 3), frames(2, (320, 180)), middles(3))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (1.44, "1.4 s"), (59.96, "1:00.0"), (125, "2:05.0"), (7325.4, "2:02:05")],
+)
+def test_times_read_as_people_write_them(seconds: float, text: str) -> None:
+    assert render._seconds(seconds) == text
