@@ -6,6 +6,7 @@
     │   ├── WorkerLost              worker_lost           500  its workers fell silent ``attempts`` times
     │   ├── DeadlineExceeded        deadline_exceeded     504  it ran longer than ``job_seconds``
     │   ├── EngineFault             engine_error          500  the engine raised an error ``attempts`` times
+    │   ├── WorkerFault             worker_error          500  the worker did, e.g. because its disk is full
     │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── QueueError
@@ -21,7 +22,6 @@
 ``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``status`` is the HTTP status
 that tells it best.
 """
-# ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
 
 from __future__ import annotations
 
@@ -59,6 +59,11 @@ class DeadlineExceeded(JobFailure):
 class EngineFault(JobFailure):
     code = "engine_error"
     hint = "Look at the worker's log for the whole error and report it with the file."
+
+
+class WorkerFault(JobFailure):
+    code = "worker_error"
+    hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
 
 
 class CaptionerUnavailable(JobFailure):

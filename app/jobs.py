@@ -15,27 +15,32 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol
 
 import redis
 import structlog
 
-from app.errors import JobFailure, NotOnDisk
+from app.errors import NotOnDisk
 from app.options import CaptionOptions
 from app.redis_client import unavailable_if_away
+from app.settings import Settings
+from app.states import Priority, Stage, State
 
-State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
-Stage = Literal["decode", "extract", "caption"]
-Priority = Literal["high", "normal", "low"]
 Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
-PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 GROUP = "workers"
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
 DISK_PATIENCE_MS = 2000
 
 log = structlog.get_logger(__name__)
+
+
+class NamedError(Protocol):
+    """An error that a job may end with: a JobFailure, a MediaError. ``str`` of it is one sentence."""
+
+    code: ClassVar[str]
+    hint: ClassVar[str]
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,16 @@ class Jobs:
             server.register_script(_script(name)) for name in ("submit", "claim", "beat", "finish")
         )
 
+    @classmethod
+    def from_settings(cls, server: redis.Redis, settings: Settings) -> Jobs:
+        return cls(
+            server,
+            attempts=settings.attempts,
+            lease=settings.lease_seconds,
+            result_ttl=settings.result_ttl,
+            keys=Keys(settings.namespace),
+        )
+
     def submit(
         self,
         job_id: str,
@@ -218,7 +233,7 @@ class Jobs:
         priority: Priority,
         worker: str,
         *,
-        cause: JobFailure,
+        cause: NamedError,
         is_shared: bool = False,
         held: Claim | None = None,
     ) -> Claim | Refusal:
@@ -241,7 +256,7 @@ class Jobs:
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
         return Claim(Job.from_record(record), record["token"], worker, is_shared)
 
-    def claim_again(self, held: Claim, cause: JobFailure) -> Claim | Refusal:
+    def claim_again(self, held: Claim, cause: NamedError) -> Claim | Refusal:
         """The next attempt at once, alone, by the holder of the last one (whose child died of it)."""
         job = held.job
         return self.claim(job.id, job.entry, job.priority, held.worker, cause=cause, held=held)
@@ -265,12 +280,9 @@ class Jobs:
         """Writes the answer; False where the claim was lost and nothing is written."""
         return self._end(claim.job, claim.token, "succeeded", answer) == "done"
 
-    def fail(
-        self, claim: Claim, error: Mapping[str, str] | JobFailure, answer: Mapping[str, Any] | None = None
-    ) -> bool:
+    def fail(self, claim: Claim, error: NamedError, answer: Mapping[str, Any] | None = None) -> bool:
         """Ends the job with code, message and hint; False where the claim was lost."""
-        reason = _error_json(error) if isinstance(error, JobFailure) else json.dumps(dict(error))
-        return self._end(claim.job, claim.token, "failed", answer, reason) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -313,12 +325,12 @@ class Jobs:
         return round(self.lease * 1000)
 
 
-def error_document(error: JobFailure) -> dict[str, str]:
+def error_document(error: NamedError) -> dict[str, str]:
     """The ``error`` member of a failed job."""
     return {"code": error.code, "message": str(error), "hint": error.hint}
 
 
-def _error_json(error: JobFailure) -> str:
+def _error_json(error: NamedError) -> str:
     return json.dumps(error_document(error))
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import redis
 
-from app.jobs import GROUP, PRIORITIES, Keys, Priority
+from app.jobs import GROUP, Keys
 from app.redis_client import BLOCK_SECONDS, unavailable_if_away
+from app.states import PRIORITIES, Priority
 
 RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries
 FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been away this long is removed

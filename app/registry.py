@@ -9,44 +9,12 @@ import time
 from typing import Any
 
 import redis
-from pydantic import BaseModel, ConfigDict
 
+from app.advertisement import CaptionerInfo, WorkerInfo
 from app.jobs import Keys
 from app.redis_client import unavailable_if_away
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
-
-
-class CaptionerInfo(BaseModel):
-    """A captioner that a worker has loaded.
-
-    features: stream name → network, weights and preprocessing it was trained on. scores: metric ×100 by data
-    set. seconds: of one default job, measured when the worker warmed up.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    weights_sha256: str
-    features: dict[str, Any]
-    scores: dict[str, Any] = {}
-    seconds: float | None = None
-
-
-class WorkerInfo(BaseModel):
-    """A worker, as advertised. ``is_ready``: its models are loaded and its engine lives."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    pid: int
-    host: str
-    version: str
-    is_ready: bool
-    device: str
-    started_at: float
-    captioners: list[CaptionerInfo]
-    engine_restarts: int = 0
 
 
 class Registry:

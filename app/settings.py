@@ -31,6 +31,9 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("REDIS_URL", "REELWORD_REDIS_URL"),
         description="Redis 7.2 or Valkey to use; without it an embedded one is started in the data folder.",
     )
+    namespace: str = Field(
+        "reelword", description="First part of every key in Redis; services may share a server."
+    )
     host: str = Field("127.0.0.1", description="Address that the API listens on.")
     port: int = Field(
         8000,
@@ -59,6 +62,9 @@ class Settings(BaseSettings):
     )
     job_seconds: float = Field(900.0, gt=0, description="Longest run of a job; then it has failed.")
     cancel_grace: float = Field(1.0, ge=0, description="Seconds until a canceled job's engine is killed.")
+    drain_seconds: float = Field(
+        5.0, ge=0, description="Time for finishing jobs before a stopped worker hands them back."
+    )
     batch_jobs: int = Field(4, ge=1, le=64, description="Jobs captioned together where as many wait.")
     result_ttl: float = Field(
         7 * 86400.0, gt=0, description="Seconds that a result is kept; then the job is expired."

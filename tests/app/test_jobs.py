@@ -1,4 +1,4 @@
-"""The job's record: what the four scripts promise, call by call. (All orders of calls: test_jobs_machine.py.)"""
+"""The job's record: what the four scripts promise, call by call. (In any order: test_jobs_machine.py.)"""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_from_offer_to_answer(jobs: Jobs, queue: Queue, server: redis.Redis, key
 
 def test_an_old_token_changes_nothing(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    (offer,) = queue.take(1)
+    queue.take(1)
     late = claim(jobs, job_id)
     time.sleep(jobs.lease + 0.05)
     newer = claim(jobs, job_id, "w2")
@@ -224,7 +224,7 @@ def test_results_expire(server: redis.Redis, keys: Keys) -> None:
 
 def test_high_goes_before_low(jobs: Jobs, queue: Queue) -> None:
     for priority in ("low", "normal", "high"):
-        jobs.submit(priority, CaptionOptions(), "uploads/x", priority=priority)  # type: ignore[arg-type]
+        jobs.submit(priority, CaptionOptions(), "uploads/x", priority=priority)
     assert [queue.take(1)[0].job_id for _ in range(3)] == ["high", "normal", "low"]
 
 

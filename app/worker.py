@@ -1,0 +1,136 @@
+"""A worker: takes jobs from the queue and has its children do them.
+
+This process loads no model and opens no media. It owns a decoder (media is hostile) and an engine (native
+code can crash or hang), and can lose either without losing a job: app/runner.py says how. A thread beside
+(app/watch.py) keeps the leases and ends what is canceled or out of time. Asked to stop, it takes nothing new,
+gives the jobs in hand a moment to finish and hands the others back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+
+import structlog
+
+from app import __version__, results
+from app.advertisement import WorkerInfo
+from app.blobs import Blobs
+from app.engine import EngineProcess
+from app.errors import QueueUnavailable, WorkerLost
+from app.jobs import Claim, Jobs, Keys, Refusal
+from app.queue import Offer, Queue
+from app.redis_client import connect
+from app.redis_server import redis_url
+from app.registry import Registry
+from app.runner import JobRunner
+from app.settings import Settings
+from app.watch import Watch
+from extractors.decoder import Decoder
+
+SWEEP_SECONDS = 30.0  #: between looks for expired results
+PATIENCE = 30.0  #: seconds of trying again while Redis is away
+WATCH_PATIENCE = 2.0  #: the same for the watch, which comes round again anyway
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Runs jobs until ``stop``. Its children are started by, and end with, the thread that calls ``run``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._settings = settings
+        url, keys = redis_url(settings), Keys(settings.namespace)
+        self._server, watch_server = connect(url, PATIENCE), connect(url, WATCH_PATIENCE)
+        self._jobs = Jobs.from_settings(self._server, settings)
+        self._queue = Queue(self._server, self.name, lease=settings.lease_seconds, keys=keys)
+        self._registry = Registry(watch_server, keys)
+        self._blobs = Blobs(settings.blob_url, settings.staging)
+        self._engine = EngineProcess(settings)
+        self._decoder = Decoder(settings.decoder)
+        self._watch = Watch(Jobs.from_settings(watch_server, settings), settings, self._advertise)
+        self._runner = JobRunner(self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings)
+        self._started_at = time.time()
+        self._swept_at = 0.0
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Raises EngineStartFailed, and QueueUnavailable where Redis is not there at the start."""
+        self._queue.open()
+        with self._decoder, self._engine:
+            with self._watch:
+                self._advertise()
+                log.info("worker ready", worker=self.name)
+                self._work_until_stopped()
+            self._queue.close()
+            self._registry.withdraw(self.name)
+        log.info("worker stopped", worker=self.name)
+
+    def stop(self) -> None:
+        """Take no more jobs, and leave none behind. May be called from a signal handler."""
+        self._is_stopping = True
+        self._watch.leave(within=self._settings.drain_seconds)
+
+    def _work_until_stopped(self) -> None:
+        while not self._is_stopping:
+            self._engine.start()
+            try:
+                self._sweep()
+                if claims := self._claim(self._queue.take(self._settings.batch_jobs)):
+                    self._runner.work(claims)
+            except QueueUnavailable as error:
+                log.warning("redis is away", reason=str(error))
+
+    def _claim(self, offers: Sequence[Offer]) -> list[Claim]:
+        is_shared = len(offers) > 1
+        taken = [self._claim_one(offer, is_shared) for offer in offers]
+        for refusal in taken:
+            if isinstance(refusal, Refusal):
+                log.info("job not run", job=refusal.job_id, why=refusal.reason)
+                if refusal.reason in ("canceled", "exhausted"):
+                    self._blobs.remove(f"uploads/{refusal.job_id}")
+        return [claim for claim in taken if isinstance(claim, Claim)]
+
+    def _claim_one(self, offer: Offer, is_shared: bool) -> Claim | Refusal:
+        attempts = self._settings.attempts
+        cause = WorkerLost(f"The workers that ran the job fell silent, {attempts} times in all.")
+        return self._jobs.claim(
+            offer.job_id, offer.entry, offer.priority, self.name, cause=cause, is_shared=is_shared
+        )
+
+    def _sweep(self) -> None:
+        """Now and then: forgets results that have been kept long enough."""
+        if time.monotonic() - self._swept_at < SWEEP_SECONDS:
+            return
+        self._swept_at = time.monotonic()
+        for job_id in self._jobs.due():
+            results.forget(self._blobs, job_id)
+            self._jobs.expire(job_id)
+
+    def _advertise(self) -> None:
+        info = self._engine.info
+        self._registry.advertise(
+            WorkerInfo(
+                name=self.name,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                version=__version__,
+                is_ready=self._engine.is_ready and not self._is_stopping,
+                device=info.device if info else "",
+                started_at=self._started_at,
+                captioners=list(info.captioners) if info else [],
+                engine_restarts=max(0, self._engine.starts - 1),
+            )
+        )
+
+
+def work(settings: Settings) -> None:
+    """What ``python -m app worker`` does: one worker until SIGTERM or Ctrl-C. Raises StartError leaves."""
+    worker = Worker(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
+    worker.run()

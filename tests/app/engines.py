@@ -1,0 +1,75 @@
+"""An engine for tests of jobs: a real process that does, for each job, what its captioner's name says.
+
+``echo`` answers; ``sleep-2`` takes two seconds; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang``
+holds the interpreter's lock for ever, as native code can; ``raise`` meets an error; ``refuse`` cannot do
+this one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from app.advertisement import CaptionerInfo
+from app.answer import Answer, EngineInfo, Report
+from app.errors import CaptionerUnavailable, JobFailure
+from app.options import CaptionOptions
+from app.settings import Settings
+from extractors.features import Frames
+from extractors.request import DecodeRequest
+from extractors.sampling import Sampling
+
+
+class Obedient:
+    def __init__(self, settings: Settings) -> None:
+        self._device = settings.device
+
+    def warm_up(self) -> EngineInfo:
+        captioner = CaptionerInfo(name="echo", weights_sha256="0" * 64, features={})
+        return EngineInfo(self._device, (captioner,), DecodeRequest(Sampling(count=4), short_side=32))
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[Answer | JobFailure]:
+        report("extract", 0.5)
+        answers: list[Answer | JobFailure] = []
+        for frames, wanted in zip(videos, options, strict=True):
+            obey(wanted.captioner)
+            answers.append(self._answer(frames, wanted, len(videos)))
+        report("caption", 0.5)
+        return answers
+
+    def _answer(self, frames: Frames, wanted: CaptionOptions, together: int) -> Answer | JobFailure:
+        if wanted.captioner == "refuse":
+            return CaptionerUnavailable("There is no captioner called refuse.")
+        red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
+        text = f"{len(frames)} frames of {red:.0f} {green:.0f} {blue:.0f}"
+        words = [{"word": word, "logprob": -0.1} for word in text.split()]
+        model = {"captioner": wanted.captioner, "together": together, "pid": os.getpid()}
+        attention = {"words": text.split()} if wanted.attention else None
+        timings = {"extract": 0.0, "caption": 0.0}
+        return Answer([{"text": text, "score": -1.0, "words": words}], attention, model, timings)
+
+
+class Broken:
+    """An engine whose models do not load."""
+
+    def __init__(self, settings: Settings) -> None:
+        raise FileNotFoundError("weights/none.safetensors")
+
+
+def obey(command: str) -> None:
+    verb, _, argument = command.partition("-")
+    if verb == "sleep":
+        time.sleep(float(argument))
+    elif verb == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif verb == "exit":
+        os._exit(int(argument))
+    elif verb == "hang":
+        ctypes.PyDLL(None).sleep(3600)  # PyDLL keeps the interpreter's lock
+    elif verb == "raise":
+        raise RuntimeError("the engine does not like this one")

@@ -1,0 +1,249 @@
+"""Worker processes and what they survive: real processes, a real Redis, real small videos."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from app.jobs import Keys
+from app.redis_server import RedisServer
+from app.settings import Settings
+from tests.app.workers import Service, eventually, service
+from tests.media import cut, without_index, write_video
+
+
+@pytest.fixture(scope="session")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", frames=20)
+
+
+@pytest.fixture
+def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: Path) -> Iterator[Service]:
+    settings = Settings(
+        data=tmp_path,
+        namespace=keys.namespace,
+        engine="tests.app.engines:Obedient",
+        lease_seconds=2,
+        beat_seconds=0.1,
+        drain_seconds=1,
+        cancel_grace=0.2,
+        batch_jobs=1,
+        job_seconds=60,
+    )
+    with service(server, redis_server.url, settings) as running:
+        yield running
+
+
+def test_a_job_is_done(crew: Service, video: Path) -> None:
+    crew.start_worker()
+    job = crew.wait(crew.submit(video))
+    assert job.state == "succeeded"
+    assert job.answer["caption"].startswith("4 frames of")
+    assert job.answer["media"]["frames"] == 20
+    assert job.answer["sampled"] == [0.2, 0.7, 1.2, 1.7]
+    assert job.error is None
+    assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
+    assert crew.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
+    assert not crew.blobs.exists(f"results/{job.id}/frames/4.jpg")
+    assert b'"words"' in crew.blobs.read(f"results/{job.id}/attention.json")
+    assert not crew.blobs.exists(f"uploads/{job.id}")
+
+
+def test_a_bad_file_fails_by_name_once_and_the_next_job_runs(
+    crew: Service, video: Path, tmp_path: Path
+) -> None:
+    crew.start_worker()
+    text = tmp_path / "text.mp4"
+    text.write_text("this is no video")
+    bad = crew.submit(without_index(video, tmp_path / "cut.mp4"))
+    worse = crew.submit(text)
+    good = crew.submit(video)
+    assert crew.wait(good).state == "succeeded"
+    assert (crew.job(bad).state, crew.job(bad).attempt) == ("failed", 1)
+    error = crew.job(bad).error
+    assert error is not None
+    assert error["code"] == "incomplete_file"
+    assert error["hint"]
+    worse_error = crew.job(worse).error
+    assert worse_error is not None
+    assert worse_error["code"] == "not_a_video"
+
+
+def test_a_missing_upload_fails_by_name(crew: Service, video: Path) -> None:
+    job_id = crew.submit(video)
+    crew.blobs.remove(f"uploads/{job_id}")
+    crew.start_worker()
+    error = crew.wait(job_id).error
+    assert error is not None
+    assert error["code"] == "upload_missing"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "attempts"),
+    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
+)
+def test_what_the_engine_cannot_do_fails_by_name(
+    crew: Service, video: Path, command: str, code: str, attempts: int
+) -> None:
+    crew.start_worker()
+    bad, good = crew.submit(video, command), crew.submit(video)
+    assert crew.wait(good).state == "succeeded"
+    job = crew.wait(bad)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
+    assert not crew.blobs.exists(f"uploads/{bad}")
+
+
+def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video, name) for name in ("echo", "segfault", "echo", "echo")]
+    crew.start_worker(REELWORD_BATCH_JOBS="4")
+    done = [crew.wait(job_id) for job_id in ids]
+    assert [job.state for job in done] == ["succeeded", "failed", "succeeded", "succeeded"]
+    assert [job.attempt for job in done] == [1, 3, 1, 1]
+
+
+def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video) for _ in range(6)]
+    crew.start_worker(REELWORD_BATCH_JOBS="4")
+    together = [crew.wait(job_id).answer["model"]["together"] for job_id in ids]
+    assert together == [4, 4, 4, 4, 2, 2]
+
+
+def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -> None:
+    worker = crew.start_worker()
+    job_id = crew.submit(video, "sleep-2")
+    crew.wait(job_id, lambda job: job.stage == "extract")
+    engine = engine_of(worker.pid)
+    began = time.monotonic()
+    engine.kill()
+    crew.wait(job_id, lambda job: job.attempt == 2)
+    assert time.monotonic() - began < crew.settings.lease_seconds
+    job = crew.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert crew.info(worker).engine_restarts == 1
+
+
+def test_a_killed_worker_loses_nothing_even_behind_a_backlog(crew: Service, video: Path) -> None:
+    first = crew.start_worker()
+    lost = crew.submit(video, "sleep-1")
+    crew.wait(lost, lambda job: job.stage == "extract")
+    backlog = [crew.submit(video, "sleep-0.5") for _ in range(12)]
+    children = psutil.Process(first.pid).children(recursive=True)
+    first.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    crew.start_worker()
+    crew.wait(lost, lambda job: job.attempt == 2)
+    assert time.monotonic() - killed < crew.settings.lease_seconds + 5
+    assert crew.wait(lost).state == "succeeded"
+    assert sum(crew.job(job_id).is_over for job_id in backlog) < len(backlog)
+    eventually(lambda: not any(child.is_running() for child in children))
+    assert {crew.wait(job_id).attempt for job_id in backlog} == {1}
+
+
+def test_a_job_that_loses_its_workers_has_failed(crew: Service, video: Path) -> None:
+    job_id = crew.submit(video, "sleep-30")
+    for attempt in (1, 2, 3):
+        worker = crew.start_worker()
+        crew.wait(job_id, lambda job, n=attempt: job.attempt == n and job.stage == "extract")  # type: ignore[misc]
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    crew.start_worker()
+    job = crew.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "worker_lost", 3)
+
+
+@pytest.mark.parametrize("command", ["sleep-30", "hang"])
+def test_a_running_job_is_canceled_within_two_seconds(crew: Service, video: Path, command: str) -> None:
+    crew.start_worker()
+    job_id = crew.submit(video, command)
+    crew.wait(job_id, lambda job: job.stage == "extract")
+    began = time.monotonic()
+    assert crew.jobs.cancel(job_id) == "asked"
+    assert crew.wait(job_id).state == "canceled"
+    assert time.monotonic() - began < 2
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert not crew.blobs.exists(f"uploads/{job_id}")
+
+
+def test_a_job_that_hangs_runs_out_of_time(crew: Service, video: Path) -> None:
+    crew.start_worker(REELWORD_JOB_SECONDS="1.5")
+    job_id = crew.submit(video, "hang")
+    job = crew.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "deadline_exceeded", 1)
+    assert job.answer["media"]["frames"] == 20
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+
+
+def test_one_that_hangs_does_not_take_its_batch_along(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video, name) for name in ("echo", "hang", "echo")]
+    crew.start_worker(REELWORD_JOB_SECONDS="1.5", REELWORD_BATCH_JOBS="3")
+    done = [crew.wait(job_id) for job_id in ids]
+    assert [job.state for job in done] == ["succeeded", "failed", "succeeded"]
+    assert [job.attempt for job in done] == [1, 1, 1]
+
+
+def test_two_workers_share_the_work(crew: Service, video: Path) -> None:
+    crew.start_worker()
+    crew.start_worker()
+    ids = [crew.submit(video, "sleep-0.2") for _ in range(8)]
+    done = [crew.wait(job_id) for job_id in ids]
+    assert {job.state for job in done} == {"succeeded"}
+    assert {job.attempt for job in done} == {1}
+    assert len({job.answer["model"]["pid"] for job in done}) == 2
+
+
+def test_sigterm_finishes_a_short_job_and_hands_back_a_long_one(crew: Service, video: Path) -> None:
+    worker = crew.start_worker()
+    short = crew.submit(video, "sleep-0.5")
+    crew.wait(short, lambda job: job.stage == "extract")
+    worker.terminate()
+    assert worker.wait(10) == 0
+    assert crew.job(short).state == "succeeded"
+    assert crew.registry.workers() == []
+
+    worker = crew.start_worker()
+    long = crew.submit(video, "sleep-3")
+    crew.wait(long, lambda job: job.stage == "extract")
+    worker.terminate()
+    assert worker.wait(10) == 0
+    job = crew.job(long)
+    assert (job.state, job.attempt) == ("queued", 0)
+    began = time.monotonic()
+    crew.start_worker()
+    crew.wait(long, lambda job: job.state == "running")
+    assert time.monotonic() - began < 10
+    assert crew.wait(long).attempt == 1
+
+
+def test_expired_results_are_swept_away(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_RESULT_TTL="1")
+    job_id = crew.submit(video)
+    assert crew.wait(job_id).state == "succeeded"
+    worker.terminate()
+    worker.wait(10)
+    time.sleep(2)
+    crew.start_worker()
+    crew.wait(job_id, lambda job: job.state == "expired")
+    assert not crew.blobs.exists(f"results/{job_id}")
+
+
+def test_a_file_cut_short_is_not_the_end_of_the_worker(crew: Service, video: Path, tmp_path: Path) -> None:
+    crew.start_worker()
+    whole = write_video(tmp_path / "whole.mp4", frames=60, container_options={"movflags": "faststart"})
+    job = crew.wait(crew.submit(cut(whole, tmp_path / "part.mp4", 0.6)))
+    assert job.state in ("succeeded", "failed")
+    assert job.attempt == 1
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+
+
+def engine_of(worker: int) -> psutil.Process:
+    children = psutil.Process(worker).children(recursive=True)
+    return next(child for child in children if "app.engine_child" in child.cmdline())
