@@ -279,7 +279,7 @@ class Stats(Captioner[StatsMemory, StatsState]):
     def step(
         self, state: StatsState, word: Tensor, memory: StatsMemory
     ) -> tuple[Tensor, StatsState, StepAttention | None]:
-        w = self.dropout(self.word_embedding(word))
+        w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         context, keys, values = self._attend_words(w, state)
         query = self.query(torch.cat([state.h, context], 1))
         looks = [

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 FIELDS = ("phase", "step", "loss", "auxiliary", "reward", "learning_rate", "cider", "seconds")
 
@@ -52,6 +52,16 @@ class Run:
         return torch.load(path, weights_only=True) if path.exists() else None
 
 
+def _warm_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """A moving average that forgets its first, untrained weights sooner than ``decay`` would."""
+
+    @torch.no_grad()
+    def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
+        torch._foreach_lerp_(averaged, current, 1 - min(decay, float((1 + count) / (10 + count))))
+
+    return update
+
+
 @dataclass(frozen=True, eq=False)
 class Learner:
     """The weights being trained, their moving average, and the optimiser."""
@@ -62,7 +72,7 @@ class Learner:
 
     @classmethod
     def of(cls, captioner: nn.Module, optimizer: Optimizer, decay: float) -> Learner:
-        average = AveragedModel(captioner, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+        average = AveragedModel(captioner, multi_avg_fn=_warm_average(decay))
         average.module.requires_grad_(False)
         return cls(captioner, average, optimizer)
 
