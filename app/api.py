@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Any
 
 import anyio.to_thread
 import structlog
@@ -46,8 +47,9 @@ def create_app(settings: Settings, keys: Keys | None = None) -> FastAPI:
         favicon_url="data:,",
     )
     app.state.service = service
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for routes in (api_submit.router, api_jobs.router, api_status.router, api_page.router):
-        app.include_router(routes)
+        app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", api_page.static_files())
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
@@ -58,6 +60,14 @@ def create_app(settings: Settings, keys: Keys | None = None) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(CountRequests, metrics=service.metrics)
     return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's description, with the schema of problems, which no route returns by itself."""
+    document = FastAPI.openapi(app)
+    schemas = document["components"]["schemas"]
+    schemas.setdefault("Problem", Problem.model_json_schema(ref_template="#/components/schemas/{model}"))
+    return document
 
 
 @asynccontextmanager

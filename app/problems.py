@@ -25,8 +25,6 @@ Errors of the queue (app/errors.py) are said the same way. A problem's ``type`` 
 ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
-# ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -241,6 +239,13 @@ def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, 
     for error in errors:
         by_status.setdefault(int(error.status), []).append(error)
     return {status: _openapi_response(kinds) for status, kinds in by_status.items()}
+
+
+def openapi_default() -> dict[int | str, dict[str, Any]]:
+    """What any route may answer beside the problems of its own."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    description = "Any other problem, e.g. `queue_unavailable` (503), `invalid_request` (422)."
+    return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}
 
 
 def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:

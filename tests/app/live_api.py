@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
+from app import logs
 from app.api import create_app
 from app.jobs import Keys
 from app.service import Service
@@ -35,6 +36,7 @@ class LiveApi:
 
 @contextmanager
 def live_api(settings: Settings, keys: Keys) -> Iterator[LiveApi]:
+    logs.configure(settings)
     app = create_app(settings, keys)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)

@@ -9,11 +9,12 @@ from typing import Any
 
 from PIL import Image
 
+from app.advertisement import CaptionerInfo, WorkerInfo
 from app.blobs import Blobs
 from app.errors import EngineCrashed
 from app.jobs import Claim, Jobs
 from app.queue import Queue
-from app.registry import CaptionerInfo, Registry, WorkerInfo
+from app.registry import Registry
 
 WORDS = ("a", "dog", "runs")
 TIMES = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0))
