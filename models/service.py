@@ -34,11 +34,19 @@ def load_captioner(name: str, device: torch.device | str = "cpu", weights: Path 
 
     Raises UnknownCaptioner, or CheckpointError for a damaged file.
     """
+    return load_checkpoint(checkpoint_path(name, weights), device)
+
+
+def checkpoint_path(name: str, weights: Path = WEIGHTS) -> Path:
+    """The file of a demo captioner, or ``name`` itself where it is a checkpoint's path.
+
+    Raises UnknownCaptioner.
+    """
     path = available(weights).get(name, Path(name))
     if path.suffix != ".safetensors" or not path.is_file():
         known = ", ".join(available(weights)) or "none (train one with `python -m app train stats`)"
         raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {known}")
-    return load_checkpoint(path, device)
+    return path
 
 
 def caption(

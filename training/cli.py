@@ -65,17 +65,21 @@ def evaluate(
         bool, typer.Option(help="Also score the same captions given to other videos.")
     ] = False,
     show: Annotated[bool, typer.Option(help="Print every caption.")] = False,
+    record: Annotated[str | None, typer.Option(help="Keep the scores in the checkpoint.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
     from models.decoding import DecodingOptions
     from training.report import Source, evaluate_captioner
+    from training.report import record as write_scores
 
     if (clips is None) == (images is None) or (images is not None and captions is None):
         raise typer.BadParameter("give either --images with --captions, or --clips")
     source = Source(images, captions, split, clips, frames, limit)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     result = evaluate_captioner(captioner, source, options, branches, shuffled)
+    if record is not None:
+        write_scores(captioner, record, result.report)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from extractors.efficientnet import EfficientNetLite2
-from models.checkpoint import Checkpoint
+from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
-from models.service import load_captioner
+from models.service import checkpoint_path, load_captioner
 from models.stats import Stats
 from training.bootstrap import Comparison
 from training.evaluate import Captioned, Evaluator
@@ -92,6 +92,17 @@ def evaluate_captioner(
         raise ValueError("give images with captions, or clips")
     report = evaluate(captioned.hypotheses, captioned.references)
     return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
+
+
+def record(captioner: str, name: str, report: Report) -> None:
+    """Write the scores into the checkpoint's card, under ``name``."""
+    path = checkpoint_path(captioner)
+    checkpoint = load_checkpoint(path)
+    document = report.to_json()
+    scores = {metric: round(value, 2) for metric, value in document["metrics"].items() if value is not None}
+    entry = scores | {"n": report.n, "cider_interval": [round(v, 2) for v in document["intervals"]["cider"]]}
+    card = replace(checkpoint.card, scores={**checkpoint.card.scores, name: entry})
+    save_checkpoint(path, checkpoint.captioner, card)
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:

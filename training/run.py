@@ -52,11 +52,14 @@ class Run:
         return torch.load(path, weights_only=True) if path.exists() else None
 
 
-def _warm_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+Tensors = tuple[Tensor, ...] | list[Tensor]
+
+
+def _warm_average(decay: float) -> Callable[[Tensors, Tensors, Tensor | int], None]:
     """A moving average that forgets its first, untrained weights sooner than ``decay`` would."""
 
     @torch.no_grad()
-    def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
+    def update(averaged: Tensors, current: Tensors, count: Tensor | int) -> None:
         torch._foreach_lerp_(averaged, current, 1 - min(decay, float((1 + count) / (10 + count))))
 
     return update
