@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.captioner import StepAttention
 from models.constraints import BAD_ENDINGS
-from models.decoding import DecodingOptions, Hypothesis, LengthPenalty, decode
+from models.decoding import DecodingOptions, Hypothesis, decode
 from models.vocabulary import BOS, EOS, UNK
 from tests.models.brute_force import Allowed, Scored, anything, every_sequence, lone, plain_beam, ranked
 from tests.models.toy_captioners import Numbered, Prefixes, RandomToy, Toy, videos
@@ -57,7 +57,7 @@ def test_wide_enough_beams_find_the_best_of_all_sequences(exponent: float) -> No
     ending=st.sampled_from([-2.0, 0.0, 2.0, 4.0]),
     scale=st.sampled_from([0.5, 2.0, 4.0]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_equals_plain_beam_search_which_never_stops_early(
     seed: int, width: int, captions: int, exponent: float, ending: float, scale: float
 ) -> None:
@@ -121,7 +121,7 @@ def test_companions_and_their_padding_change_nothing(method: Any) -> None:
 
 
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 5), groups=st.sampled_from([1, 2]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_attention_is_of_exactly_the_words_returned(seed: int, width: int, groups: int) -> None:
     captioner, memory = RandomToy(WORDS, seed), videos(1, 4, frames=[2, 3])
     beams = width * groups
@@ -231,7 +231,7 @@ CONSTRAINTS: dict[str, Allowed] = {
     chosen=st.sets(st.sampled_from(sorted(CONSTRAINTS)), min_size=1),
     ending=st.sampled_from([-6.0, 0.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_constraints_hold_in_beam_search_as_in_the_slow_one(
     seed: int, width: int, chosen: set[str], ending: float
 ) -> None:
@@ -249,7 +249,7 @@ def test_constraints_hold_in_beam_search_as_in_the_slow_one(
 
 
 @given(seed=st.integers(0, 10_000), chosen=st.sampled_from(sorted(CONSTRAINTS)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_constraints_hold_in_greedy_search_and_draws(seed: int, chosen: str) -> None:
     captioner, memory = RandomToy(WORDS, seed, 2.0, -2.0), videos(0, 1, 2)
     flags = {name: name in (chosen, "suppress_unk") for name in CONSTRAINTS}
@@ -278,7 +278,7 @@ def test_bos_is_never_written() -> None:
 
 
 @given(seed=st.integers(0, 10_000), groups=st.integers(2, 3), width=st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_first_group_of_diverse_search_is_plain_search(seed: int, groups: int, width: int) -> None:
     captioner, memory = RandomToy(WORDS, seed), videos(0, 1)
     beams = groups * width
@@ -307,13 +307,6 @@ def test_temperature_sharpens_what_is_reported() -> None:
     assert found.end_logprob == pytest.approx(float(torch.tensor(0.25 / 0.38).log()))
 
 
-def test_length_penalties() -> None:
-    n = torch.tensor([1.0, 4.0, 9.0])
-    assert LengthPenalty.parse(0.5).divisor(n).tolist() == [1.0, 2.0, 3.0]
-    assert LengthPenalty.parse("avg_0.3").divisor(n).tolist() == [1.0, 4.0, 9.0]
-    assert LengthPenalty.parse("wu_2").divisor(n).tolist() == pytest.approx([1.0, 2.25, (14 / 6) ** 2])
-
-
 @pytest.mark.parametrize("penalty", ["wu_0.9", "avg_0"])
 def test_named_length_penalties_rank_all_sequences(penalty: str) -> None:
     captioner, memory = RandomToy(WORDS, seed=21), videos(0)
@@ -326,36 +319,3 @@ def test_named_length_penalties_rank_all_sequences(penalty: str) -> None:
     best = max(every_sequence(captioner, memory, FREE.max_length), key=score)
     assert tokens_of(found) == best.tokens
     assert found.score == pytest.approx(score(best), abs=1e-12)
-
-
-REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("method", {"method": "viterbi"}),
-    ("beam_size", {"beam_size": 0}),
-    ("beam_size", {"beam_size": 2.5}),
-    ("beam_size", {"beam_size": True}),
-    ("num_captions", {"num_captions": 6}),
-    ("num_captions", {"method": "greedy", "num_captions": 2}),
-    ("max_length", {"max_length": 0}),
-    ("length_penalty", {"length_penalty": "long"}),
-    ("length_penalty", {"length_penalty": "wu_"}),
-    ("length_penalty", {"length_penalty": -1.0}),
-    ("length_penalty", {"length_penalty": float("nan")}),
-    ("length_penalty", {"length_penalty": True}),
-    ("temperature", {"temperature": 0.0}),
-    ("temperature", {"temperature": float("inf")}),
-    ("top_k", {"method": "sample", "top_k": 0}),
-    ("top_k", {"top_k": 5}),
-    ("top_p", {"method": "sample", "top_p": 0.0}),
-    ("top_p", {"method": "sample", "top_p": 1.5}),
-    ("top_p", {"method": "greedy", "top_p": 0.9}),
-    ("seed", {"seed": 1.5}),
-    ("group_size", {"beam_size": 5, "group_size": 2}),
-    ("group_size", {"method": "sample", "group_size": 5}),
-    ("diversity_lambda", {"diversity_lambda": -0.1}),
-]
-
-
-@pytest.mark.parametrize(("name", "changes"), REFUSED)
-def test_options_that_cannot_be_are_refused_by_name(name: str, changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be .*; it is "):
-        DecodingOptions(**changes)

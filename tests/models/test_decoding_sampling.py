@@ -27,7 +27,9 @@ def test_draws_follow_the_captioners_distribution() -> None:
     captioner, draws = RandomToy(WORDS, seed=1, scale=1.0), 20_000
     captioner.table[..., BOS] = -torch.inf
     captioner.table.copy_(captioner.table.log_softmax(-1))
-    options = DecodingOptions(method="sample", num_captions=draws, max_length=2, suppress_unk=False, seed=4)
+    options = DecodingOptions(
+        method="sample", num_captions=draws, max_length=2, suppress_unk=False, seed=4, attention=False
+    )
     drawn = _frequencies(captioner, options)
     for sequence in every_sequence(captioner, videos(0), 2):
         p = float(torch.tensor(sequence.total).exp())
@@ -37,7 +39,7 @@ def test_draws_follow_the_captioners_distribution() -> None:
 def test_top_k_and_top_p_draw_among_the_likeliest_in_proportion() -> None:
     captioner = RandomToy(tuple("abcdefg"), seed=2)
     captioner.table.copy_(torch.tensor([0.0, 0, 0, 0.05, 0.4, 0.1, 0.2, 0.15, 0.06, 0.04]).log())
-    draw = {"method": "sample", "num_captions": 10_000, "max_length": 1, "seed": 0}
+    draw = {"method": "sample", "num_captions": 10_000, "max_length": 1, "seed": 0, "attention": False}
     three = _frequencies(captioner, DecodingOptions(**draw, top_k=3))  # type: ignore[arg-type]
     assert three.keys() == {(4,), (6,), (7,)}
     assert abs(three[(4,)] - 0.4 / 0.75) < 0.03
