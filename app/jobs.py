@@ -15,12 +15,13 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal
 
 import redis
 import structlog
 
 from app.errors import NotOnDisk
+from app.named_error import NamedError, error_document
 from app.options import CaptionOptions
 from app.redis_client import unavailable_if_away
 from app.settings import Settings
@@ -34,13 +35,6 @@ ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one i
 DISK_PATIENCE_MS = 2000
 
 log = structlog.get_logger(__name__)
-
-
-class NamedError(Protocol):
-    """An error that a job may end with: a JobFailure, a MediaError. ``str`` of it is one sentence."""
-
-    code: ClassVar[str]
-    hint: ClassVar[str]
 
 
 @dataclass(frozen=True)
@@ -201,8 +195,8 @@ class Jobs:
             )
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             created, flushed = pipe.execute(raise_on_error=False)
-        if isinstance(created, redis.RedisError):
-            raise created
+        if isinstance(created, redis.RedisError):  # its memory or its disk is full
+            raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
         self._check_flushed(job_id, flushed)
         job = self.get(job_id)
         assert job is not None
@@ -323,11 +317,6 @@ class Jobs:
     @property
     def _lease_ms(self) -> int:
         return round(self.lease * 1000)
-
-
-def error_document(error: NamedError) -> dict[str, str]:
-    """The ``error`` member of a failed job."""
-    return {"code": error.code, "message": str(error), "hint": error.hint}
 
 
 def _error_json(error: NamedError) -> str:

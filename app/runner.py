@@ -29,7 +29,8 @@ from app.errors import (
     UploadMissing,
     WorkerFault,
 )
-from app.jobs import Claim, Jobs, NamedError
+from app.jobs import Claim, Jobs
+from app.named_error import NamedError
 from app.run import Run
 from app.settings import Settings
 from app.states import Stage

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 2**20
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
 class Settings(BaseSettings):
@@ -80,6 +81,8 @@ class Settings(BaseSettings):
     )
 
     # the engine
+    weights: Path = Field(WEIGHTS, description="Folder of captioners, each a file NAME.safetensors.")
+    frames: int = Field(8, ge=1, le=64, description="Frames of a video that are looked at.")
     engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
     engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")

@@ -1,0 +1,241 @@
+"""The one path from files to captions with their attention: decode → extract → caption.
+
+``caption_videos`` is the path in one process (the command line). The worker runs the same parts in two: its
+decoder reads the frames, and ``Engine``, below, in a process of its own, does the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app import __version__, results
+from app.advertisement import CaptionerInfo
+from app.answer import Answer, EngineInfo, Report
+from app.errors import CaptionerUnavailable, EngineStartFailed, JobFailure
+from app.named_error import NamedError
+from app.options import CaptionOptions
+from app.settings import Settings
+from app.states import Stage, State
+from extractors.decoder import Decoder
+from extractors.errors import MediaError
+from extractors.extractor import create
+from extractors.features import Frames, Stream
+from extractors.request import Decoded, DecodeRequest, Limits
+from extractors.sampling import Sampling
+from models.caption import Caption
+from models.checkpoint import Checkpoint
+from models.decoding_options import DecodingOptions
+from models.service import available, caption, load_captioner
+
+FRAME_SHORT_SIDE = 256  #: pixels; networks here look at 224
+
+
+class Engine:
+    """Every captioner that there is and the extractors that they need, loaded once.
+
+    Raises EngineStartFailed where there is no captioner, and what loading a damaged one raises.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.device = _device(settings.device)
+        torch.set_num_threads(settings.threads)
+        self.request = DecodeRequest(Sampling(count=settings.frames), short_side=FRAME_SHORT_SIDE)
+        folder = settings.weights
+        self._checkpoints = {name: load_captioner(name, self.device, folder) for name in available(folder)}
+        if not self._checkpoints:
+            raise EngineStartFailed(f"There is no captioner in {folder}.")
+        self._extractors = [
+            create(name, self.device, threads=settings.threads, cache=settings.data / "cache")
+            for name in sorted(_networks(self._checkpoints.values()))
+        ]
+
+    def warm_up(self) -> EngineInfo:
+        """Captions a grey video with each captioner, and says what they are and how long they take."""
+        infos = []
+        for name, checkpoint in self._checkpoints.items():
+            began = time.perf_counter()
+            self.describe_and_caption([_grey(self.request)], [CaptionOptions(captioner=name)], _tell_nobody)
+            infos.append(_info(name, checkpoint, time.perf_counter() - began))
+        return EngineInfo(self.device, tuple(infos), self.request)
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[Answer | JobFailure]:
+        """Features of all videos together, then captions, together where the options are the same."""
+        began = time.perf_counter()
+        report("extract", 0.0)
+        features = self._describe(videos)
+        timings = {"extract": time.perf_counter() - began}
+        answers: list[Answer | JobFailure] = [CaptionerUnavailable("")] * len(videos)
+        done = 0
+        for wanted in dict.fromkeys(options):
+            places = [place for place, given in enumerate(options) if given == wanted]
+            report("caption", done / len(videos))
+            found = self._caption([features[place] for place in places], wanted, timings)
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+            done += len(places)
+        return answers
+
+    def _describe(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        streams: list[dict[str, Stream]] = [{} for _ in videos]
+        for extractor in self._extractors:
+            for known, new in zip(streams, extractor.extract(videos), strict=True):
+                known.update(new)
+        return streams
+
+    def _caption(
+        self, features: Sequence[dict[str, Stream]], options: CaptionOptions, timings: Mapping[str, float]
+    ) -> Sequence[Answer | JobFailure]:
+        checkpoint = self._checkpoints.get(options.captioner)
+        if checkpoint is None:
+            known = ", ".join(self._checkpoints)
+            message = f"There is no captioner called {options.captioner}; there are: {known}."
+            return [CaptionerUnavailable(message)] * len(features)
+        began = time.perf_counter()
+        captions = caption(checkpoint, features, _decoding(options))
+        spent = {**timings, "caption": time.perf_counter() - began}
+        return [
+            _answer(best_first, options, checkpoint, self._provenance(checkpoint, streams), spent)
+            for best_first, streams in zip(captions, features, strict=True)
+        ]
+
+    def _provenance(self, checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> dict[str, Any]:
+        sampling = f"{self.request.sampling.count} frames, each from the middle of an equal part"
+        names = checkpoint.card.streams
+        return {name: {**asdict(streams[name].spec), "sampling": sampling} for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of one file.
+
+    answer: the members of a job's document that are known, as far as it came. frames: uint8 (T, H, W, 3),
+    those that were used. error: why it failed, or None.
+    """
+
+    file: Path
+    answer: Mapping[str, Any]
+    attention: Mapping[str, Any] | None
+    frames: NDArray[np.uint8] | None
+    error: NamedError | None
+
+    @property
+    def state(self) -> State:
+        return "succeeded" if self.error is None else "failed"
+
+
+def caption_videos(
+    files: Sequence[Path], options: CaptionOptions, settings: Settings, engine: Engine | None = None
+) -> Iterator[Outcome]:
+    """Captions files, ``settings.batch_jobs`` at a time, and tells of each in its turn.
+
+    A file that cannot be read or captioned has its error in its outcome. Raises EngineStartFailed.
+    """
+    engine = engine or Engine(settings)
+    limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+    with Decoder(settings.decoder) as decoder:
+        for first in range(0, len(files), settings.batch_jobs):
+            batch = files[first : first + settings.batch_jobs]
+            yield from _caption_batch(batch, options, engine, decoder, limits)
+
+
+def _caption_batch(
+    files: Sequence[Path], options: CaptionOptions, engine: Engine, decoder: Decoder, limits: Limits
+) -> list[Outcome]:
+    read: dict[Path, tuple[Decoded, dict[str, Any]]] = {}
+    outcomes: dict[Path, Outcome] = {}
+    for file in files:
+        began = time.perf_counter()
+        try:
+            decoded = decoder.decode(file, engine.request, limits)
+        except MediaError as error:
+            outcomes[file] = Outcome(file, {}, None, None, error)
+        else:
+            read[file] = decoded, results.media_answer(decoded, time.perf_counter() - began)
+    videos = [decoded.frames for decoded, _ in read.values()]
+    answers = engine.describe_and_caption(videos, [options] * len(videos), _tell_nobody) if videos else []
+    for (file, (decoded, known)), answer in zip(read.items(), answers, strict=True):
+        outcomes[file] = _outcome(file, decoded, known, answer)
+    return [outcomes[file] for file in files]
+
+
+def _outcome(file: Path, decoded: Decoded, known: Mapping[str, Any], answer: Answer | JobFailure) -> Outcome:
+    pixels = decoded.frames.pixels
+    if isinstance(answer, JobFailure):
+        return Outcome(file, known, None, pixels, answer)
+    return Outcome(file, results.whole_answer(known, answer), answer.attention, pixels, None)
+
+
+def _answer(
+    captions: Sequence[Caption],
+    options: CaptionOptions,
+    checkpoint: Checkpoint,
+    features: Mapping[str, Any],
+    timings: dict[str, float],
+) -> Answer:
+    model = {
+        "captioner": options.captioner,
+        "weights_sha256": checkpoint.sha256,
+        "features": features,
+        "options": options.model_dump(),
+        "version": __version__,
+    }
+    best = captions[0].attention
+    attention = best.to_json() if options.attention and best is not None else None
+    return Answer([_caption_document(each) for each in captions], attention, model, timings)
+
+
+def _caption_document(found: Caption) -> dict[str, Any]:
+    words = [{"word": word.text, "logprob": round(word.logprob, 5)} for word in found.words]
+    return {"text": found.text, "score": round(found.score, 5), "words": words}
+
+
+def _decoding(options: CaptionOptions) -> DecodingOptions:
+    return DecodingOptions(
+        beam_size=options.beam_size,
+        num_captions=options.num_captions,
+        max_length=options.max_length,
+        length_penalty=options.length_penalty,
+        attention=options.attention,
+    )
+
+
+def _info(name: str, checkpoint: Checkpoint, seconds: float) -> CaptionerInfo:
+    card = checkpoint.card
+    return CaptionerInfo(
+        name=name,
+        weights_sha256=checkpoint.sha256,
+        features={stream: asdict(spec) for stream, spec in card.streams.items()},
+        scores=dict(card.scores),
+        seconds=round(seconds, 3),
+    )
+
+
+def _networks(checkpoints: Any) -> set[str]:
+    return {spec.network for checkpoint in checkpoints for spec in checkpoint.card.streams.values()}
+
+
+def _device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _grey(request: DecodeRequest) -> Frames:
+    count, side = request.sampling.count, request.short_side
+    return Frames(
+        np.full((count, side, side, 3), 128, np.uint8), np.arange(count, dtype=np.float64), float(count)
+    )
+
+
+def _tell_nobody(stage: Stage, share: float) -> None:
+    """Progress that nobody asked for."""
