@@ -68,7 +68,7 @@ def read_audio(
     zero: container seconds of the first shown frame. limit: seconds of sound kept at most.
     """
     tape, lost = Tape(rate, int(limit * rate)), 0
-    with open_media(source.path, source.max_pixels) as container:
+    with open_media(source.path) as container:
         stream = sound_stream(container)
         if stream is None:
             return None, []

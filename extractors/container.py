@@ -1,13 +1,14 @@
 """Opening a media file: only real containers, only that one file, and a named reason when it fails.
 
 FFmpeg opens whatever a probe recognises, and a playlist makes it open other files and addresses. Here
-the demuxers are listed, the file protocol is the only one, and image sequences and devices are out.
+the demuxers are listed, image sequences and devices are out, and the only protocol is a descriptor of
+the file that was asked for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import av
 from av.audio.stream import AudioStream
 from av.container import InputContainer
+from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
 from extractors import errors
@@ -46,45 +48,69 @@ VIDEO_MAGIC = (
 
 
 @contextmanager
-def open_media(path: str | os.PathLike[str], max_pixels: int) -> Iterator[InputContainer]:
+def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
     """The file as a PyAV container.
 
-    Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, UnsupportedCodec.
+    Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, DecodeMemory.
     """
     av.logging.set_level(None)  # FFmpeg's messages quote the file, and its callback can deadlock
-    place = Path(path).absolute()
-    _must_hold_bytes(place)
-    options = {"format_whitelist": WHITELIST, "protocol_whitelist": "file", "max_pixels": str(max_pixels)}
+    place = Path(path)
+    descriptor = _open_file(place)
     try:
-        # "file:" keeps a name such as "concat:a|b" from being read as a protocol
-        container = av.open(
-            f"file:{place}", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
-        )
-    except av.error.MemoryError as error:
-        raise errors.DecodeMemory("Opening the file took more memory than the limit allows.") from error
-    except (av.error.FFmpegError, UnicodeError, ValueError) as error:
-        raise _why_unreadable(place) from error
-    with container:
-        yield container
+        # By descriptor, FFmpeg learns no name: none can be taken for a protocol, a pattern or a format
+        options = {"fd": str(descriptor), "format_whitelist": WHITELIST, "protocol_whitelist": "fd"}
+        try:
+            container = av.open(
+                "fd:", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
+            )
+        except av.error.MemoryError as error:
+            raise errors.DecodeMemory("Opening the file took more memory than the limit allows.") from error
+        except (av.error.FFmpegError, UnicodeError, ValueError) as error:
+            raise _why_unreadable(place) from error
+        with container:
+            yield container
+    finally:
+        os.close(descriptor)
 
 
-def picture_stream(container: InputContainer, decoder_options: Mapping[str, str]) -> VideoStream:
+def _open_file(place: Path) -> int:
+    try:
+        size = place.stat().st_size if place.is_file() else None
+        if size == 0:
+            raise errors.EmptyFile("The file is empty: it has no bytes at all.")
+        if size is not None:
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        pass
+    raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
+
+
+def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
     """The first track of moving pictures, ready to decode. Cover art is not one.
 
-    Raises AudioOnly, NoVideoStream, UnsupportedCodec.
+    Raises AudioOnly, NoVideoStream, UnsupportedCodec, TooManyPixels.
     """
     for stream in container.streams.video:
         if int(stream.disposition) & ATTACHED_PICTURE:
             continue
-        if stream.codec_context is None:  # PyAV has no decoder for it
-            raise errors.UnsupportedCodec("The picture track is in a codec that this FFmpeg cannot decode.")
-        stream.codec_context.thread_type = "AUTO"
-        stream.codec_context.thread_count = THREADS
-        stream.codec_context.options = dict(decoder_options)
+        context: VideoCodecContext | None = stream.codec_context
+        if context is None:
+            raise errors.UnsupportedCodec("The picture track is in a codec that cannot be decoded here.")
+        keep_pixels(context.width, context.height, max_pixels)
+        context.thread_type = "AUTO"
+        context.thread_count = THREADS
+        # the header may understate: the decoder itself refuses larger frames too
+        context.options = {"max_pixels": str(max_pixels)}
         return stream
     if container.streams.audio:
         raise errors.AudioOnly("The file holds sound but no moving pictures.")
     raise errors.NoVideoStream("The file holds no picture track.")
+
+
+def keep_pixels(width: int, height: int, limit: int) -> None:
+    """Raise TooManyPixels where a frame is larger than ``limit`` pixels."""
+    if width * height > limit:
+        raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
 
 
 def sound_stream(container: InputContainer) -> AudioStream | None:
@@ -94,17 +120,6 @@ def sound_stream(container: InputContainer) -> AudioStream | None:
         if stream.codec_context is not None:
             return stream  # type: ignore[no-any-return]
     return None
-
-
-def _must_hold_bytes(place: Path) -> None:
-    try:
-        size = place.stat().st_size if place.is_file() else None
-    except OSError:
-        size = None
-    if size is None or not os.access(place, os.R_OK):
-        raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
-    if size == 0:
-        raise errors.EmptyFile("The file is empty: it has no bytes at all.")
 
 
 def _why_unreadable(place: Path) -> errors.MediaError:

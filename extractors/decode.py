@@ -30,6 +30,7 @@ from extractors.report import report
 from extractors.request import Audio, Decoded, DecodeRequest, Limits
 from extractors.sampling import Sampling
 from extractors.timeline import Timeline, timeline_of_index, timeline_of_reading
+from extractors.webp import decode_webp, is_webp
 
 __all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here"]
 
@@ -48,6 +49,8 @@ def decode_here(
     decoding process's to keep and is not applied here.
     """
     request, limits = request or DecodeRequest(), limits or Limits()
+    if is_webp(path):
+        return decode_webp(path, request, limits)
     source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(
         path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline

@@ -25,22 +25,25 @@ from extractors.report import report
 from extractors.request import Decoded, DecodeRequest, Limits
 from extractors.timeline import timeline_of_index
 from extractors.video import MediaWarning
+from extractors.webp import is_webp
 
 LONGEST_SECONDS = 120.0
 
 
 def decode_with_decord(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
     """As ``decode_here``, with a warning ``reader_fallback`` where decord was not used."""
-    source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
-    index = read_index(
-        path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
-    )
-    seen = look(source, request.short_side)
-    index.begin_at(seen.tick)
-    reason = why_not(index, seen)
-    decoded = None if reason else _read(source, request, limits, index, seen)
-    if decoded is not None:
-        return decoded
+    reason: str | None = "a WebP picture"
+    if not is_webp(path):
+        source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
+        index = read_index(
+            path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
+        )
+        seen = look(source, request.short_side)
+        index.begin_at(seen.tick)
+        reason = why_not(index, seen)
+        decoded = None if reason else _read(source, request, limits, index, seen)
+        if decoded is not None:
+            return decoded
     decoded = decode_here(path, request, limits)
     warning = MediaWarning("reader_fallback", f"Read by PyAV and not decord: {reason or 'it failed'}.")
     return replace(decoded, video=replace(decoded.video, warnings=(*decoded.video.warnings, warning)))

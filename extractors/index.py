@@ -75,8 +75,8 @@ class Index:
 
 def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float) -> Index:
     """Read every packet's times once. Raises what ``open_media`` raises, TooManyFrames, DecodeTimeout."""
-    with open_media(path, max_pixels) as container:
-        stream = picture_stream(container, {})
+    with open_media(path) as container:
+        stream = picture_stream(container, max_pixels)
         index = Index(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
         failures = 0
         while failures < READ_RETRIES:

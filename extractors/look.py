@@ -9,7 +9,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from extractors import errors
-from extractors.container import STILL_FORMATS, sound_stream
+from extractors.container import STILL_FORMATS, keep_pixels, sound_stream
 from extractors.picture import Display, picture_warnings, plan_display
 from extractors.reading import Reading, Source, decoded, packets_of
 from extractors.video import MediaWarning
@@ -50,12 +50,11 @@ def look(source: Source, short_side: int) -> Look:
     """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     reading = Reading()
     with source.open() as (container, stream):
-        _keep_pixels(stream.codec_context.width, stream.codec_context.height, source.max_pixels)
         packets = packets_of(container, stream)
         frame = next(decoded(packets, container.format.name, source, reading), None)
         if frame is None:
             raise errors.NoFrames(_nothing_shown(reading.lost))
-        _keep_pixels(frame.width, frame.height, source.max_pixels)
+        keep_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
         warnings = picture_warnings(frame)
@@ -67,7 +66,7 @@ def look(source: Source, short_side: int) -> Look:
             display=plan_display(frame, stream.sample_aspect_ratio, short_side),
             tick=frame.pts,
             zero=0.0 if frame.pts is None else float(frame.pts * time_base),
-            expected=stream.frames or None,
+            expected=_promised(stream),
             fps=None if still else _nominal_rate(stream),
             container_duration=None if container.duration is None else container.duration / 1e6,
             sound=_sound(container),
@@ -75,9 +74,10 @@ def look(source: Source, short_side: int) -> Look:
         )
 
 
-def _keep_pixels(width: int, height: int, limit: int) -> None:
-    if width * height > limit:
-        raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
+def _promised(stream: VideoStream) -> int | None:
+    """Frames the header claims, less those that an edit list takes out of the container's own table."""
+    listed = len(stream.index_entries)
+    return min(stream.frames, listed or stream.frames) or None
 
 
 def _nothing_shown(lost: int) -> str:

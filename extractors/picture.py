@@ -110,6 +110,7 @@ def picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
         found.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
     if depth > 8:
         found.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
-    if frame.format.name.startswith(("yuva", "gbrap")):
+    # a gif decodes to bgra whether it is transparent or not
+    if frame.format.name != "bgra" and any(component.is_alpha for component in frame.format.components):
         found.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
     return found

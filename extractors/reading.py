@@ -42,8 +42,8 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[tuple[InputContainer, VideoStream]]:
-        with open_media(self.path, self.max_pixels) as container:
-            yield container, picture_stream(container, {"max_pixels": str(self.max_pixels)})
+        with open_media(self.path) as container:
+            yield container, picture_stream(container, self.max_pixels)
 
 
 @dataclass

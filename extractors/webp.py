@@ -1,0 +1,100 @@
+"""WebP by Pillow: this FFmpeg reads a still WebP but nothing of an animated one."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from extractors import errors
+from extractors.container import keep_pixels
+from extractors.features import Frames
+from extractors.request import Decoded, DecodeRequest, Limits
+from extractors.video import MediaWarning, Video
+
+STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
+
+
+def is_webp(path: str | os.PathLike[str]) -> bool:
+    """Whether the file says of itself that it is WebP."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(12)
+    except OSError:
+        return False
+    return head[:4] == b"RIFF" and head[8:] == b"WEBP"
+
+
+def decode_webp(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
+    """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
+    deadline = time.monotonic() + limits.seconds
+    try:
+        with Image.open(Path(path), formats=["WEBP"]) as image:
+            return _decode(image, request, limits, deadline)
+    except Image.DecompressionBombError as error:
+        raise errors.TooManyPixels(f"The picture is larger than {limits.pixels} pixels.") from error
+    except (UnidentifiedImageError, EOFError, OSError, ValueError) as error:
+        raise errors.IncompleteFile("The WebP file is damaged or cut off.") from error
+
+
+def _decode(image: Image.Image, request: DecodeRequest, limits: Limits, deadline: float) -> Decoded:
+    keep_pixels(image.width, image.height, limits.pixels)
+    count = getattr(image, "n_frames", 1)
+    if count > limits.max_frames:
+        raise errors.TooManyFrames(f"The video has more than {limits.max_frames} frames.")
+    lengths = _frame_lengths(image, count, deadline)
+    times, duration = np.cumsum(lengths) - lengths, float(lengths.sum())
+    if duration > limits.max_duration:
+        raise errors.TooLong(
+            f"The video lasts {duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
+        )
+    chosen = request.sampling.choose(times, duration)
+    pixels = np.stack([_picture(image, int(position), request.short_side) for position in chosen])
+    return Decoded(_video(image, count, duration), Frames(pixels, times[chosen], duration))
+
+
+def _frame_lengths(image: Image.Image, count: int, deadline: float) -> NDArray[np.float64]:
+    """Seconds each frame stays. Pillow tells only after decoding it."""
+    lengths = np.full(count, STILL_SECONDS)
+    for position in range(count if count > 1 else 0):
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
+        image.seek(position)
+        image.load()
+        lengths[position] = max(image.info.get("duration", 0), 1) / 1000
+    return lengths
+
+
+def _picture(image: Image.Image, position: int, short_side: int) -> NDArray[np.uint8]:
+    image.seek(position)
+    picture = image.convert("RGB")
+    scale = short_side / min(picture.size)
+    if scale < 1:
+        width, height = (max(1, round(side * scale)) for side in picture.size)
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(picture, np.uint8)
+
+
+def _video(image: Image.Image, count: int, duration: float) -> Video:
+    still = MediaWarning("still_image", "The file is a single picture, not a video.")
+    return Video(
+        container="webp",
+        codec="webp",
+        duration=duration,
+        width=image.width,
+        height=image.height,
+        rotation=0,
+        fps=None,
+        fps_average=count / duration,
+        frames=count,
+        frames_expected=count,
+        frames_counted=True,
+        frames_lost=0,
+        times_estimated=False,
+        has_audio=False,
+        warnings=(still,) if count == 1 else (),
+    )
