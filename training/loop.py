@@ -10,10 +10,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from models.captioner import Captioner
@@ -25,6 +26,19 @@ from training.self_critical import SelfCritical
 from training.validate import Validation
 
 REPORT_EVERY = 20
+PHASES = ("cross_entropy", "self_critical")
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """One stretch of training: data, loss ("total" is descended, the rest is logged), rate by step."""
+
+    name: str
+    steps: int
+    validate_every: int
+    batches: Batches
+    loss: Callable[[Learner, TrainingBatch, int], dict[str, Tensor]]
+    rate: Callable[[int], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,56 +58,65 @@ class Trainer:
             captioner.parameters(), weight_decay=self.recipe.weight_decay, betas=(0.9, 0.98), fused=True
         )
         learner = Learner.of(captioner, optimizer, self.recipe.average_decay)
-        self._phase("cross_entropy", learner, self.recipe.steps, self._cross_entropy, self._cosine_rate)
+        steps, every = self.recipe.steps, self.recipe.validate_every
+        phase = Phase("cross_entropy", steps, every, self.batches, self._cross_entropy, self._cosine_rate)
+        self._run(phase, learner)
 
     def refine(self, captioner: Captioner[Any, Any], reward: SelfCritical) -> None:
-        """Self-critical training from the weights ``captioner`` has; kept only where validation gains."""
+        """Self-critical steps from the weights ``captioner`` has; kept only where validation gains."""
+        recipe = self.recipe
         optimizer = torch.optim.Adam(captioner.parameters(), fused=True)
-        learner = Learner.of(captioner, optimizer, self.recipe.average_decay)
+        learner = Learner.of(captioner, optimizer, recipe.average_decay)
 
-        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, torch.Tensor]:
-            return reward.loss(
-                learner.captioner, batch, _generator(self.recipe.seed, step, 2), self.precision
-            )
+        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+            generator = _generator(recipe.seed, step, 2)
+            return reward.loss(learner.captioner, batch, generator, self.precision)
 
-        steps, rate = self.recipe.self_critical_steps, self.recipe.self_critical_rate
-        self._phase("self_critical", learner, steps, loss, lambda _: rate)
+        def rate(step: int) -> float:
+            return recipe.self_critical_rate * _cosine(step / recipe.self_critical_steps)
 
-    def _phase(
-        self,
-        phase: str,
-        learner: Learner,
-        steps: int,
-        loss: Callable[[Learner, TrainingBatch, int], dict[str, torch.Tensor]],
-        rate: Callable[[int], float],
-    ) -> None:
+        batches = replace(self.batches, captions=recipe.self_critical_captions)
+        steps, every = recipe.self_critical_steps, recipe.self_critical_every
+        self._run(Phase("self_critical", steps, every, batches, loss, rate), learner)
+
+    def _run(self, phase: Phase, learner: Learner) -> None:
         first, best = self._resume(phase, learner)
         validation = Validation(self.held_out, self.batches.vocabulary, self.recipe.max_length)
         clock = time.monotonic()
-        with ThreadPoolExecutor(1) as ahead, tqdm(total=steps, initial=first, desc=phase, unit="step") as bar:
-            coming: Future[TrainingBatch] = ahead.submit(self.batches.at, first)
-            for step in range(first, steps):
-                batch, coming = coming.result(), ahead.submit(self.batches.at, step + 1)
-                learner.captioner.train()
-                torch.manual_seed(self.recipe.seed * 1_000_003 + step)
-                losses = loss(learner, batch, step)
-                learner.update(losses["total"], rate(step), self.recipe.clip)
+        bar = tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step")
+        with bar, ThreadPoolExecutor(1) as ahead:
+            coming: Future[TrainingBatch] = ahead.submit(phase.batches.at, first)
+            for step in range(first, phase.steps):
+                batch, coming = coming.result(), ahead.submit(phase.batches.at, step + 1)
+                losses = self._step(phase, learner, batch, step)
                 bar.update()
                 if (step + 1) % REPORT_EVERY == 0:
-                    self._report(phase, step + 1, losses, rate(step), time.monotonic() - clock)
-                if (step + 1) % self.recipe.validate_every == 0 or step + 1 == steps:
-                    best = self._validate(phase, step + 1, learner, validation, best)
+                    self._report(phase, step, losses, time.monotonic() - clock)
+                if (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps:
+                    best = self._validate(phase, step, learner, validation, best)
                     bar.set_postfix(cider=f"{best:.1f}")
-                    self.run.save({"phase": phase, "step": step + 1, "best": best, **learner.state()})
+                    self.run.save({"phase": phase.name, "step": step + 1, "best": best, **learner.state()})
 
-    def _resume(self, phase: str, learner: Learner) -> tuple[int, float]:
+    def _step(self, phase: Phase, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+        learner.captioner.train()
+        torch.manual_seed(self.recipe.seed * 1_000_003 + step)
+        losses = phase.loss(learner, batch, step)
+        learner.update(losses["total"], phase.rate(step), self.recipe.clip)
+        return losses
+
+    def _resume(self, phase: Phase, learner: Learner) -> tuple[int, float]:
+        """(first step to take, best CIDEr-D so far); a phase that the run has left behind takes none."""
         state = self.run.load()
-        if state is None or state["phase"] != phase:
-            return 0, -math.inf if state is None else float(state["best"])
+        if state is None:
+            return 0, -math.inf
+        if PHASES.index(state["phase"]) > PHASES.index(phase.name):
+            return phase.steps, float(state["best"])
+        if state["phase"] != phase.name:
+            return 0, float(state["best"])
         learner.restore(state)
         return int(state["step"]), float(state["best"])
 
-    def _cross_entropy(self, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, torch.Tensor]:
+    def _cross_entropy(self, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         captioner: Any = learner.captioner
         with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
             memory = captioner.encode_batches([batch.batch])
@@ -111,24 +134,26 @@ class Trainer:
     def _cosine_rate(self, step: int) -> float:
         """Linear warm-up, then half a cosine down to a hundredth."""
         warm = min(1.0, (step + 1) / self.recipe.warmup)
-        cosine = 0.5 * (1 + math.cos(math.pi * step / self.recipe.steps))
-        return self.recipe.learning_rate * warm * max(cosine, 0.01)
+        return self.recipe.learning_rate * warm * _cosine(step / self.recipe.steps)
 
-    def _report(
-        self, phase: str, step: int, losses: dict[str, torch.Tensor], rate: float, seconds: float
-    ) -> None:
+    def _report(self, phase: Phase, step: int, losses: dict[str, Tensor], seconds: float) -> None:
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
-        self.run.log({"phase": phase, "step": step, "learning_rate": rate, "seconds": seconds, **values})
+        row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
+        self.run.log(row | values)
 
     def _validate(
-        self, phase: str, step: int, learner: Learner, validation: Validation, best: float
+        self, phase: Phase, step: int, learner: Learner, validation: Validation, best: float
     ) -> float:
         averaged: Any = learner.average.module
         cider = validation.cider(averaged, self.precision)
-        self.run.log({"phase": phase, "step": step, "cider": cider})
+        self.run.log({"phase": phase.name, "step": step + 1, "cider": cider})
         if cider > best:
-            self.save_best(averaged, cider, f"{phase} step {step}")
+            self.save_best(averaged, cider, f"{phase.name} step {step + 1}")
         return max(cider, best)
+
+
+def _cosine(share: float) -> float:
+    return max(0.5 * (1 + math.cos(math.pi * share)), 0.01)
 
 
 def _generator(seed: int, step: int, purpose: int) -> torch.Generator:

@@ -32,6 +32,8 @@ class Recipe(BaseModel):
     self_critical_steps: int
     self_critical_rate: float
     self_critical_samples: int
+    self_critical_captions: int
+    self_critical_every: int
     self_critical_weight: float
     seed: int = 2020
 
@@ -42,7 +44,7 @@ DEMO = Recipe(
     videos=24,
     captions=5,
     max_length=17,
-    steps=3000,
+    steps=2400,
     learning_rate=1.5e-3,
     warmup=150,
     weight_decay=1e-4,
@@ -52,9 +54,11 @@ DEMO = Recipe(
     average_decay=0.998,
     validate_every=300,
     held_out=500,
-    self_critical_steps=1000,
-    self_critical_rate=5e-5,
+    self_critical_steps=900,
+    self_critical_rate=2e-4,
     self_critical_samples=5,
+    self_critical_captions=2,
+    self_critical_every=100,
     self_critical_weight=0.9,
 )
 
