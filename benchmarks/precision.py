@@ -1,0 +1,53 @@
+"""What the picture network's precision costs in captions: bf16 on OpenVINO against fp32 on torch.
+
+    python -m benchmarks.precision --images DATA/flickr8k_val.tar --captions DATA/flickr8k_captions.json
+
+Prints CIDEr-D of both, their difference with a paired bootstrap interval, and the share of identical
+captions. Without pictures it says so and ends well, so that ``make bench`` can run everywhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from extractors.efficientnet import EfficientNetLite2
+from models.decoding import DecodingOptions
+from models.service import load_captioner
+from training.bootstrap import compare
+from training.evaluate import Evaluator
+from training.metrics import evaluate
+
+
+def main(
+    images: Annotated[Path | None, typer.Option(help="Tar or folder of pictures.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="Their captions.")] = None,
+    split: str = "val",
+    captioner: str = "stats",
+    limit: int | None = None,
+) -> None:
+    """Caption the same pictures with both engines and compare."""
+    if images is None or captions is None:
+        typer.echo("not run: give --images and --captions (docs/training.md)")
+        return
+    checkpoint, options = load_captioner(captioner), DecodingOptions(attention=False)
+    networks = {"fast": EfficientNetLite2(), "exact": EfficientNetLite2(engine="torch", precision="fp32")}
+    reports, texts = {}, {}
+    for name, network in networks.items():
+        captioned = Evaluator(checkpoint, network, options).on_pictures(images, captions, split, limit)
+        texts[name] = captioned.hypotheses
+        reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))
+        score = reports[name].metrics["cider"].corpus
+        typer.echo(
+            f"{network.spec.engine} {network.spec.precision}: CIDEr-D {score:.2f}, n = {reports[name].n}"
+        )
+    gap = compare(reports["fast"].metrics["cider"], reports["exact"].metrics["cider"])
+    low, high = gap.interval
+    same = sum(texts["fast"][key] == texts["exact"][key] for key in texts["fast"]) / len(texts["fast"])
+    typer.echo(f"difference {gap.difference:+.2f} ({low:+.2f} to {high:+.2f}); identical captions {same:.1%}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
