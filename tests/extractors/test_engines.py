@@ -97,7 +97,7 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
         assert racer.stdin is not None
         racer.stdin.write(b"\n")
         racer.stdin.close()
-    assert [racer.wait(120) for racer in racers] == [0, 0]
+    assert [racer.wait(300) for racer in racers] == [0, 0]
     (kept,) = cache.iterdir()
     assert {file.name for file in kept.iterdir()} == {"model.xml", "model.bin"}
     assert not list(home.rglob("*openvino*"))
