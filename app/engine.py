@@ -53,7 +53,7 @@ class EngineProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Connection | None = None
         self._shared: int | None = None
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may kill while its thread starts one
         self.info: EngineInfo | None = None
         self.starts = 0
 
@@ -85,6 +85,7 @@ class EngineProcess:
             return self.info
         self.close()
         began = time.monotonic()
+        log.info("engine starting; the first time it converts its network, which takes a minute")
         self._spawn()
         self.starts += 1
         try:

@@ -93,8 +93,8 @@ class Job:
     @property
     def timings(self) -> dict[str, float | None]:
         """Seconds in the queue, in each stage of the run that counted, and from acceptance to end."""
-        queue = None if self.started_at is None else self.started_at - self.created_at
-        total = None if self.ended_at is None else self.ended_at - self.created_at
+        queue = None if self.started_at is None else round(self.started_at - self.created_at, 4)
+        total = None if self.ended_at is None else round(self.ended_at - self.created_at, 4)
         return {"queue": queue, **self.answer.get("timings", {}), "total": total}
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 2**20
@@ -43,6 +43,8 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
         description="Port that the API listens on.",
     )
+
+    workers: int = Field(1, ge=0, le=64, description="Workers that serve starts.")
 
     # what is accepted
     max_upload_bytes: int = Field(
@@ -96,6 +98,12 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "text"] = Field(
         "auto", description="auto: text on a terminal, else JSON."
     )
+
+    @field_validator("data", "weights")
+    @classmethod
+    def _from_here(cls, path: Path) -> Path:
+        """Processes started from here may work in another folder."""
+        return path.expanduser().absolute()
 
     @property
     def blob_url(self) -> str:

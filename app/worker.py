@@ -21,7 +21,7 @@ from app import __version__, results
 from app.advertisement import WorkerInfo
 from app.blobs import Blobs
 from app.engine import EngineProcess
-from app.errors import QueueUnavailable, WorkerLost
+from app.errors import EngineStartFailed, QueueUnavailable, WorkerLost
 from app.jobs import Claim, Jobs, Keys, Refusal
 from app.queue import Offer, Queue
 from app.redis_client import connect
@@ -60,6 +60,14 @@ class Worker:
 
     def run(self) -> None:
         """Raises EngineStartFailed, and QueueUnavailable where Redis is not there at the start."""
+        try:
+            self._run()
+        except EngineStartFailed:
+            if not self._is_stopping:  # else it was ended while it loaded
+                raise
+        log.info("worker stopped", worker=self.name)
+
+    def _run(self) -> None:
         self._queue.open()
         with self._decoder, self._engine:
             with self._watch:
@@ -68,12 +76,13 @@ class Worker:
                 self._work_until_stopped()
             self._queue.close()
             self._registry.withdraw(self.name)
-        log.info("worker stopped", worker=self.name)
 
     def stop(self) -> None:
         """Take no more jobs, and leave none behind. May be called from a signal handler."""
         self._is_stopping = True
         self._watch.leave(within=self._settings.drain_seconds)
+        if not self._engine.is_ready:
+            self._engine.kill()
 
     def _work_until_stopped(self) -> None:
         while not self._is_stopping:

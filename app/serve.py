@@ -1,0 +1,136 @@
+"""``make serve``: Redis, a worker and the API on one machine, kept running until Ctrl-C.
+
+    serve ─┬─ Redis    embedded, unless REDIS_URL names one; ends last
+           ├─ worker   REELWORD_WORKERS of them, each with its decoder and its engine
+           └─ api      says that it is ready once Redis answers and a worker has loaded its models
+
+A process that ends is started again. All end with this one, even where it is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from app import logs
+from app.errors import PortInUse, QueueUnavailable, RedisFailed
+from app.jobs import Keys
+from app.keeper import Backoff, Keeper
+from app.redis_client import connect
+from app.redis_server import RedisServer
+from app.registry import Registry
+from app.settings import Settings
+
+LOOK_SECONDS = 0.2
+STOP_SECONDS = 15.0  #: beyond the workers' drain time, before what still runs is killed
+
+log = structlog.get_logger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Runs everything until SIGTERM or Ctrl-C. Raises leaves of StartError where it cannot begin."""
+    logs.configure(settings, process="serve")
+    port = free_port(settings.host, settings.port)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    with redis_for(settings) as redis:
+        Supervisor(settings, port, redis).run(over)
+
+
+@contextmanager
+def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
+    """The embedded server, or None where REDIS_URL names another."""
+    if settings.redis_url:
+        yield None
+        return
+    with RedisServer(settings.redis_folder) as server:
+        yield server
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. Raises PortInUse."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortInUse(f"Nothing can listen on {host}:{port} ({error.strerror}).") from error
+        return int(probe.getsockname()[1])
+
+
+class Supervisor:
+    """redis: the embedded server to keep running, or None."""
+
+    def __init__(self, settings: Settings, port: int, redis: RedisServer | None) -> None:
+        self._settings, self._redis = settings, redis
+        self._redis_backoff = Backoff()
+        url = redis.url if redis else str(settings.redis_url)
+        self._registry = Registry(connect(url, patience=0.5), Keys(settings.namespace))
+        self._address = f"http://{_in_url(settings.host)}:{port}"
+        environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
+        program = [sys.executable, "-m", "app"]
+        names = ["worker"] * settings.workers + ["api"]
+        self._keepers = [Keeper(name, [*program, name], environment) for name in names]
+
+    def run(self, over: threading.Event) -> None:
+        """Until ``over`` is set."""
+        log.info("starting", redis="embedded" if self._redis else "REDIS_URL", data=str(self._settings.data))
+        is_announced = False
+        try:
+            while not over.wait(LOOK_SECONDS):
+                self._look()
+                if not is_announced and self._is_ready():
+                    print(f"Reelword is ready at {self._address}", flush=True)
+                    is_announced = True
+        finally:
+            self._stop()
+
+    def _look(self) -> None:
+        if self._redis is not None and not self._redis.is_running:
+            self._restart_redis(self._redis)
+        for keeper in self._keepers:
+            keeper.look()
+
+    def _restart_redis(self, redis: RedisServer) -> None:
+        if not self._redis_backoff.is_due:
+            return
+        log.warning("redis ended", again_in=self._redis_backoff.ended())
+        try:
+            redis.start()
+        except RedisFailed as error:
+            log.error("redis does not start", reason=str(error))
+        self._redis_backoff.began()
+
+    def _is_ready(self) -> bool:
+        """Redis is asked first, so that the API's log is not full of this question."""
+        try:
+            if not self._registry.is_ready():
+                return False
+            with urllib.request.urlopen(f"{self._address}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (QueueUnavailable, OSError):  # urllib's errors are OSErrors
+            return False
+
+    def _stop(self) -> None:
+        log.info("stopping")
+        for keeper in self._keepers:
+            keeper.terminate()
+        until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
+        for keeper in self._keepers:
+            keeper.wait(until)
+
+
+def _in_url(host: str) -> str:
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    reachable = everywhere.get(host, host)
+    return f"[{reachable}]" if ":" in reachable else reachable
