@@ -6,6 +6,7 @@ Jumping is checked: unless each wanted time is hit exactly, its result is thrown
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from array import array
@@ -27,6 +28,7 @@ from extractors.container import open_media, picture_stream
 from extractors.index import READ_RETRIES, Index, is_cut_off
 from extractors.picture import Painter
 
+BYTES_PER_PIXEL = 4
 UNTIMED = -(2**63)
 # How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
 LEADS = (0, 1, 5)
@@ -70,18 +72,27 @@ def decoded(
         if time.monotonic() > source.deadline:
             raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
         if is_cut_off(packet, container_format):
-            reading.lost += 1
             continue
         try:
             frames = packet.decode()
-        except MemoryError as error:
-            raise errors.DecodeMemory("Decoding the video took more memory than the limit allows.") from error
-        except av.error.FFmpegError:
+        except (av.error.FFmpegError, MemoryError) as error:
+            if isinstance(error, MemoryError) or _short_of_memory(packet.stream):
+                raise errors.DecodeMemory("Decoding took more memory than the limit allows.") from error
             reading.lost += 1
             continue
         for frame in frames:
             reading.damaged += bool(frame.is_corrupt)
             yield frame
+
+
+def _short_of_memory(stream: VideoStream) -> bool:
+    """Whether there is no room for one more frame: some decoders then call the file's data invalid."""
+    context = stream.codec_context
+    try:
+        mmap.mmap(-1, max(1, context.width * context.height * BYTES_PER_PIXEL)).close()
+    except (OSError, MemoryError):
+        return True
+    return False
 
 
 def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
