@@ -1,4 +1,4 @@
-"""Makes the README's answer and attention picture: python -m docs.make_readme
+"""Makes the README's answer and attention picture with a server that runs: python -m docs.make_readme ADDRESS
 
 The clip is made from two photographs that scikit-image carries, both CC0 by their photographers: a cat
 by Stefan van der Walt and a cup of coffee by Rachel Michetti. A slow camera move turns each into a shot.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import httpx
 import numpy as np
 from PIL import Image
 
@@ -29,6 +30,8 @@ SIZE = (640, 360)
 FPS = 25
 SHOT_SECONDS = 3
 PICTURE_WIDTH = 1200
+COLOURS = 128
+WAIT_SECONDS = 60
 SHOWN_WORDS = 3  #: of the caption, in the shortened answer
 
 
@@ -64,12 +67,15 @@ def write_clip(pictures: list[Image.Image], path: Path) -> None:
         container.mux(stream.encode())
 
 
-def caption(clip: Path, pictures: Path) -> dict[str, Any]:
-    """The answer that `python -m app caption --json` prints."""
-    command = [sys.executable, "-m", "app", "caption", str(clip), "--json", "--attention", str(pictures)]
-    printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    answer: dict[str, Any] = json.loads(printed.stdout)
-    return answer | {"file": clip.name}
+def caption(clip: Path, address: str) -> tuple[dict[str, Any], bytes]:
+    """The job's document once it has succeeded, and its attention picture."""
+    with httpx.Client(base_url=address, timeout=2 * WAIT_SECONDS) as client, clip.open("rb") as video:
+        wait = {"Prefer": f"wait={WAIT_SECONDS}"}
+        accepted = client.post("/caption", files={"video": (clip.name, video)}, headers=wait)
+        answer: dict[str, Any] = client.get(f"/jobs/{accepted.raise_for_status().json()['id']}").json()
+        if answer["state"] != "succeeded":
+            raise SystemExit(f"The job is {answer['state']}: {answer['error']}")
+        return answer, client.get(f"/jobs/{answer['id']}/attention.png").raise_for_status().content
 
 
 def shortened(answer: dict[str, Any]) -> str:
@@ -93,26 +99,25 @@ def insert(readme: Path, name: str, text: str) -> None:
     readme.write_text(after)
 
 
-def save_picture(source: Path, target: Path) -> None:
-    """Narrower and with 128 colours: a picture for a page, not for measuring."""
-    with Image.open(source) as picture:
+def save_picture(drawn: bytes, target: Path) -> None:
+    """Narrower and with few colours: a picture for a page, not for measuring."""
+    with Image.open(io.BytesIO(drawn)) as picture:
         height = round(picture.height * PICTURE_WIDTH / picture.width)
         small = picture.convert("RGB").resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
-    small.quantize(128, dither=Image.Dither.FLOYDSTEINBERG).save(target, optimize=True)
+    small.quantize(COLOURS, dither=Image.Dither.FLOYDSTEINBERG).save(target, optimize=True)
 
 
-def main() -> None:
+def main(address: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clip = folder / "clip.mp4"
         write_clip(download(folder), clip)
-        answer = caption(clip, folder / "out")
-        (drawn,) = (folder / "out").rglob("*.png")
-        save_picture(drawn, ROOT / "docs/images/attention.png")
-        insert(ROOT / "README.md", "caption", f"```\n{answer['caption']}\n```\n")
-        insert(ROOT / "README.md", "answer", f"```json\n{shortened(answer)}\n```\n")
-        print(answer["caption"])
+        answer, picture = caption(clip, address)
+    save_picture(picture, ROOT / "docs/images/attention.png")
+    insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")
+    insert(ROOT / "README.md", "answer", f"```json\n{shortened(answer)}\n```\n")
+    print(answer["caption"])
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000")

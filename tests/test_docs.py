@@ -9,17 +9,20 @@ from pathlib import Path
 
 import typer.main
 from fastapi.routing import APIRoute
-from pydantic import AliasChoices
 
 from app.api import create_app
-from app.cli import app as command_line
+from app.cli import cli
+from app.doctor import variable
 from app.errors import JobError
 from app.options import CaptionOptions
 from app.problems import RequestError
 from app.settings import Settings
 from extractors.errors import MediaError
 
-PAGES = ("api.md", "architecture.md", "decoding.md", "operate.md", "training.md")
+
+
+def _pages(root: Path) -> dict[str, str]:
+    return {page.name: page.read_text() for page in sorted((root / "docs").glob("*.md"))}
 
 
 def _page(root: Path, name: str) -> str:
@@ -44,13 +47,7 @@ def _rows(page: str) -> set[str]:
 
 
 def _variables() -> set[str]:
-    """The environment variable of each setting, the plain name where there is one."""
-    names = set()
-    for name, field in Settings.model_fields.items():
-        alias = field.validation_alias
-        plain = [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else []
-        names.add(next((n for n in plain if not n.startswith("REELWORD_")), f"REELWORD_{name.upper()}"))
-    return names
+    return {variable(name, field) for name, field in Settings.model_fields.items()}
 
 
 def _warning_codes(root: Path) -> set[str]:
@@ -112,7 +109,7 @@ def test_each_option_is_explained(root: Path) -> None:
 
 def test_each_command_is_explained(root: Path) -> None:
     pages = "\n".join(_page(root, name) for name in PAGES) + (root / "README.md").read_text()
-    commands = typer.main.get_command(command_line)
+    commands = typer.main.get_command(cli)
     for name in getattr(commands, "commands"):  # noqa: B009 - click's group, untyped here
         assert f"python -m app {name}" in pages, name
 
