@@ -20,7 +20,6 @@ from app.settings import Settings
 from extractors.errors import MediaError
 
 
-
 def _pages(root: Path) -> dict[str, str]:
     return {page.name: page.read_text() for page in sorted((root / "docs").glob("*.md"))}
 
@@ -60,6 +59,8 @@ def _warning_codes(root: Path) -> set[str]:
                 and isinstance(node.func, ast.Name)
                 and node.func.id == "MediaWarning"
             ):
+                if not node.args:
+                    continue  # unpacked from what another process sent
                 code = node.args[0]
                 assert isinstance(code, ast.Constant), f"{file.name}:{node.lineno} makes up a warning's code"
                 codes.add(str(code.value))

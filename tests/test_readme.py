@@ -23,6 +23,7 @@ from tests.media import write_video
 
 START_SECONDS = 240  # the first start converts the image network for OpenVINO
 JOB_SECONDS = 120
+STOP_SECONDS = 60
 README_ADDRESS = "http://127.0.0.1:8000"
 
 
@@ -107,7 +108,7 @@ def served(reader: Reader, root: Path) -> Iterator[Reader]:
         _wait_until_it_says_so(server, log, f":{reader.port}")
         yield reader
         os.killpg(server.pid, signal.SIGINT)  # what Ctrl+C does
-        server.wait(timeout=30)
+        server.wait(timeout=STOP_SECONDS)
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)
