@@ -72,27 +72,50 @@ def read_audio(
         stream = sound_stream(container)
         if stream is None:
             return None, []
-        resampler = AudioResampler(format="flt", layout="mono", rate=rate)
+        mixer = _Mixer(rate)
         for frame in _sound(container, stream, source.deadline):
             if frame is None:
                 lost += 1
-            elif not _lay(tape, resampler, frame, zero):
+            elif not all(tape.lay(samples, start) for samples, start in mixer.mix(frame, zero)):
                 break
         if not tape.cut:
-            _lay(tape, resampler, None, zero)
+            for samples in mixer.rest():
+                tape.lay(samples, None)
     audio = tape.audio()
     if not len(audio.samples):
         return None, [MediaWarning("audio_unreadable", "The file's sound could not be decoded.")]
     return audio, list(_warnings(tape.cut, lost, limit))
 
 
-def _lay(tape: Tape, resampler: AudioResampler, frame: AudioFrame | None, zero: float) -> bool:
-    for block in resampler.resample(frame):
-        # the resampler's own last block has no time; it follows the one before
-        start = None if block.pts is None or block.time is None or frame is None else block.time - zero
-        if not tape.lay(block.to_ndarray().reshape(-1).astype(np.float32, copy=False), start):
-            return False
-    return True
+class _Mixer:
+    """Blocks to mono at one rate. Channels are averaged: FFmpeg's own mix may exceed full scale."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._kind: tuple[str, int, str] | None = None
+        self._resampler: AudioResampler | None = None
+
+    def mix(self, frame: AudioFrame, zero: float) -> Iterator[tuple[NDArray[np.float32], float | None]]:
+        """(samples, start in seconds after ``zero`` or None). Broadcasts change their layout in mid-film."""
+        kind = (frame.layout.name, frame.sample_rate, frame.format.name)
+        if kind != self._kind:
+            for samples in self.rest():
+                yield samples, None
+            self._kind = kind
+            self._resampler = AudioResampler(format="fltp", layout=frame.layout, rate=self._rate)
+        assert self._resampler is not None
+        for block in self._resampler.resample(frame):
+            yield _mono(block), None if block.pts is None or block.time is None else block.time - zero
+
+    def rest(self) -> Iterator[NDArray[np.float32]]:
+        """What the resampler still holds; it follows the block before."""
+        if self._resampler is not None:
+            for block in self._resampler.resample(None):
+                yield _mono(block)
+
+
+def _mono(block: AudioFrame) -> NDArray[np.float32]:
+    return block.to_ndarray().mean(axis=0, dtype=np.float32)  # type: ignore[no-any-return]
 
 
 def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:

@@ -102,7 +102,7 @@ def _settle(reading: Reading, index: Index, limits: Limits) -> Timeline:
     if not found:
         raise errors.NoFrames("The picture track shows no frame.")
     if reading.lost > limits.lost_share * (found + reading.lost):
-        raise errors.TooDamaged(f"{reading.lost} of {found + reading.lost} frames could not be decoded.")
+        raise errors.TooDamaged(f"Of {found + reading.lost} frames, {reading.lost} could not be decoded.")
     timeline = timeline_of_reading(reading, index)
     _keep_duration(timeline, limits)
     return timeline
