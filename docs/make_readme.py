@@ -30,7 +30,8 @@ SIZE = (640, 360)
 FPS = 25
 SHOT_SECONDS = 3
 PICTURE_WIDTH = 1200
-COLOURS = 128
+JPEG_QUALITY = 88
+LINE = 100
 WAIT_SECONDS = 60
 SHOWN_WORDS = 3  #: of the caption, in the shortened answer
 
@@ -79,14 +80,20 @@ def caption(clip: Path, address: str) -> tuple[dict[str, Any], bytes]:
 
 
 def shortened(answer: dict[str, Any]) -> str:
-    """The answer as JSON with long lists cut, each cut shown as …."""
+    """The answer as JSON with long lists and hashes cut, each cut shown as …."""
     shown = json.loads(json.dumps(answer))
     for entry in shown["captions"]:
         entry["words"] = [*entry["words"][:SHOWN_WORDS], "…"]
     text = json.dumps(shown, indent=2, ensure_ascii=False)
-    # a list or an object of plain values fits on one line
-    flat = re.compile(r"[\[{][^\[\]{}]*[\]}]")
-    return flat.sub(lambda found: re.sub(r"\s*\n\s*", " ", found.group()), text)
+    text = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", text)
+    # a list or an object of plain values goes on one line where it fits
+    return re.sub(r"[\[{][^\[\]{}]*[\]}]", _on_one_line, text)
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    words = re.sub(r"\s*\n\s*", " ", found.group())
+    line = f"{words[0]}{words[1:-1].strip()}{words[-1]}"
+    return line if len(line) <= LINE else found.group()
 
 
 def insert(readme: Path, name: str, text: str) -> None:
@@ -100,11 +107,11 @@ def insert(readme: Path, name: str, text: str) -> None:
 
 
 def save_picture(drawn: bytes, target: Path) -> None:
-    """Narrower and with few colours: a picture for a page, not for measuring."""
+    """Narrower and as JPEG: a picture for a page, not for measuring."""
     with Image.open(io.BytesIO(drawn)) as picture:
         height = round(picture.height * PICTURE_WIDTH / picture.width)
         small = picture.convert("RGB").resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
-    small.quantize(COLOURS, dither=Image.Dither.FLOYDSTEINBERG).save(target, optimize=True)
+    small.save(target, quality=JPEG_QUALITY, subsampling=0, optimize=True)
 
 
 def main(address: str) -> None:
@@ -113,7 +120,7 @@ def main(address: str) -> None:
         clip = folder / "clip.mp4"
         write_clip(download(folder), clip)
         answer, picture = caption(clip, address)
-    save_picture(picture, ROOT / "docs/images/attention.png")
+    save_picture(picture, ROOT / "docs/images/attention.jpg")
     insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")
     insert(ROOT / "README.md", "answer", f"```json\n{shortened(answer)}\n```\n")
     print(answer["caption"])
