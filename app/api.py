@@ -23,7 +23,6 @@ from starlette.responses import Response
 from app import __version__, api_jobs, api_page, api_status, api_submit, problems
 from app.errors import QueueError
 from app.headers import SecurityHeaders
-from app.jobs import Keys
 from app.metrics import CountRequests
 from app.problems import Problem, RequestError
 from app.service import Service, service_of
@@ -35,9 +34,9 @@ DESCRIPTION = "A video goes in, a caption with its attention comes out."
 log = structlog.get_logger(__name__)
 
 
-def create_app(settings: Settings, keys: Keys | None = None) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """The application; Redis is first spoken to when a request needs it, so that it may come up later."""
-    service = Service.connect(settings, keys)
+    service = Service.connect(settings)
     app: FastAPI = FastAPIOffline(
         title="Reelword",
         version=__version__,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Seconds = Annotated[float, Field(ge=0)]
-State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
+from app.states import Stage, State
 
 
 class Document(BaseModel):
@@ -88,7 +87,7 @@ class JobDocument(Document):
 
     id: str
     state: State
-    stage: Literal["decode", "extract", "caption"] | None = None
+    stage: Stage | None = None
     progress: float = Field(0, ge=0, le=1)
     created_at: str | None = Field(None, description="RFC 3339, UTC.")
     started_at: str | None = None
@@ -102,6 +101,13 @@ class JobDocument(Document):
     model: Model | None = None
     timings: Timings | None = None
     error: Fault | None = None
+
+
+class FileDocument(JobDocument):
+    """A file captioned by the command line: a job's members, no id, and the file's path as it was given."""
+
+    id: str | None = None  # type: ignore[assignment]
+    file: str
 
 
 class JobUrls(Document):

@@ -30,19 +30,13 @@ class Service:
     metrics: Metrics
 
     @classmethod
-    def connect(cls, settings: Settings, keys: Keys | None = None) -> Service:
+    def connect(cls, settings: Settings) -> Service:
         """Speaks to nobody yet. Raises RedisMissing where no server is named and none runs in the data folder."""
         server = connect(redis_url(settings), PATIENCE)
         return cls(
             settings=settings,
-            jobs=Jobs(
-                server,
-                attempts=settings.attempts,
-                lease=settings.lease_seconds,
-                result_ttl=settings.result_ttl,
-                keys=keys,
-            ),
-            registry=Registry(server, keys),
+            jobs=Jobs.from_settings(server, settings),
+            registry=Registry(server, Keys(settings.namespace)),
             blobs=Blobs(settings.blob_url, settings.staging),
             metrics=Metrics(),
         )

@@ -12,7 +12,6 @@ import uvicorn
 
 from app import logs
 from app.api import create_app
-from app.jobs import Keys
 from app.service import Service
 from app.settings import Settings
 
@@ -35,9 +34,9 @@ class LiveApi:
 
 
 @contextmanager
-def live_api(settings: Settings, keys: Keys) -> Iterator[LiveApi]:
+def live_api(settings: Settings) -> Iterator[LiveApi]:
     logs.configure(settings)
-    app = create_app(settings, keys)
+    app = create_app(settings)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()

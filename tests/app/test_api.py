@@ -39,15 +39,20 @@ MEDIA_MEMBERS = {
 
 
 @pytest.fixture
-def settings(tmp_path: Path, redis_server: RedisServer) -> Settings:
+def settings(tmp_path: Path, redis_server: RedisServer, keys: Keys) -> Settings:
     return Settings(
-        data=tmp_path, redis_url=redis_server.url, max_upload_bytes=LIMIT, max_backlog=5, min_free_bytes=0
+        data=tmp_path,
+        redis_url=redis_server.url,
+        namespace=keys.namespace,
+        max_upload_bytes=LIMIT,
+        max_backlog=5,
+        min_free_bytes=0,
     )
 
 
 @pytest.fixture
-def api(settings: Settings, keys: Keys) -> Iterator[LiveApi]:
-    with live_api(settings, keys) as running:
+def api(settings: Settings) -> Iterator[LiveApi]:
+    with live_api(settings) as running:
         yield running
 
 
@@ -195,14 +200,14 @@ def test_a_full_backlog_says_when_to_come_back(api: LiveApi) -> None:
     assert (api.staged, len(api.uploads)) == ([], 5)
 
 
-def test_a_full_disk_is_said_before_the_upload(settings: Settings, keys: Keys) -> None:
-    with live_api(settings.model_copy(update={"min_free_bytes": 2**60}), keys) as api:
+def test_a_full_disk_is_said_before_the_upload(settings: Settings) -> None:
+    with live_api(settings.model_copy(update={"min_free_bytes": 2**60})) as api:
         assert_problem(send(api), 507, "storage_full")
 
 
-def test_without_redis_everything_says_503(settings: Settings, keys: Keys, tmp_path: Path) -> None:
+def test_without_redis_everything_says_503(settings: Settings, tmp_path: Path) -> None:
     away = settings.model_copy(update={"redis_url": f"unix://{tmp_path}/nobody.sock"})
-    with live_api(away, keys) as api:
+    with live_api(away) as api:
         for response in (send(api), api.client.get(f"/jobs/{'0' * 32}"), api.client.get("/models")):
             assert_problem(response, 503, "queue_unavailable")
             assert int(response.headers["retry-after"]) > 0

