@@ -14,8 +14,7 @@ from av.container import InputContainer
 from numpy.typing import NDArray
 
 from extractors import errors
-from extractors.container import open_media, sound_stream
-from extractors.index import READ_RETRIES
+from extractors.container import LEAST_ROOM, has_room, open_media, packets_of, sound_stream
 from extractors.reading import Source
 from extractors.request import Audio
 from extractors.video import MediaWarning
@@ -120,22 +119,15 @@ def _mono(block: AudioFrame) -> NDArray[np.float32]:
 
 def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:
     """Decoded blocks; None for each packet that would not decode."""
-    for _ in range(READ_RETRIES):
+    for packet in packets_of(container, stream):
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")
         try:
-            for packet in container.demux(stream):
-                if time.monotonic() > deadline:
-                    raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")
-                try:
-                    yield from packet.decode()
-                except MemoryError as error:
-                    raise errors.DecodeMemory("Decoding the sound took too much memory.") from error
-                except av.error.FFmpegError:
-                    yield None
-            return
-        except av.error.EOFError:
-            return
-        except av.error.FFmpegError:
-            continue
+            yield from packet.decode()
+        except (av.error.FFmpegError, MemoryError) as error:
+            if not has_room(LEAST_ROOM):
+                raise errors.DecodeMemory("Decoding the sound took too much memory.") from error
+            yield None
 
 
 def _warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:

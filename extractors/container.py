@@ -7,15 +7,17 @@ the file that was asked for.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import av
 from av.audio.stream import AudioStream
 from av.container import InputContainer
+from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
@@ -35,8 +37,12 @@ STILL_FORMATS = (
 AUDIO_FORMATS = ("mp3", "wav", "flac", "aac", "ac3", "eac3", "aiff", "amr", "caf", "au", "w64")
 WHITELIST = ",".join((*VIDEO_FORMATS, *STILL_FORMATS, *AUDIO_FORMATS))
 
+AnyStream = TypeVar("AnyStream", AudioStream, VideoStream)
+
 ATTACHED_PICTURE = 0x400
 READ_TIMEOUT = 10.0
+READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
+LEAST_ROOM = 32 << 20
 THREADS = 2  # a small fixed number: every further thread holds whole frames, and cores are shared
 
 # Boxes an mp4 may begin with; a file whose first box is one of these is an mp4, whole or not.
@@ -63,14 +69,39 @@ def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
             container = av.open(
                 "fd:", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
             )
-        except av.error.MemoryError as error:
-            raise errors.DecodeMemory("Opening the file took more memory than the limit allows.") from error
         except (av.error.FFmpegError, UnicodeError, ValueError) as error:
+            # a damaged header can ask for any amount of memory: that is the file's fault
+            if isinstance(error, MemoryError) and not has_room(LEAST_ROOM):
+                raise errors.DecodeMemory("Opening the file took more memory than allowed.") from error
             raise _why_unreadable(place) from error
         with container:
             yield container
     finally:
         os.close(descriptor)
+
+
+def packets_of(container: InputContainer, stream: AnyStream) -> Iterator[Packet[AnyStream]]:
+    """Packets from where the container stands to its end, past places where it is damaged."""
+    failures = 0
+    while failures < READ_RETRIES:
+        try:
+            yield from container.demux(stream)
+            return
+        except av.error.EOFError:
+            return
+        except IndexError:  # a packet of a track that began in mid-file, which PyAV has no stream for
+            continue
+        except av.error.FFmpegError:
+            failures += 1
+
+
+def has_room(size: int) -> bool:
+    """Whether ``size`` more bytes can be had; some decoders call a file invalid when memory is short."""
+    try:
+        mmap.mmap(-1, max(1, size)).close()
+    except (OSError, MemoryError):
+        return False
+    return True
 
 
 def _open_file(place: Path) -> int:

@@ -11,19 +11,17 @@ import os
 import time
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
-import av
-from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
 from extractors import errors
-from extractors.container import open_media, picture_stream
+from extractors.container import open_media, packets_of, picture_stream
 
-READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
 LONGEST_GAP = 10.0
@@ -78,17 +76,8 @@ def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int
     with open_media(path) as container:
         stream = picture_stream(container, max_pixels)
         index = Index(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
-        failures = 0
-        while failures < READ_RETRIES:
-            try:
-                _read_packets(container, stream, index, max_frames, deadline)
-                break
-            except av.error.EOFError:
-                break
-            except av.error.FFmpegError:
-                failures += 1
-        reorders = bool(stream.codec_context.has_b_frames)
-        _finish(index, reorders)
+        _read_packets(packets_of(container, stream), index, max_frames, deadline)
+        _finish(index, reorders=bool(stream.codec_context.has_b_frames))
     return index
 
 
@@ -98,10 +87,10 @@ def frame_rate(stream: VideoStream) -> Fraction:
 
 
 def _read_packets(
-    container: InputContainer, stream: VideoStream, index: Index, max_frames: int, deadline: float
+    packets: Iterable[Packet[VideoStream]], index: Index, max_frames: int, deadline: float
 ) -> None:
-    last_key: int | None = index.keys[-1] if index.keys else None
-    for packet in container.demux(stream):
+    last_key: int | None = None
+    for packet in packets:
         if packet.size == 0:  # the end-of-stream marker
             continue
         index.packets += 1

@@ -9,9 +9,9 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from extractors import errors
-from extractors.container import STILL_FORMATS, keep_pixels, sound_stream
+from extractors.container import STILL_FORMATS, keep_pixels, packets_of, sound_stream
 from extractors.picture import Display, picture_warnings, plan_display
-from extractors.reading import Reading, Source, decoded, packets_of
+from extractors.reading import Reading, Source, decoded
 from extractors.video import MediaWarning
 
 FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames

@@ -6,7 +6,6 @@ Jumping is checked: unless each wanted time is hit exactly, its result is thrown
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from array import array
@@ -24,8 +23,8 @@ from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from extractors import errors
-from extractors.container import open_media, picture_stream
-from extractors.index import READ_RETRIES, Index, is_cut_off
+from extractors.container import has_room, open_media, packets_of, picture_stream
+from extractors.index import Index, is_cut_off
 from extractors.picture import Painter
 
 BYTES_PER_PIXEL = 4
@@ -76,35 +75,14 @@ def decoded(
         try:
             frames = packet.decode()
         except (av.error.FFmpegError, MemoryError) as error:
-            if isinstance(error, MemoryError) or _short_of_memory(packet.stream):
+            context = packet.stream.codec_context
+            if not has_room(context.width * context.height * BYTES_PER_PIXEL):
                 raise errors.DecodeMemory("Decoding took more memory than the limit allows.") from error
             reading.lost += 1
             continue
         for frame in frames:
             reading.damaged += bool(frame.is_corrupt)
             yield frame
-
-
-def _short_of_memory(stream: VideoStream) -> bool:
-    """Whether there is no room for one more frame: some decoders then call the file's data invalid."""
-    context = stream.codec_context
-    try:
-        mmap.mmap(-1, max(1, context.width * context.height * BYTES_PER_PIXEL)).close()
-    except (OSError, MemoryError):
-        return True
-    return False
-
-
-def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
-    """From where the container stands to its end, past places where the container itself is damaged."""
-    for _ in range(READ_RETRIES):
-        try:
-            yield from container.demux(stream)
-            return
-        except av.error.EOFError:
-            return
-        except av.error.FFmpegError:
-            continue
 
 
 def read_in_order(source: Source, painter: Painter, wanted: Collection[int], index: Index) -> Reading:
