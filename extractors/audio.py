@@ -101,7 +101,7 @@ class _Mixer:
             for samples in self.rest():
                 yield samples, None
             self._kind = kind
-            self._resampler = AudioResampler(format="fltp", layout=frame.layout, rate=self._rate)
+            self._resampler = AudioResampler(format="flt", layout=frame.layout, rate=self._rate)
         assert self._resampler is not None
         for block in self._resampler.resample(frame):
             yield _mono(block), None if block.pts is None or block.time is None else block.time - zero
@@ -114,7 +114,9 @@ class _Mixer:
 
 
 def _mono(block: AudioFrame) -> NDArray[np.float32]:
-    return block.to_ndarray().mean(axis=0, dtype=np.float32)  # type: ignore[no-any-return]
+    """Channels are taken interleaved: PyAV reads past the planes of a frame with more than eight."""
+    channels = block.to_ndarray().reshape(-1, block.layout.nb_channels)
+    return channels.mean(axis=1, dtype=np.float32)  # type: ignore[no-any-return]
 
 
 def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:

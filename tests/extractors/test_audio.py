@@ -39,6 +39,7 @@ def pitch(samples: NDArray[np.float32]) -> float:
         ("a.mkv", "flac", 22050, "mono"),
         ("a.avi", "pcm_s16le", 8000, "mono"),
         ("a.ts", "mp2", 32000, "stereo"),
+        ("a.mkv", "pcm_s16le", 16000, "hexadecagonal"),
     ],
 )
 def test_any_codec_becomes_mono_at_the_asked_rate(
