@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeAlias
@@ -41,7 +42,13 @@ def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
         except (EOFError, OSError):
             return
         _limit_memory(held + limits.memory)
-        link.send_bytes(_answer(decode, path, request, limits, shared))
+        try:
+            link.send_bytes(_answer(decode, path, request, limits, shared))
+        except Exception as error:  # our own mistake: say which, and let a fresh process go on
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
+            link.send_bytes(pack_error(errors.DecoderCrashed(message)))
+            return
 
 
 def _reader(name: str) -> Read:

@@ -29,9 +29,11 @@ class Timeline:
 
 def timeline_of_index(index: Index) -> Timeline:
     """As the packets promise it: their times, or as many steps of the rate as there are packets."""
-    if index.trusted and index.container not in BARE_FORMATS:
-        return _from_ticks(index.pts, index)
-    return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
+    if not index.trusted:
+        return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
+    if index.container in BARE_FORMATS:
+        return _from_rate(len(index.pts), index)
+    return _from_ticks(index.pts, index)
 
 
 def timeline_of_reading(reading: Reading, index: Index) -> Timeline:

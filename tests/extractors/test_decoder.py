@@ -227,6 +227,15 @@ def test_nothing_is_printed_and_nothing_is_left_behind(clip: Path, tmp_path: Pat
     assert done.stdout + done.stderr == b""
 
 
+def test_a_mistake_of_ours_is_named_and_the_next_file_is_decoded(decoder: Decoder, clip: Path) -> None:
+    nonsense = DecodeRequest(short_side="wide")  # type: ignore[arg-type]
+    pid = pid_of(decoder)
+    with pytest.raises(errors.DecoderCrashed, match="TypeError in"):
+        decoder.decode(clip, nonsense)
+    assert len(decoder.decode(clip).frames) == 8
+    assert pid_of(decoder) != pid
+
+
 def test_an_unknown_reader_is_refused() -> None:
     with pytest.raises(ValueError, match="choose pyav or decord"):
         Decoder("opencv")  # type: ignore[arg-type]
