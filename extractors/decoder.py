@@ -173,8 +173,8 @@ class _Child:
         answer = self._receive(time.monotonic() + limits.seconds + GRACE_SECONDS)
         try:
             decoded = unpack_answer(answer, self.shared, limits.memory)
-        except errors.MediaError:
-            self.answered = True
+        except errors.MediaError as error:
+            self.answered = not isinstance(error, errors.DecoderError)
             raise
         except (ValueError, KeyError, TypeError) as error:
             raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
