@@ -1,0 +1,106 @@
+"""I3D: the checkpoint that comes in a package, its restricted reader, and files that are not its own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torchvision.models.video import R3D_18_Weights
+
+from extractors import flax_checkpoint, i3d_weights
+from extractors.checkpoint import WrongCheckpoint
+from extractors.decode import decode_here
+from extractors.i3d import I3D, same_padding
+from extractors.packaged import WeightsDamaged
+from extractors.request import DecodeRequest, Limits
+from extractors.sampling import Sampling
+
+KINETICS = R3D_18_Weights.KINETICS400_V1.meta["categories"]
+ACTIONS = {
+    "PaddleVideo__example.avi": "archery",
+    "mmaction2__part_0.mp4": "cleaning pool",
+    "mmaction2__demo_spatiotemporal_det.mp4": "arm wrestling",
+}
+
+
+@pytest.fixture(scope="module")
+def network() -> I3D:
+    return i3d_weights.pretrained()
+
+
+def clip(file: Path) -> Tensor:
+    """The middle 224×224 of the first 32 frames at 25 a second, in [-1, 1]."""
+    request = DecodeRequest(Sampling(fps=25))
+    pixels = decode_here(file, request, Limits()).frames.pixels[:32]
+    top, left = (pixels.shape[1] - 224) // 2, (pixels.shape[2] - 224) // 2
+    middle = torch.from_numpy(pixels[:, top : top + 224, left : left + 224].copy())
+    return middle.permute(3, 0, 1, 2)[None].float() / 127.5 - 1
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: str) -> None:
+    with torch.inference_mode():
+        head = network.head(network(clip(shared / "data" / "clips" / name)))
+    assert KINETICS[int(head.logits.argmax())] == ACTIONS[name]
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "zeros"),
+    [(11, 7, 2, (3, 3)), (16, 7, 2, (2, 3)), (7, 2, 2, (0, 1)), (8, 2, 2, (0, 0))],
+)
+def test_padding_depends_on_the_size(size: int, kernel: int, stride: int, zeros: tuple[int, int]) -> None:
+    assert same_padding(size, kernel, stride) == zeros
+
+
+def small_tree() -> dict[str, object]:
+    kernel = np.arange(6, dtype=np.float32).reshape(1, 1, 1, 2, 3)
+    return {"params": {"unit": {"Conv_0": {"kernel": kernel}}}, "batch_stats": {"unit": {"mean": np.ones(3)}}}
+
+
+def test_a_flax_checkpoint_is_read_by_its_paths(tmp_path: Path) -> None:
+    file = tmp_path / "net.ckpt"
+    file.write_bytes(pickle.dumps(small_tree()))
+    read = flax_checkpoint.read(file)
+    assert set(read) == {"params/unit/Conv_0/kernel", "batch_stats/unit/mean"}
+    torch.testing.assert_close(read["params/unit/Conv_0/kernel"].flatten(), torch.arange(6.0))
+
+
+class Attack:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("attacked",)
+
+
+def test_a_flax_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "net.ckpt"
+    file.write_bytes(pickle.dumps({"params": Attack()}))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsDamaged, match=r"posix\.mkdir"):
+        flax_checkpoint.read(file)
+    assert not (tmp_path / "attacked").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no pickle", pickle.dumps([1, 2]), pickle.dumps({"a": {"b": "c"}})]
+)
+def test_a_file_that_is_no_flax_checkpoint_says_so(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "net.ckpt"
+    file.write_bytes(content)
+    with pytest.raises(WeightsDamaged, match=r"net\.ckpt is not a checkpoint of flax"):
+        flax_checkpoint.read(file)
+
+
+def test_another_networks_checkpoint_is_refused(network: I3D) -> None:
+    with pytest.raises(WrongCheckpoint, match="Conv3d_1a_7x7"):
+        i3d_weights.from_checkpoint({"conv1.weight": torch.zeros(64, 3, 7, 7)})
+    short = dict(network.state_dict())
+    del short["Mixed_4b.branch0.0.conv.weight"]
+    short["Mixed_9z.weight"] = torch.zeros(1)
+    with pytest.raises(
+        WrongCheckpoint, match=r"2 parameters do not fit.*4b.*is missing; Mixed_9z.*left over"
+    ):
+        i3d_weights.from_checkpoint(short)
