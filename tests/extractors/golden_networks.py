@@ -1,0 +1,199 @@
+"""Our networks by the names that the golden manifest gives to the public ones: how each is filled and run.
+
+A network is filled with the public checkpoint's names through the same function that users' files go
+through, and its inner maps are watched where the manifest wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from extractors import c3d, csn, flow, i3d_weights, inception_v4, resnet, resnet3d, slow
+from extractors.c3d import C3D
+from extractors.flow import Raft
+from extractors.i3d import I3D
+from extractors.inception_v4 import InceptionV4
+from tests.extractors.golden import Case, Verdict
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class GoldenNetwork:
+    """One of our networks.
+
+    build: the network, or whatever module stands for it, from the weights by their public names.
+    run: its outputs by the manifest's names, from the inputs and from what is ``given``; more is fine.
+    given: outputs of a case that are kept because others are made from them: boxes, for one.
+    """
+
+    build: Callable[[Tensors], nn.Module]
+    run: Callable[[nn.Module, Tensors], Tensors]
+    given: frozenset[str] = frozenset()
+
+
+class NoNetwork(AssertionError):
+    """A case whose public network has none of ours in NETWORKS."""
+
+
+def network_of(case: Case) -> GoldenNetwork:
+    if case.network not in NETWORKS:
+        raise NoNetwork(f"{case.name} needs {case.network!r}, which is not in NETWORKS")
+    return NETWORKS[case.network]
+
+
+def inputs_of(case: Case) -> dict[str, Tensor]:
+    """Made by the rule, and those that the case keeps."""
+    kept = {
+        name: torch.from_numpy(case.stored[name]) for name in network_of(case).given if name in case.stored
+    }
+    return {**case.inputs(), **kept}
+
+
+def judge(case: Case, network: nn.Module, inputs: Tensors) -> list[Verdict]:
+    """Every output that the case compares; one that was not made is an error."""
+    golden = network_of(case)
+    with torch.inference_mode():
+        outputs = golden.run(network, inputs)
+    compared = [output for output in case.compared if output not in golden.given]
+    missing = [output for output in compared if output not in outputs]
+    assert compared, f"{case.name} compares nothing"
+    assert not missing, f"{case.name} is not given {', '.join(missing)}"
+    return [case.judge(output, outputs[output]) for output in compared]
+
+
+@contextmanager
+def watched(network: nn.Module, paths: Mapping[str, str]) -> Iterator[dict[str, Tensor]]:
+    """What the modules at these paths give while the network runs, by the names of the paths."""
+    seen: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        return lambda _module, _inputs, output: seen.update({name: output})
+
+    handles = [network.get_submodule(path).register_forward_hook(keep(name)) for name, path in paths.items()]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+I3D_POINTS = (
+    "Conv3d_1a_7x7",
+    "MaxPool3d_2a_3x3",
+    "MaxPool3d_3a_3x3",
+    "Mixed_3b",
+    "Mixed_3c",
+    "MaxPool3d_4a_3x3",
+    "Mixed_4b",
+    "Mixed_4f",
+    "MaxPool3d_5a_2x2",
+    "Mixed_5b",
+    "Mixed_5c",
+)
+
+
+def run_i3d(network: nn.Module, inputs: Tensors) -> Tensors:
+    """Under piergiaj's names and hassony2's; no head where the map is smaller than its pool."""
+    assert isinstance(network, I3D)
+    with watched(network, {point: point for point in I3D_POINTS}) as maps:
+        grid = network(inputs["clip"])
+    outputs = {**maps, **{name.lower(): value for name, value in maps.items()}}
+    if min(grid.shape[3:]) < 7:
+        return outputs
+    head = network.head(grid)
+    return {
+        **outputs,
+        "pooled": head.pooled,
+        "avg_pool": head.pooled,
+        "features_1024": head.features,
+        "logits_per_step": head.logits_per_step,
+        "logits": head.logits,
+        "softmax": head.logits.softmax(1),
+    }
+
+
+def run_resnet(network: nn.Module, inputs: Tensors) -> Tensors:
+    """Of pictures or of clips; the stem is what its pool gives."""
+    paths = {"stem": "stem" if hasattr(network, "stem") else "maxpool"}
+    paths |= {f"layer{stage}": f"layer{stage}" for stage in range(1, 5)}
+    with watched(network, paths) as maps:
+        features = network(inputs["clip" if "clip" in inputs else "image"])
+    return {**maps, "grid": features.grid, "pool": features.pooled, "logits": features.logits}
+
+
+def run_slow(network: nn.Module, inputs: Tensors) -> Tensors:
+    blocks = [name for name, _ in network.get_submodule("blocks").named_children()][:-1]
+    with watched(network, {f"blocks_{name}": f"blocks.{name}" for name in blocks}) as maps:
+        features = network(inputs["clip"])
+    return {
+        **maps,
+        "head_pool": features.head_pool,
+        "feature_2048": features.pooled,
+        "logits": features.logits,
+    }
+
+
+def run_c3d(network: nn.Module, inputs: Tensors) -> Tensors:
+    assert isinstance(network, C3D)
+    with watched(network, {name: name for name in ("conv2", "conv3b", "conv4b", "conv5b")}) as maps:
+        features = network(inputs["clip"].float())
+    return {
+        **{name: value.relu() for name, value in maps.items()},
+        **vars(features),
+        "probs": features.logits.softmax(1),
+    }
+
+
+def run_inception_v4(network: nn.Module, inputs: Tensors) -> Tensors:
+    assert isinstance(network, InceptionV4)
+    paths = {f"features_{index}": f"network.features.{index}" for index in range(22)}
+    with watched(network, paths) as maps:
+        features = network(inputs["image"])
+    return {**maps, "pool": features.pooled, "logits": features.logits}
+
+
+def run_raft(network: nn.Module, inputs: Tensors) -> Tensors:
+    """Pictures already in [-1, 1] and multiples of 8."""
+    assert isinstance(network, Raft)
+    flows = network.refinements(inputs["image1"], inputs["image2"])
+    return {"flow_first": flows[0], "flow_last": flows[-1]}
+
+
+def run_raft_on_bytes(network: nn.Module, inputs: Tensors) -> Tensors:
+    return {"flow": network(inputs["image1"].float(), inputs["image2"].float())}
+
+
+_I3D = GoldenNetwork(i3d_weights.from_checkpoint, run_i3d)
+_RAFT = GoldenNetwork(partial(flow.from_checkpoint, updates=6), run_raft)
+
+NETWORKS: Mapping[str, GoldenNetwork] = {
+    "I3D Inception-v1 rgb": _I3D,
+    "I3D Inception-v1 flow": _I3D,
+    "I3D Inception-v1, odd sizes (TF SAME padding)": _I3D,
+    **{
+        f"torchvision {name}": GoldenNetwork(partial(resnet.from_checkpoint, name), run_resnet)
+        for name in resnet.LAYOUTS
+    },
+    **{
+        f"3D-resnet3d{depth}": GoldenNetwork(partial(resnet3d.from_checkpoint, f"resnet{depth}"), run_resnet)
+        for depth in (18, 34, 50, 101, 152)
+    },
+    "3D-ResNeXt-101 (32 groups)": GoldenNetwork(partial(resnet3d.from_checkpoint, "resnext101"), run_resnet),
+    "ir-CSN-152": GoldenNetwork(csn.from_checkpoint, run_resnet),
+    **{
+        f"pytorchvideo {name}": GoldenNetwork(partial(slow.from_checkpoint, name), run_slow)
+        for name in slow.LAYOUTS
+    },
+    "C3D (Sports-1M layout)": GoldenNetwork(c3d.from_checkpoint, run_c3d),
+    "Inception-V4": GoldenNetwork(inception_v4.from_checkpoint, run_inception_v4),
+    "RAFT (torchvision raft_large)": _RAFT,
+    "RAFT (torchvision raft_small)": _RAFT,
+    "RAFT (original key names, as in video_features)": GoldenNetwork(flow.from_checkpoint, run_raft_on_bytes),
+}
