@@ -14,12 +14,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from extractors import c3d, csn, flow, i3d_weights, inception_v4, resnet, resnet3d, slow
+from extractors import bottomup, c3d, csn, flow, i3d, i3d_weights, inception_v4, rcnn, resnet, resnet3d, slow
 from extractors.c3d import C3D
 from extractors.flow import Raft
 from extractors.i3d import I3D
 from extractors.inception_v4 import InceptionV4
+from extractors.preprocess import middle, shrink_or_enlarge
 from tests.extractors.golden import Case, Verdict
+from tests.extractors.golden_regions import run_blocks, run_bottomup, run_c4, run_fpn
+from tests.extractors.golden_sound import BothFiles, run_frontend, run_vggish
 
 Tensors = Mapping[str, Tensor]
 
@@ -170,13 +173,42 @@ def run_raft_on_bytes(network: nn.Module, inputs: Tensors) -> Tensors:
     return {"flow": network(inputs["image1"].float(), inputs["image2"].float())}
 
 
+def run_i3d_preprocessing(_: nn.Module, inputs: Tensors) -> Tensors:
+    pixels = shrink_or_enlarge(inputs["image"].permute(0, 2, 3, 1), 256)
+    cropped = middle(pixels, 224)[0].permute(2, 0, 1).float()
+    pairs = middle(inputs["flow"], 224, (3, 4))
+    values = inputs["flow_values"]
+    return {
+        "resized_256": pixels[0].permute(2, 0, 1),
+        "crop_224": cropped,
+        "rgb_input": i3d.rgb_input(cropped),
+        "flow_uint8": flow.quantised(pairs)[0].transpose(0, 1),
+        "flow_input": flow.i3d_input(pairs),
+        "flow_values_uint8": flow.quantised(values),
+        "flow_values_input": flow.i3d_input(values),
+        "raft_padded": flow.replicated(
+            inputs["padded"], flow.pads(*inputs["padded"].shape[2:], smallest=flow.MULTIPLE)
+        ),
+    }
+
+
+def no_network(_: Tensors) -> nn.Module:
+    """Of cases about inputs alone."""
+    return nn.Identity()
+
+
 _I3D = GoldenNetwork(i3d_weights.from_checkpoint, run_i3d)
 _RAFT = GoldenNetwork(partial(flow.from_checkpoint, updates=6), run_raft)
+_BOXES = frozenset({"fixed_boxes"})
+_BOTTOM_UP = GoldenNetwork(bottomup.from_checkpoint, run_bottomup, _BOXES)
 
 NETWORKS: Mapping[str, GoldenNetwork] = {
     "I3D Inception-v1 rgb": _I3D,
     "I3D Inception-v1 flow": _I3D,
     "I3D Inception-v1, odd sizes (TF SAME padding)": _I3D,
+    "I3D preprocessing (v-iashin/video_features)": GoldenNetwork(
+        no_network, run_i3d_preprocessing, frozenset({"flow_values"})
+    ),
     **{
         f"torchvision {name}": GoldenNetwork(partial(resnet.from_checkpoint, name), run_resnet)
         for name in resnet.LAYOUTS
@@ -196,4 +228,13 @@ NETWORKS: Mapping[str, GoldenNetwork] = {
     "RAFT (torchvision raft_large)": _RAFT,
     "RAFT (torchvision raft_small)": _RAFT,
     "RAFT (original key names, as in video_features)": GoldenNetwork(flow.from_checkpoint, run_raft_on_bytes),
+    "VGGish": GoldenNetwork(BothFiles, run_vggish),
+    "VGGish log-mel front end after resampling": GoldenNetwork(no_network, run_frontend),
+    "detectron2 Faster R-CNN r101_c4": GoldenNetwork(rcnn.from_checkpoint, run_c4, _BOXES),
+    "detectron2 Faster R-CNN r101_fpn": GoldenNetwork(rcnn.from_checkpoint, run_fpn, _BOXES),
+    "bottom-up attention (Caffe-style R101-C4, Visual Genome, attributes)": _BOTTOM_UP,
+    "bottom-up attention, Caffe weights, other key names": _BOTTOM_UP,
+    "detection building blocks (detectron2, torchvision ops)": GoldenNetwork(
+        no_network, run_blocks, frozenset({"rois", "boxes", "resize_in"})
+    ),
 }

@@ -1,0 +1,65 @@
+"""Pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DetectionInput:
+    """How a checkpoint wants its pictures, in the detectors' own terms.
+
+    mean: of the bytes, blue first. std: what they are divided by. shortest, longest: edges in pixels, the
+    second a limit. multiple: zeros are put right and below to sides that this divides.
+    """
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    shortest: int = 800
+    longest: int = 1333
+    multiple: int = 1
+
+    @property
+    def preprocessing(self) -> str:
+        """For a stream's name tag."""
+        return (
+            f"shortest edge {self.shortest}, longest at most {self.longest}, Pillow's bilinear on bytes; "
+            f"BGR, (x - {list(self.mean)}) / {list(self.std)}; zeros to a multiple of {self.multiple}"
+        )
+
+    def normalised(self, planes: Tensor) -> Tensor:
+        """Planes (N, 3, H, W) of bytes, blue first, to what the network takes."""
+        mean, std = (planes.new_tensor(v, dtype=torch.float32)[:, None, None] for v in (self.mean, self.std))
+        x = (planes.float() - mean) / std
+        height, width = x.shape[2:]
+        return F.pad(x, (0, -width % self.multiple, 0, -height % self.multiple))
+
+    def planes(self, pixels: NDArray[np.uint8]) -> Tensor:
+        """Pictures (N, H, W, 3), RGB, resized: (N, 3, H′, W′), blue first."""
+        height, width = resized_size(*pixels.shape[1:3], self.shortest, self.longest)
+        bgr = np.stack([resized(picture, height, width)[:, :, ::-1] for picture in pixels])
+        return torch.from_numpy(np.ascontiguousarray(bgr.transpose(0, 3, 1, 2)))
+
+
+def resized_size(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
+    """(height, width) with the shortest edge as wished, unless the longest would be too long."""
+    scale = shortest / min(height, width)
+    new_height, new_width = (shortest, scale * width) if height < width else (scale * height, shortest)
+    if max(new_height, new_width) > longest:
+        shrink = longest / max(new_height, new_width)
+        new_height, new_width = new_height * shrink, new_width * shrink
+    return int(new_height + 0.5), int(new_width + 0.5)
+
+
+def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """A picture (H, W, 3) with Pillow's bilinear, which averages what it shrinks."""
+    if picture.shape[:2] == (height, width):
+        return picture
+    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BILINEAR))

@@ -1,0 +1,101 @@
+"""Region proposals: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.ops import batched_nms
+
+from extractors.anchors import anchors, cell_anchors
+from extractors.boxes import clipped, moved, solid
+
+RATIOS = (0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class ProposalRule:
+    """before: best of each level that compete; after: that are kept; overlap: of two that are one."""
+
+    before: int = 1000
+    after: int = 1000
+    overlap: float = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What the head says of each anchor of one picture's level: logits (A,), deltas and anchors (A, 4)."""
+
+    logits: Tensor
+    deltas: Tensor
+    anchors: Tensor
+
+
+class Head(nn.Module):
+    """Logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map. scores: 2 an anchor where it is a softmax."""
+
+    def __init__(self, inputs: int, width: int, per_cell: int, scores: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, width, 3, padding=1)
+        self.objectness_logits = nn.Conv2d(width, per_cell * scores, 1)
+        self.anchor_deltas = nn.Conv2d(width, per_cell * 4, 1)
+
+    def forward(self, grid: Tensor) -> tuple[Tensor, Tensor]:
+        grid = F.relu(self.conv(grid))
+        return self.objectness_logits(grid), self.anchor_deltas(grid)
+
+
+class ProposalGenerator(nn.Module):
+    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map."""
+
+    def __init__(
+        self, rpn_head: Head, strides: Mapping[str, int], sizes: Sequence[Sequence[float]], extra: float = 0
+    ) -> None:
+        super().__init__()
+        self.rpn_head, self.strides, self.extra = rpn_head, strides, extra
+        self.cells = [cell_anchors(of_level, RATIOS) for of_level in sizes]
+
+    def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of each map, in pixels."""
+        return {
+            name: anchors(*maps[name].shape[2:], stride, cell.to(maps[name].device))
+            for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
+        }
+
+    def score(self, maps: Mapping[str, Tensor]) -> list[list[Scored]]:
+        """For each picture, each of its levels."""
+        placed = self.anchors(maps)
+        pictures: list[list[Scored]] = [[] for _ in next(iter(maps.values()))]
+        for name, boxes in placed.items():
+            logits, deltas = self.rpn_head(maps[name])
+            if logits.shape[1] * 4 != deltas.shape[1]:  # a softmax over nothing and something
+                logits = logits.unflatten(1, (2, -1)).diff(dim=1)[:, 0]
+            per_anchor = logits.permute(0, 2, 3, 1).flatten(1)
+            moves = deltas.permute(0, 2, 3, 1).reshape(len(logits), -1, 4)
+            for picture, one, move in zip(pictures, per_anchor, moves, strict=True):
+                picture.append(Scored(one, move, boxes))
+        return pictures
+
+    def propose(
+        self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
+    ) -> list[tuple[Tensor, Tensor]]:
+        """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
+        return [self._best(levels, size, rule) for levels in self.score(maps)]
+
+    def _best(
+        self, levels: Sequence[Scored], size: tuple[int, int], rule: ProposalRule
+    ) -> tuple[Tensor, Tensor]:
+        boxes, logits, numbers = [], [], []
+        for number, level in enumerate(levels):
+            best, index = level.logits.topk(min(rule.before, len(level.logits)))
+            boxes.append(moved(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
+            logits.append(best)
+            numbers.append(torch.full_like(index, number))
+        box, logit, number_of = clipped(torch.cat(boxes), *size), torch.cat(logits), torch.cat(numbers)
+        kept = solid(box)
+        box, logit, number_of = box[kept], logit[kept], number_of[kept]
+        kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]
+        return box[kept], logit[kept]
