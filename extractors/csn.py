@@ -18,13 +18,10 @@ CHANNELS = 2048
 DEPTHS = (3, 8, 36, 3)
 
 
-def _unit(
-    inputs: int, outputs: int, kernel: int | tuple[int, int, int], stride: int = 1, depthwise: bool = False
-) -> nn.Sequential:
+def _unit(inputs: int, outputs: int, kernel: int, stride: int = 1, depthwise: bool = False) -> nn.Sequential:
     """A convolution and its batch norm, whose epsilon is Caffe2's."""
-    pad = kernel // 2 if isinstance(kernel, int) else tuple(side // 2 for side in kernel)
     groups = inputs if depthwise else 1
-    conv = nn.Conv3d(inputs, outputs, kernel, stride, pad, groups=groups, bias=False)
+    conv = nn.Conv3d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm3d(outputs, eps=1e-3))
 
 

@@ -32,6 +32,11 @@ def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:
     return F.pad(x, (*columns, *rows, *time)) if any((*time, *rows, *columns)) else x
 
 
+def rgb_input(pixels: Tensor) -> Tensor:
+    """Pixels of 0..255, of any shape, in [-1, 1]."""
+    return 2 * pixels.float() / 255 - 1
+
+
 class Unit(nn.Module):
     """A convolution without bias, its batch norm, ReLU."""
 

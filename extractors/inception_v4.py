@@ -6,10 +6,7 @@ same names; both files are read. Input: float (N, 3, H, W), (RGB / 255 − 0.5) 
 
 from __future__ import annotations
 
-from typing import cast
-
 import timm
-from timm.models.inception_v4 import InceptionV4 as Network
 from torch import Tensor, nn
 
 from extractors.checkpoint import Checkpoint, bare, classes, load
@@ -24,10 +21,10 @@ class InceptionV4(nn.Module):
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.network = cast(Network, timm.create_model("inception_v4", num_classes=classes))
+        self.network: nn.Module = timm.create_model("inception_v4", num_classes=classes)
 
     def forward(self, pictures: Tensor) -> PictureFeatures:
-        grid = self.network.forward_features(pictures)
+        grid = self.network.features(pictures)
         pooled = grid.mean((2, 3))
         return PictureFeatures(grid, pooled, self.network.last_linear(pooled))
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 
@@ -29,3 +30,39 @@ def squash(pixels: Tensor, side: int) -> Tensor:
     if resized.is_floating_point():
         resized = resized.round().clamp(0, 255).byte()
     return resized.permute(0, 2, 3, 1).contiguous()
+
+
+def shrink_or_enlarge(pixels: Tensor, side: int) -> Tensor:
+    """Whole pictures, uint8 (N, H, W, 3), with their shorter side of ``side`` pixels, the aspect ratio kept.
+
+    Antialiased bilinear, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
+    Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
+    """
+    height, width = pixels.shape[1:3]
+    short, long = min(height, width), max(height, width)
+    if short == side:
+        return pixels
+    longer = int(side * long / short)
+    rows, columns = (longer, side) if height > width else (side, longer)
+    return (_by_pillow if pixels.device.type == "cpu" else by_axes)(pixels, rows, columns)
+
+
+def middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
+    """The square of ``side`` in the middle of two axes; of an odd rest, the smaller part is before it."""
+    for axis in axes:
+        x = x.narrow(axis, (x.shape[axis] - side) // 2, side)
+    return x
+
+
+def _by_pillow(pixels: Tensor, rows: int, columns: int) -> Tensor:
+    pictures = (Image.fromarray(picture) for picture in pixels.contiguous().numpy())
+    resized = [picture.resize((columns, rows), Image.Resampling.BILINEAR) for picture in pictures]
+    return torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
+
+
+def by_axes(pixels: Tensor, rows: int, columns: int) -> Tensor:
+    """What Pillow does, on any device: uint8 (N, H, W, 3) to (N, rows, columns, 3), columns first."""
+    planes = pixels.permute(0, 3, 1, 2).float()
+    for size in ((pixels.shape[1], columns), (rows, columns)):
+        planes = F.interpolate(planes, size, mode="bilinear", antialias=True).add(0.5).floor().clamp(0, 255)
+    return planes.byte().permute(0, 2, 3, 1).contiguous()

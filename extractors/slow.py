@@ -141,7 +141,7 @@ class Slow(nn.Module):
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> Slow:
-    """The network of that name in LAYOUTS with pytorchvideo's weights, to evaluate. Raises WrongCheckpoint."""
+    """The network of that name in LAYOUTS with its published weights, to evaluate. Raises WrongCheckpoint."""
     parameters = bare(checkpoint)
     layout = LAYOUTS[name]
     head = 1 + len(DEPTHS) + layout.pooled

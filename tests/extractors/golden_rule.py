@@ -104,8 +104,8 @@ def _stretched(values: Floats, axis: int, size: int) -> Floats:
     gaps = values.shape[axis] - 1
     position = np.arange(size) * gaps  # in units of 1 / (size - 1) of a gap
     before = np.minimum(position // (size - 1), gaps - 1)
-    weight = (position - before * (size - 1)) / (size - 1)
-    weight = np.expand_dims(weight, [i for i in range(values.ndim) if i != axis])
+    fraction = (position - before * (size - 1)) / (size - 1)
+    weight = np.expand_dims(fraction, [i for i in range(values.ndim) if i != axis])
     stretched: Floats = values.take(before, axis) * (1.0 - weight) + values.take(before + 1, axis) * weight
     return stretched
 

@@ -11,6 +11,7 @@ import torch
 
 from tests.extractors import golden
 from tests.extractors.golden import Case
+from tests.extractors.golden_mistakes import MISTAKES
 from tests.extractors.golden_networks import NoNetwork, inputs_of, judge, network_of
 from tests.extractors.golden_rule import made_input, parameter
 
@@ -86,3 +87,41 @@ def test_golden_case_with_an_output_that_nobody_makes_fails() -> None:
     more.__dict__["stored"] = case.stored
     with pytest.raises(AssertionError, match="one_more"):
         check(more)
+
+
+def mistakes(folder: Path | None) -> list[tuple[Case, str]]:
+    """Every mistake of a folder's sensitivity.json with the case that must notice it."""
+    if folder is None:
+        return []
+    known = {case.name: case for case in golden.cases(folder)}
+    return [(known[name], mistake) for name, rows in golden.sensitivity(folder).items() for mistake in rows]
+
+
+def check_mistake(case: Case, mistake: str, patch: pytest.MonkeyPatch) -> None:
+    """Outputs move as far as the folder says, and those beyond the tolerance turn the case red."""
+    network, inputs = network_of(case).build(case.weights()), inputs_of(case)
+    MISTAKES[mistake](patch, network, inputs)
+    verdicts = {verdict.output: verdict for verdict in judge(case, network, inputs)}
+    moved = golden.sensitivity(case.folder)[case.name][mistake]
+    assert not all(verdict.ok for verdict in verdicts.values())
+    for output, error in moved.items():
+        assert verdicts[output].ok == (error <= verdicts[output].tolerance), verdicts[output]
+        assert verdicts[output].error == pytest.approx(error, rel=0.25, abs=1e-4)
+
+
+@pytest.mark.parametrize("made", mistakes(golden.CARRIED), ids=lambda made: f"{made[0].name}-{made[1]}")
+def test_golden_mistake_turns_a_carried_case_red(
+    made: tuple[Case, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_mistake(*made, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "made", mistakes(FOLDER) or [None], ids=lambda made: f"{made[0].name}-{made[1]}" if made else "absent"
+)
+def test_golden_mistake_turns_its_case_red(
+    made: tuple[Case, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if made is None:
+        pytest.skip("shared/golden absent")
+    check_mistake(*made, monkeypatch)

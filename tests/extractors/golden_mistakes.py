@@ -1,0 +1,80 @@
+"""The mistakes of sensitivity.json, each made on purpose in our own networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from extractors import i3d
+from extractors.i3d import Size
+from extractors.resnet import Bottleneck
+
+Spoil = Callable[[pytest.MonkeyPatch, nn.Module, dict[str, Tensor]], None]
+
+
+def epsilon(value: float) -> Spoil:
+    def spoil(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+        for layer in network.modules():
+            if isinstance(layer, _BatchNorm):
+                layer.eps = value
+
+    return spoil
+
+
+def symmetric(layer: type[nn.Module]) -> Spoil:
+    """I3D's layers of this type padded alike on both sides, whatever the size, where a kernel is odd."""
+
+    def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:
+        axes = zip(x.shape[2:], kernel, stride, strict=True)
+        zeros = [(k // 2, k // 2) if k % 2 else i3d.same_padding(n, k, s) for n, k, s in axes]
+        return F.pad(x, (*zeros[2], *zeros[1], *zeros[0]))
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        x = padded(x, self.kernel, self.stride)
+        if isinstance(self, i3d.Unit):
+            return F.relu(self.norm(self.conv(x)))
+        return F.max_pool3d(x, self.kernel, self.stride)
+
+    return lambda patch, _network, _inputs: patch.setattr(layer, "forward", forward)
+
+
+def stride_in_the_first(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    for block in network.modules():
+        if isinstance(block, Bottleneck):
+            block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+
+
+def reversed_along(axis: int) -> Spoil:
+    def spoil(_patch: pytest.MonkeyPatch, _network: nn.Module, inputs: dict[str, Tensor]) -> None:
+        inputs.update({name: value.flip(axis) for name, value in inputs.items()})
+
+    return spoil
+
+
+def pool5_after_only(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    network.pool5 = nn.Sequential(nn.ConstantPad3d((0, 1, 0, 1, 0, 0), 0.0), nn.MaxPool3d(2, 2))
+
+
+def padding_counted(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    for layer in network.modules():
+        if isinstance(layer, nn.AvgPool2d):
+            layer.count_include_pad = True
+
+
+#: By the words of sensitivity.json.
+MISTAKES: Mapping[str, Spoil] = {
+    "BatchNorm eps 1e-5 instead of 1e-3": epsilon(1e-5),
+    "BatchNorm eps 1e-3 instead of 1e-5": epsilon(1e-3),
+    "symmetric padding k//2 in convolutions": symmetric(i3d.Unit),
+    "symmetric padding in max pools": symmetric(i3d.MaxPool),
+    "stride in the first 1x1 (Caffe style)": stride_in_the_first,
+    "channels reversed (BGR for RGB)": reversed_along(1),
+    "frames reversed": reversed_along(2),
+    "pool5 padded after only": pool5_after_only,
+    "average pools count the padding": padding_counted,
+}
