@@ -118,7 +118,8 @@ class BottomUp(nn.Module):
         boxes = [box for box, _ in self.proposal_generator.propose(maps, size, ProposalRule(6000, 300))]
         said = self.describe(maps, boxes)
         counts = [len(box) for box in boxes]
-        parts = zip(boxes, self.objects(said).split(counts), said.features.split(counts), strict=True)
+        scores, features = (torch.split(rows, counts) for rows in (self.objects(said), said.features))
+        parts = zip(boxes, scores, features, strict=True)
         return [best(*part, rule or RegionRule()) for part in parts]
 
 

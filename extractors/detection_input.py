@@ -43,7 +43,7 @@ class DetectionInput:
 
     def planes(self, pixels: NDArray[np.uint8]) -> Tensor:
         """Pictures (N, H, W, 3), RGB, resized: (N, 3, H′, W′), blue first."""
-        height, width = resized_size(*pixels.shape[1:3], self.shortest, self.longest)
+        height, width = resized_size(pixels.shape[1], pixels.shape[2], self.shortest, self.longest)
         bgr = np.stack([resized(picture, height, width)[:, :, ::-1] for picture in pixels])
         return torch.from_numpy(np.ascontiguousarray(bgr.transpose(0, 3, 1, 2)))
 

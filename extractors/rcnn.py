@@ -77,14 +77,14 @@ class FasterRCNN(nn.Module, ABC):
         boxes = [box for box, _ in self.proposal_generator.propose(maps, size, proposals or ProposalRule())]
         said = self.describe(maps, boxes)
         scores = said.logits.softmax(1)[:, :-1]
-        moves = moved(torch.cat(boxes), said.deltas, BOX_WEIGHTS).unflatten(1, (-1, 4))
+        moves = moved(torch.cat(boxes), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
         counts = [len(box) for box in boxes]
         found = [
             detect(move, score, size, detections or DetectionRule())
-            for move, score in zip(moves.split(counts), scores.split(counts), strict=True)
+            for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
         ]
         features = self.describe(maps, [box for box, _, _ in found]).features
-        rows = features.split([len(box) for box, _, _ in found])
+        rows = torch.split(features, [len(box) for box, _, _ in found])
         return [Regions(*one, row) for one, row in zip(found, rows, strict=True)]
 
 

@@ -54,6 +54,6 @@ def pyramid_align(maps: Sequence[Tensor], lowest: int, boxes: Sequence[Tensor], 
     counts = [len(of_one) for of_one in boxes]
     for level, grid in enumerate(maps, lowest):
         here = levels == level
-        on_level = [of_one[mask] for of_one, mask in zip(boxes, here.split(counts), strict=True)]
+        on_level = [of_one[mask] for of_one, mask in zip(boxes, torch.split(here, counts), strict=True)]
         result[here] = align(grid, on_level, 1 / 2**level, size)
     return result

@@ -61,7 +61,7 @@ class ProposalGenerator(nn.Module):
     def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each map, in pixels."""
         return {
-            name: anchors(*maps[name].shape[2:], stride, cell.to(maps[name].device))
+            name: anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 

@@ -41,7 +41,7 @@ def run_c4(network: nn.Module, inputs: Tensors) -> Tensors:
 def run_fpn(network: nn.Module, inputs: Tensors) -> Tensors:
     assert isinstance(network, FPN)
     maps = network.maps(network.input.normalised(inputs["image"]))
-    outputs = {}
+    outputs: dict[str, Tensor] = {}
     for level, boxes in network.proposal_generator.anchors(maps).items():
         logits, deltas = network.proposal_generator.rpn_head(maps[level])
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
