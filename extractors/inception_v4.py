@@ -6,6 +6,8 @@ same names; both files are read. Input: float (N, 3, H, W), (RGB / 255 − 0.5) 
 
 from __future__ import annotations
 
+from typing import Any
+
 import timm
 from torch import Tensor, nn
 
@@ -21,7 +23,7 @@ class InceptionV4(nn.Module):
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.network: nn.Module = timm.create_model("inception_v4", num_classes=classes)
+        self.network: Any = timm.create_model("inception_v4", num_classes=classes)
 
     def forward(self, pictures: Tensor) -> PictureFeatures:
         grid = self.network.features(pictures)

@@ -178,6 +178,7 @@ def run_i3d_preprocessing(_: nn.Module, inputs: Tensors) -> Tensors:
     cropped = middle(pixels, 224)[0].permute(2, 0, 1).float()
     pairs = middle(inputs["flow"], 224, (3, 4))
     values = inputs["flow_values"]
+    height, width = inputs["padded"].shape[2:]
     return {
         "resized_256": pixels[0].permute(2, 0, 1),
         "crop_224": cropped,
@@ -186,9 +187,7 @@ def run_i3d_preprocessing(_: nn.Module, inputs: Tensors) -> Tensors:
         "flow_input": flow.i3d_input(pairs),
         "flow_values_uint8": flow.quantised(values),
         "flow_values_input": flow.i3d_input(values),
-        "raft_padded": flow.replicated(
-            inputs["padded"], flow.pads(*inputs["padded"].shape[2:], smallest=flow.MULTIPLE)
-        ),
+        "raft_padded": flow.replicated(inputs["padded"], flow.pads(height, width, flow.MULTIPLE)),
     }
 
 

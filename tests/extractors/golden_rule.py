@@ -90,7 +90,7 @@ def _smooth(key: str, shape: Sequence[int], dims: int) -> Floats:
         for axis in range(len(shape) - dims, len(shape)) if cell > 1 else ():
             apart = max(2, cell // 5) if axis == len(shape) - 3 else cell
             grid[axis] = max(2, math.ceil(shape[axis] / apart) + 1)
-        noise = 2.0 * _even(_words(f"{key}|{octave}"), math.prod(grid)).reshape(grid) - 1.0
+        noise: Floats = 2.0 * _even(_words(f"{key}|{octave}"), math.prod(grid)).reshape(grid) - 1.0
         for axis in range(len(shape) - dims, len(shape)) if cell > 1 else ():
             noise = _stretched(noise, axis, shape[axis])
         total += amplitude * noise
