@@ -78,7 +78,7 @@ def _near_normal(words: np.random.PCG64, count: int) -> Floats:
 
 def _even(words: np.random.PCG64, count: int) -> Floats:
     """Even over [0, 1): the upper 53 bits of each word."""
-    values: Floats = (words.random_raw(count) >> np.uint64(11)) * 2.0**-53
+    values: Floats = (words.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return values
 
 
