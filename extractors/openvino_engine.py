@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -68,13 +69,18 @@ def fastest_precision() -> Precision:
 
 def load_or_convert(module: nn.Module, example: Tensor, kept: Path) -> openvino.Model:
     """The converted model from the folder ``kept``, made and kept there first where it is not."""
+    return kept_model(kept, lambda: _convert(module, example))
+
+
+def kept_model(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
+    """The model from the folder ``kept``, made and kept there first where it is not."""
     if kept.exists():
         try:
             return openvino.Core().read_model(kept / MODEL_FILE)
         except RuntimeError as error:
             log.warning("the converted model in %s is damaged (%s): converting again", kept, error)
             shutil.rmtree(kept, ignore_errors=True)
-    model = _convert(module, example)
+    model = make()
     try:
         _keep(model, kept)
     except OSError as error:
