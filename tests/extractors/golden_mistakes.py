@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from extractors import i3d
+from extractors import i3d, log_mel
 from extractors.i3d import Size
 from extractors.resnet import Bottleneck
 
@@ -66,6 +67,22 @@ def padding_counted(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dic
             layer.count_include_pad = True
 
 
+def flattened_channels_first(
+    _patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]
+) -> None:
+    """VGGish's last map is of 6×4 cells and 512 channels."""
+
+    def reorder(_layer: nn.Module, rows: tuple[Tensor]) -> Tensor:
+        return rows[0].reshape(-1, 6, 4, 512).permute(0, 3, 1, 2).flatten(1)
+
+    network.get_submodule("network.embeddings").register_forward_pre_hook(reorder)
+
+
+def symmetric_hann(patch: pytest.MonkeyPatch, _network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    window = np.hanning(len(log_mel._periodic_hann()))
+    patch.setattr(log_mel, "_periodic_hann", lambda: window)
+
+
 #: By the words of sensitivity.json.
 MISTAKES: Mapping[str, Spoil] = {
     "BatchNorm eps 1e-5 instead of 1e-3": epsilon(1e-5),
@@ -77,4 +94,6 @@ MISTAKES: Mapping[str, Spoil] = {
     "frames reversed": reversed_along(2),
     "pool5 padded after only": pool5_after_only,
     "average pools count the padding": padding_counted,
+    "flattened C,H,W instead of H,W,C": flattened_channels_first,
+    "symmetric Hann window": symmetric_hann,
 }
