@@ -123,7 +123,7 @@ class RankedAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
         w = self._last_output(x, mask)
-        mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+        mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         pooled = self.ranked(w) + self.mean(mean)
         return pooled, self._loss(w, x, mask) if self.training else None
 
@@ -167,7 +167,7 @@ class StreamAttention(nn.Module):
         frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
         st_input = x
         if self.regions == "grid":
-            frames = batch.frame_mask.sum(1).view(-1, 1, 1)
+            frames = batch.frame_mask.sum(1).clamp(min=1).view(-1, 1, 1)
             st_input = x.sum(1) / frames  # x̃_j, the overestimated region of eq. 3
         return StreamMemory(
             times=batch.times,
@@ -198,7 +198,7 @@ class StreamAttention(nn.Module):
         else:
             e_t = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 3, frame by frame
             x = _sum_regions(e_t, memory.x)
-            e = e_t.sum(1) / frame_mask.sum(1, keepdim=True)
+            e = e_t.sum(1) / frame_mask.sum(1, keepdim=True).clamp(min=1)
         x_ST, ranking = self.ranked(x, frame_mask)
         return x_ST, e, ranking
 
