@@ -34,9 +34,7 @@ def reference(captioner: Stats, features: Features, words: Sequence[int], label:
         name: value.double().numpy() for name, value in captioner.state_dict().items()
     }
     streams = [features[s.name] for s in captioner.config.streams]
-    masks = [
-        np.ones(tuple(s.values.shape[:2]), bool) if s.mask is None else s.mask.numpy() for s in streams
-    ]
+    masks = [np.ones(tuple(s.values.shape[:2]), bool) if s.mask is None else s.mask.numpy() for s in streams]
     values = [s.values.double().numpy() for s in streams]
     return StatsReference(weights, captioner.config, captioner.training).caption(values, masks, words, label)
 
@@ -54,6 +52,10 @@ def forced(captioner: Stats, features: list[Features], labels: list[int] | None)
     return steps
 
 
+def close(ours: torch.Tensor, wanted: Array) -> None:
+    np.testing.assert_allclose(ours.numpy(), wanted, atol=2e-5, rtol=2e-4)
+
+
 @pytest.mark.parametrize("training", [False, True], ids=["argmax", "soft"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_step_agrees_with_the_reference(name: str, training: bool) -> None:
@@ -67,12 +69,11 @@ def test_every_step_agrees_with_the_reference(name: str, training: bool) -> None
         frames = len(features[video]["grid"])
         for step, wanted in zip(steps, expected, strict=True):
             assert step.spatial is not None
-            close = {"atol": 2e-5, "rtol": 2e-4}
-            np.testing.assert_allclose(step.extras["log_probs"][row], wanted.log_probs, **close)
-            np.testing.assert_allclose(step.temporal[row, :frames], wanted.temporal, **close)
-            np.testing.assert_allclose(step.spatial[row, :frames], wanted.spatial, **close)
-            np.testing.assert_allclose(step.extras["st_spatial"][row], wanted.st_spatial, **close)
-            np.testing.assert_allclose(step.extras["branch"][row], wanted.branch, **close)
+            close(step.extras["log_probs"][row], wanted.log_probs)
+            close(step.temporal[row, :frames], wanted.temporal)
+            close(step.spatial[row, :frames], wanted.spatial)
+            close(step.extras["st_spatial"][row], wanted.st_spatial)
+            close(step.extras["branch"][row], wanted.branch)
             if training:
                 assert step.loss is not None
                 assert float(step.loss[row]) == pytest.approx(wanted.ranking, abs=2e-4)
