@@ -38,10 +38,9 @@ class Backoff:
 
     def ended(self) -> float:
         """Notes an end and returns the seconds until the next try."""
-        lived = time.monotonic() - self._began
-        self._pause = (
-            FIRST_PAUSE if lived > SETTLED_AFTER else min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
-        )
+        if time.monotonic() - self._began > SETTLED_AFTER:
+            self._pause = 0.0
+        self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
         self._due = time.monotonic() + self._pause
         return self._pause
 
