@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -295,6 +296,14 @@ def test_doctor_looks_at_a_running_redis_and_hides_its_password(
     hidden = shell.here("doctor", REDIS_URL="redis://user:secret@127.0.0.1:1/0")
     assert "secret" not in hidden.stdout
     assert "user:…@127.0.0.1:1/0" in hidden.stdout
+
+
+def test_the_api_says_that_its_port_is_taken(shell: Shell, redis_server: RedisServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        run = shell.run("api", "--port", str(taken.getsockname()[1]), REDIS_URL=redis_server.url)
+    assert run.returncode == 1
+    assert "Nothing can listen on" in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_the_api_alone_needs_a_redis(shell: Shell, tmp_path: Path) -> None:
