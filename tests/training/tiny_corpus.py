@@ -53,20 +53,22 @@ def write_tar(path: Path, files: dict[str, bytes]) -> Path:
 def write_corpus(folder: Path, count: int = 32) -> tuple[Path, Path]:
     """(archive, captions): ``count`` pictures named in another order than the tar holds them."""
     folder.mkdir(parents=True, exist_ok=True)
-    files, images, annotations = {}, [], []
+    files: dict[str, bytes] = {}
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for i, (colour, shape, place) in enumerate(kinds(count)):
         name = f"{(i * 37) % 1000:03d}.png"
         files[name] = png(draw(colour, shape, place))
         images.append({"id": i, "file_name": name, "split": "train"})
-        for text in (f"a {colour} {shape}.", f"A {shape} that is {colour}", f"the {colour} {shape} on grey"):
-            annotations.append({"image_id": i, "caption": text})
+        texts = (f"a {colour} {shape}.", f"A {shape} that is {colour}", f"the {colour} {shape} on grey")
+        annotations += [{"image_id": i, "caption": text} for text in texts]
     captions = folder / "shapes_captions.json"
     captions.write_text(json.dumps({"images": images, "annotations": annotations}))
     return write_tar(folder / "shapes.tar", files), captions
 
 
 class Averages:
-    """Stands for the picture network: each cell's mean colour and its square, 8 numbers, exactly repeatable."""
+    """Stands for the picture network: a cell's mean colour and its square, 8 numbers, repeatable."""
 
     spec = StreamSpec("averages", hashlib.sha256(b"averages").hexdigest(), "none")
     width = 8
