@@ -233,7 +233,7 @@ def _scale(block: Image.Image, pen: ImageDraw.ImageDraw, font: Font) -> None:
     start = MARGIN + round(font.getlength(left)) + 10
     pen.text((MARGIN, 0), left, fill=QUIET, font=font)
     block.paste(heat.bar(220, 14), (start, 4))
-    right = f"the word's strongest place, at least {heat.LEAST_RANGE:g} × even"
+    right = f"the word's strongest place, at least {heat.LEAST_RANGE:g} times even"
     pen.text((start + 230, 0), right, fill=QUIET, font=font)
 
 
