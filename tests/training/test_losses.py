@@ -74,7 +74,9 @@ def test_order_of_a_videos_captions_does_not_matter() -> None:
     memory = captioner.encode(tiny_videos((3, 2)))
     captions = [[3, 4], [5], [6, 7, 8], [9, 3, 4, 5], [], [8]]
     turned = [captions[i] for i in (2, 0, 1, 5, 4, 3)]
-    one, other = (caption_loss(captioner, memory, pad_captions(c, 9)).cross_entropy for c in (captions, turned))
+    one, other = (
+        caption_loss(captioner, memory, pad_captions(c, 9)).cross_entropy for c in (captions, turned)
+    )
     torch.testing.assert_close(one, other)
 
 
