@@ -46,10 +46,15 @@ class Backoff:
 
 
 class Keeper:
-    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes."""
+    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes.
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.name = name
+    errors: descriptor for its standard error, this process's own by default.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], errors: int | None = None
+    ) -> None:
+        self.name, self._errors = name, errors
         self._command, self._environment = list(command), dict(environment)
         self._backoff = Backoff()
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,6 +81,7 @@ class Keeper:
             cwd=ROOT,
             env={**os.environ, **self._environment},
             stdin=subprocess.DEVNULL,
+            stderr=self._errors,
             preexec_fn=dies_with_me(signal.SIGTERM),
             process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
         )
