@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer.main
+from pydantic import AliasChoices
 
 from app.api import create_app
 from app.cli import cli
