@@ -46,6 +46,10 @@ class Service:
         assert found is not None
         return found
 
+    def holder(self, job_id: str) -> str:
+        """The name of the worker that runs a job."""
+        return str(self.jobs.server.hget(self.jobs.keys.job(job_id), "worker"))
+
     def wait(
         self, job_id: str, until: Callable[[Job], bool] = lambda job: job.is_over, seconds: float = 30
     ) -> Job:
