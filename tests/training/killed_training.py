@@ -26,7 +26,7 @@ from training.recipes import DEMO, Recipe
 from training.run import Run
 from training.self_critical import SelfCritical
 
-STEPS, SAVED_EVERY = 60, 20
+STEPS, SAVED_EVERY = 30, 10
 RECIPE = DEMO.model_copy(
     update={
         "videos": 6,
@@ -34,7 +34,7 @@ RECIPE = DEMO.model_copy(
         "max_length": 8,
         "steps": STEPS,
         "learning_rate": 1e-2,
-        "warmup": 10,
+        "warmup": 6,
         "average_decay": 0.9,
         "validate_every": SAVED_EVERY,
         "held_out": 4,
@@ -70,7 +70,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
         videos=recipe.videos,
         captions=recipe.captions,
         max_length=recipe.max_length,
-        shots=Shots(),
+        shots=Shots(recipe.lengths),
         seed=recipe.seed,
         dtype=torch.float32,
         last=last,

@@ -12,6 +12,7 @@ from models.vocabulary import EOS, Vocabulary
 from tests.training.tiny_corpus import Averages, captioned
 from training.dataset import Batches, Captioned, hold_out, load_training_sets
 from training.pseudo_video import Shots
+from training.recipes import DEMO
 from training.run import Run
 
 
@@ -22,7 +23,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[Captioned]:
 
 def batches(items: list[Captioned], seed: int = 1, captions: int = 2) -> Batches:
     vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
-    return Batches(items, vocabulary, 4, captions, 9, Shots(), seed, torch.float32)
+    return Batches(items, vocabulary, 4, captions, 9, Shots(DEMO.lengths), seed, torch.float32)
 
 
 def test_a_batch_is_a_function_of_seed_and_step(items: list[Captioned]) -> None:

@@ -17,6 +17,7 @@ import torch
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training import loop
 from training.loop import Trainer
+from training.validate import Validation
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def assert_same_state(one: Path, other: Path) -> None:
 def test_a_killed_run_goes_on_to_the_same_losses_and_weights(
     root: Path, corpus: Path, whole: Path, tmp_path: Path
 ) -> None:
-    out, killed_at = tmp_path / "run", 2 * SAVED_EVERY + 7
+    out, killed_at = tmp_path / "run", 2 * SAVED_EVERY + 4
     script = [sys.executable, "-m", "tests.training.killed_training", str(corpus), str(out), str(killed_at)]
     done = subprocess.run(script, cwd=root, stderr=subprocess.DEVNULL)
     assert done.returncode == -signal.SIGKILL
@@ -123,12 +124,12 @@ def test_validations_are_logged_and_the_best_is_remembered(whole: Path) -> None:
 
 def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([10.0, 5.0, 12.0])
-    monkeypatch.setattr(loop.Validation, "cider", lambda *_: next(scores))
+    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
     made = trainer(corpus, tmp_path / "run")
     kept: list[tuple[float, str]] = []
     object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
     made.train(captioner(made))
-    assert kept == [(10.0, "cross_entropy step 20"), (12.0, "cross_entropy step 60")]
+    assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
 
 
 def test_refining_follows_and_a_finished_run_takes_no_step(corpus: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_order_of_a_videos_captions_does_not_matter() -> None:
 
 def inputs(toy: RandomToy, teacher_forcing: float, seed: int, rows: int = 400) -> torch.Tensor:
     """(rows,) second words that the captioner was given, the true one being B throughout."""
-    given = []
+    given: list[torch.Tensor] = []
     step = toy.step
 
     def spying(state, word, memory):  # type: ignore[no-untyped-def]

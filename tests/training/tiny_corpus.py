@@ -85,4 +85,5 @@ class Averages:
 
 def captioned(folder: Path, count: int = 32, network: Any = None) -> list[Captioned]:
     archive, captions = write_corpus(folder, count)
-    return load_set(network or Averages(), archive, read_items(captions), folder / "cache")
+    chosen: Any = network or Averages()
+    return load_set(chosen, archive, read_items(captions), folder / "cache")
