@@ -95,6 +95,16 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.Mon
     assert saved.read_bytes() == before
 
 
+def test_a_write_replaces_the_file_and_never_rewrites_it(saved: Path) -> None:
+    """Whoever has the old file open goes on reading the old one."""
+    before, held = saved.read_bytes(), saved.with_name("held")
+    held.hardlink_to(saved)
+    save_checkpoint(saved, tiny_stats(seed=5), CARD)
+    assert held.read_bytes() == before
+    assert saved.read_bytes() != before
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["held", "stats.safetensors"]
+
+
 @pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.99])
 def test_a_cut_file_is_refused_with_a_remedy(saved: Path, share: float) -> None:
     data = saved.read_bytes()

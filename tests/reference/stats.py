@@ -108,22 +108,24 @@ class StatsReference:
     def _look(self, stream: int, h: Array, video: Video, shape: tuple[int, ...]) -> LookReference:
         name = f"streams.{stream}"
         valid = [t for t, frame in enumerate(video) if frame]
-        x_ST, st_spatial, ranking = self._spatio_temporal(name, h, [video[t] for t in valid], shape[1])
-        x_TS, temporal, spatial = self._temporo_spatial(name, h, video, valid, shape)
+        x_ST, st, ranking = self._spatio_temporal(name, h, video, valid, shape)
+        x_TS, temporal, ts = self._temporo_spatial(name, h, video, valid, shape)
         branch = self._branch(name, h, x_ST, x_TS)
         x_hat = np.tanh(branch[0] * x_ST + branch[1] * x_TS)  # eq. 12
-        return LookReference(x_hat, temporal, spatial, st_spatial, branch, ranking)
+        spatial = branch[0] * st + branch[1] * ts
+        return LookReference(x_hat, temporal, spatial, st.sum(0) / len(valid), branch, ranking)
 
     def _spatio_temporal(
-        self, name: str, h: Array, frames: Video, regions: int
+        self, name: str, h: Array, video: Video, valid: list[int], shape: tuple[int, ...]
     ) -> tuple[Array, Array, float]:
+        frames = [video[t] for t in valid]
         grid = self.config.streams[int(name.split(".")[1])].regions == "grid"
         weights = self._one_map(name, h, frames) if grid else self._map_per_frame(name, h, frames)
-        attended, shown = [], np.zeros(regions)
-        for frame, e in zip(frames, weights, strict=True):
+        attended, shown = [], np.zeros(shape)
+        for t, frame, e in zip(valid, frames, weights, strict=True):
             attended.append(sum(e_j * x for e_j, (_, x) in zip(e, frame, strict=True)))
             for e_j, (j, _) in zip(e, frame, strict=True):
-                shown[j] += e_j / len(frames)
+                shown[t, j] = e_j
         pooled, loss = self._ranked(f"{name}.ranked", [np.asarray(x) for x in attended])
         return pooled, shown, loss
 
