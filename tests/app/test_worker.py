@@ -144,7 +144,7 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
     worker = crew.start_worker()
     job_id = crew.submit(video, "sleep-2")
     crew.wait(job_id, lambda job: job.stage == "extract")
-    engine = engine_of(worker.pid)
+    engine = child_of(worker.pid, "app.engine_child")
     began = time.monotonic()
     engine.kill()
     crew.wait(job_id, lambda job: job.attempt == 2)
@@ -194,6 +194,26 @@ def test_a_running_job_is_canceled_within_two_seconds(staffed: Service, video: P
     assert time.monotonic() - began < 2
     assert staffed.wait(staffed.submit(video)).state == "succeeded"
     assert not staffed.blobs.exists(f"uploads/{job_id}")
+
+
+def test_a_decoder_that_dies_costs_one_attempt(staffed: Service, video: Path) -> None:
+    decoder = child_of(staffed.workers[0].pid, "extractors.decoder_child")
+    decoder.suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    time.sleep(0.3)  # for its request to be sent
+    decoder.kill()
+    job = staffed.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+
+
+def test_a_job_is_canceled_while_its_file_is_read(staffed: Service, video: Path) -> None:
+    child_of(staffed.workers[0].pid, "extractors.decoder_child").suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    staffed.jobs.cancel(job_id)
+    assert staffed.wait(job_id, seconds=2).state == "canceled"
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
 
 
 def test_a_job_that_hangs_runs_out_of_time(crew: Service, video: Path) -> None:
@@ -267,6 +287,6 @@ def test_a_file_cut_short_is_not_the_end_of_the_worker(staffed: Service, video: 
     assert staffed.wait(staffed.submit(video)).state == "succeeded"
 
 
-def engine_of(worker: int) -> psutil.Process:
+def child_of(worker: int, module: str) -> psutil.Process:
     children = psutil.Process(worker).children(recursive=True)
-    return next(child for child in children if "app.engine_child" in child.cmdline())
+    return next(child for child in children if module in child.cmdline())
