@@ -74,6 +74,7 @@ def save_checkpoint(path: Path, captioner: Captioner[Any, Any], card: Card) -> N
     }
     partial = path.with_name(path.name + ".partial")
     save_file(weights, partial, metadata)
+    partial.chmod(0o644)  # safetensors writes for its owner alone; a service may run as somebody else
     os.replace(partial, path)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from extractors.efficientnet import EfficientNetLite2
 from models.captioner import Captioner
-from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, hold_out, load_training_sets
@@ -50,7 +50,7 @@ def train_captioner(
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary)
     if start is not None:
-        captioner.load_state_dict(load_checkpoint(start).captioner.state_dict())
+        captioner.load_state_dict(weights_to_start_from(start, captioner))
     trainer.train(captioner)
     if self_critical:
         supervised = out / "cross_entropy.safetensors"
@@ -59,6 +59,15 @@ def train_captioner(
         captioner = load_checkpoint(supervised).captioner
         trainer.refine(captioner, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
     return run.best
+
+
+def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
+    """Raises CheckpointError where the words or the widths of ``start`` are others than this run's."""
+    given = load_checkpoint(start).captioner
+    if given.vocabulary.words != captioner.vocabulary.words or given.config != captioner.config:
+        raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
+    weights: dict[str, torch.Tensor] = given.state_dict()
+    return weights
 
 
 def _trainer(
