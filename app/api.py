@@ -117,7 +117,7 @@ async def _client_gone(request: Request, _error: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    log.error("internal error", path=request.url.path, exc_info=error)
+    log.error("internal error", path=request.url.path, error=repr(error))  # the server logs its traceback
     title = "The server has a fault"
     detail = "The request could not be answered because of a fault in the server."
     hint = "The server's log has the details; report it with them."

@@ -38,10 +38,10 @@ class Blobs:
         self._root = root.rstrip("/")
         self._is_local = isinstance(self._files, LocalFileSystem)
         self.staging = staging
-        staging.mkdir(parents=True, exist_ok=True)
 
     def new_file(self) -> Path:
         """A path in ``staging`` that nobody else will be given."""
+        self.staging.mkdir(parents=True, exist_ok=True)
         return self.staging / f"{uuid.uuid4().hex}.part"
 
     def adopt(self, file: Path, key: str) -> None:
@@ -110,6 +110,7 @@ class Blobs:
 
     def free_bytes(self) -> int:
         """Room left where uploads arrive."""
+        self.staging.mkdir(parents=True, exist_ok=True)
         return shutil.disk_usage(self.staging).free
 
     def _path(self, key: str) -> str:

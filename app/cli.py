@@ -99,10 +99,12 @@ def api(
 ) -> None:
     """Run the API alone, on the Redis at REDIS_URL, or on the one that runs in the data folder."""
     from app.api_server import run
+    from app.serve import free_port
 
     configured = settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     configured = configured.model_copy(update=given)
+    configured = configured.model_copy(update={"port": free_port(configured.host, configured.port)})
     _log(configured, "api")
     run(configured)
 

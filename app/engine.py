@@ -85,7 +85,7 @@ class EngineProcess:
             return self.info
         self.close()
         began = time.monotonic()
-        log.info("engine starting; the first time it converts its network, which takes a minute")
+        log.info("engine starting")
         self._spawn()
         self.starts += 1
         try:

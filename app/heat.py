@@ -18,8 +18,8 @@ INFERNO: tuple[Colour, ...] = (
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
 )  # fmt: skip
 
-LEAST_RANGE = 3.0  #: full colour means at least this many even shares
-DIM, GLOW = 0.30, 0.62  #: opacity of the colour over the picture, at the even share and at the top
+LEAST_RANGE = 2.0  #: full colour means at least this many even shares
+DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
 
 
 def colour(strength: float) -> Colour:

@@ -154,6 +154,7 @@ class Jobs:
     ) -> None:
         self.server, self.keys = server, keys or Keys()
         self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
+        self._is_warned = False
         self._submit, self._claim, self._beat, self._finish = (
             server.register_script(_script(name)) for name in ("submit", "claim", "beat", "finish")
         )
@@ -204,7 +205,9 @@ class Jobs:
 
     def _check_flushed(self, job_id: str, flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
-            log.warning("redis does not keep jobs on disk", reason=str(flushed))
+            if not self._is_warned:
+                log.warning("redis does not keep jobs on disk", reason=str(flushed))
+            self._is_warned = True
         elif isinstance(flushed, Exception) or flushed[0] < 1:
             self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")

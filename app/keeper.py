@@ -38,19 +38,23 @@ class Backoff:
 
     def ended(self) -> float:
         """Notes an end and returns the seconds until the next try."""
-        lived = time.monotonic() - self._began
-        self._pause = (
-            FIRST_PAUSE if lived > SETTLED_AFTER else min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
-        )
+        if time.monotonic() - self._began > SETTLED_AFTER:
+            self._pause = 0.0
+        self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
         self._due = time.monotonic() + self._pause
         return self._pause
 
 
 class Keeper:
-    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes."""
+    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes.
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.name = name
+    errors: descriptor for its standard error, this process's own by default.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], errors: int | None = None
+    ) -> None:
+        self.name, self._errors = name, errors
         self._command, self._environment = list(command), dict(environment)
         self._backoff = Backoff()
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,6 +81,7 @@ class Keeper:
             cwd=ROOT,
             env={**os.environ, **self._environment},
             stdin=subprocess.DEVNULL,
+            stderr=self._errors,
             preexec_fn=dies_with_me(signal.SIGTERM),
             process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
         )

@@ -58,7 +58,7 @@ class Queue:
                         self._server.xgroup_delconsumer(stream, GROUP, consumer["name"])
 
     def take(self, count: int, block: float = BLOCK_SECONDS) -> list[Offer]:
-        """Up to ``count`` offers; none where nothing arrives within ``block`` seconds.
+        """Up to ``count`` offers; none where nothing arrives within ``block`` seconds (0: does not wait).
 
         A recovered offer comes alone. Raises QueueUnavailable.
         """
@@ -91,7 +91,9 @@ class Queue:
         return []
 
     def _next(self, count: int, block: float) -> list[Offer]:
-        found = self._read(list(self._streams), count, round(block * 1000))
+        if block <= 0:
+            return []
+        found = self._read(list(self._streams), count, max(1, round(block * 1000)))
         self._leftover = found[count:]  # entries of two priorities arrived in one moment
         return found[:count]
 

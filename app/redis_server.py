@@ -28,6 +28,7 @@ from app.settings import Settings
 LONGEST_SOCKET_PATH = 100  #: bytes; the kernel's limit is 108 with the closing zero
 START_SECONDS = 60.0  #: a long append-only file takes a while to read
 STOP_SECONDS = 20.0
+LEAVE_SECONDS = 3.0  #: a server whose owner was killed needs a moment to leave its folder
 
 
 class RedisServer:
@@ -166,13 +167,19 @@ def _options(folder: Path, socket: Path) -> list[str]:
 
 
 def _lock(folder: Path) -> int:
+    """Holds the folder, waiting a little for one who is about to leave. Raises DataFolderInUse."""
     handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise DataFolderInUse(f"Another server uses the data folder {folder.parent}.") from error
-    return handle
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise DataFolderInUse(f"Another server uses the data folder {folder.parent}.") from error
+            time.sleep(0.05)
+        else:
+            return handle
 
 
 def redis_url(settings: Settings) -> str:

@@ -69,7 +69,7 @@ def looked_at(
         return None
     moment = max(range(len(weights)), key=weights.__getitem__)
     start, end = attention.times[moment]
-    inside = [k for k, time in enumerate(frame_times) if start <= time <= end]
+    inside = [k for k, time in enumerate(frame_times) if start <= time < end or time == start]
     candidates = inside or range(len(frame_times))
     middle = (start + end) / 2
     return moment, min(candidates, key=lambda k: abs(frame_times[k] - middle))
@@ -233,7 +233,8 @@ def _scale(block: Image.Image, pen: ImageDraw.ImageDraw, font: Font) -> None:
     start = MARGIN + round(font.getlength(left)) + 10
     pen.text((MARGIN, 0), left, fill=QUIET, font=font)
     block.paste(heat.bar(220, 14), (start, 4))
-    pen.text((start + 230, 0), "the word's strongest place", fill=QUIET, font=font)
+    right = f"the word's strongest place, at least {heat.LEAST_RANGE:g} times even"
+    pen.text((start + 230, 0), right, fill=QUIET, font=font)
 
 
 def _explanation(attention: AttentionDocument) -> str:

@@ -25,7 +25,8 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 class Run:
     """One attempt at one job. The main thread moves it on; the watch reads it and may stop it.
 
-    answer: what is known so far. is_settled: its end, or its return to the queue, is on the record.
+    answer: what is known so far; told: as much of it as is on the record. is_settled: its end, or its return
+    to the queue, is there too.
     spent: seconds of the job's time used up; others' turns do not count.
     """
 
@@ -33,6 +34,7 @@ class Run:
     stage: Stage = "decode"
     share: float = 0.0
     answer: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] | None = None
     decoded: Decoded | None = None
     stopped: Stop | None = None
     is_settled: bool = False

@@ -31,7 +31,7 @@ class Service:
 
     @classmethod
     def connect(cls, settings: Settings) -> Service:
-        """Speaks to nobody yet. Raises RedisMissing where no server is named and none runs in the data folder."""
+        """Speaks to nobody yet. Raises RedisMissing where no server is named or runs in the data folder."""
         server = connect(redis_url(settings), PATIENCE)
         return cls(
             settings=settings,

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     # decoding
     decode_seconds: float = Field(300.0, gt=0, description="Longest time for reading one video.")
     decode_memory: int = Field(
-        2048 * MIB, gt=0, description="Memory of the process that reads videos, in bytes."
+        3072 * MIB, gt=0, description="Address space of the process that reads videos, in bytes."
     )
     decoder: Literal["pyav", "decord"] = Field(
         "pyav", description="Video reader; docs/extractors.md compares them."

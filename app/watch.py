@@ -115,8 +115,11 @@ class Watch:
                 self._beat(run)
 
     def _beat(self, run: Run) -> None:
-        pulse = self._jobs.beat(run.claim, run.stage, run.progress, run.answer)
+        answer = run.answer
+        news = None if answer is run.told else answer
+        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
         if pulse == "go":
+            run.told = answer
             return
         run.stopped = pulse
         log.info("job stopped", job=run.claim.job.id, why=pulse, stage=run.stage)

@@ -33,8 +33,8 @@ from app.watch import Watch
 from extractors.decoder import Decoder
 
 SWEEP_SECONDS = 30.0  #: between looks for expired results
-PATIENCE = 30.0  #: seconds of trying again while Redis is away
-WATCH_PATIENCE = 2.0  #: the same for the watch, which comes round again anyway
+PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
+BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
 log = structlog.get_logger(__name__)
 
 
@@ -45,14 +45,14 @@ class Worker:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._settings = settings
         url, keys = redis_url(settings), Keys(settings.namespace)
-        self._server, watch_server = connect(url, PATIENCE), connect(url, WATCH_PATIENCE)
-        self._jobs = Jobs.from_settings(self._server, settings)
-        self._queue = Queue(self._server, self.name, lease=settings.lease_seconds, keys=keys)
-        self._registry = Registry(watch_server, keys)
+        brief = connect(url, BRIEF_PATIENCE)
+        self._jobs = Jobs.from_settings(connect(url, PATIENCE), settings)
+        self._queue = Queue(brief, self.name, lease=settings.lease_seconds, keys=keys)
+        self._registry = Registry(brief, keys)
         self._blobs = Blobs(settings.blob_url, settings.staging)
         self._engine = EngineProcess(settings)
         self._decoder = Decoder(settings.decoder)
-        self._watch = Watch(Jobs.from_settings(watch_server, settings), settings, self._advertise)
+        self._watch = Watch(Jobs.from_settings(brief, settings), settings, self._advertise)
         self._runner = JobRunner(self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings)
         self._started_at = time.time()
         self._swept_at = 0.0
@@ -69,13 +69,18 @@ class Worker:
 
     def _run(self) -> None:
         self._queue.open()
-        with self._decoder, self._engine:
-            with self._watch:
-                self._advertise()
-                log.info("worker ready", worker=self.name)
-                self._work_until_stopped()
-            self._queue.close()
+        with self._decoder, self._engine, self._watch:
+            self._advertise()
+            log.info("worker ready", worker=self.name)
+            self._work_until_stopped()
+        self._sign_off()
+
+    def _sign_off(self) -> None:
+        try:
             self._registry.withdraw(self.name)
+            self._queue.close()
+        except QueueUnavailable as error:  # the list and the group forget this worker by themselves
+            log.info("redis is away", reason=str(error))
 
     def stop(self) -> None:
         """Take no more jobs, and leave none behind. May be called from a signal handler."""

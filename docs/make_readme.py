@@ -25,7 +25,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 FOOTAGE = "scikit-image==0.26.0"
-PICTURES = ("skimage/data/chelsea.png", "skimage/data/coffee.png")
+PICTURES = ("skimage/data/coffee.png", "skimage/data/chelsea.png")
 SIZE = (640, 360)
 FPS = 25
 SHOT_SECONDS = 3

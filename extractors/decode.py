@@ -52,9 +52,7 @@ def decode_here(
     if is_webp(path):
         return decode_webp(path, request, limits)
     source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
-    index = read_index(
-        path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
-    )
+    index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
     seen = look(source, request.short_side)
     index.begin_at(seen.tick)
     shot = _shoot(source, seen, index, request.sampling, limits)

@@ -120,7 +120,11 @@ class Decoder:
             if closed:
                 self._drop(fresh)
                 raise errors.DecoderKilled("The decoder was closed.")
-            fresh.wait_until_ready()
+            try:
+                fresh.wait_until_ready()
+            except errors.MediaError:
+                self._drop(fresh)
+                raise
         assert self._child is not None
         return self._child
 

@@ -62,9 +62,7 @@ def why_not(index: Index, seen: Look) -> str | None:
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def _read(
-    source: Source, request: DecodeRequest, limits: Limits, index: Index, seen: Look
-) -> Decoded | None:
+def _read(source: Source, request: DecodeRequest, limits: Limits, index: Index, seen: Look) -> Decoded | None:
     timeline = timeline_of_index(index)
     positions = request.sampling.choose(timeline.times, timeline.duration).tolist()
     pixels = _pixels(source, seen, len(index.pts), positions)

@@ -25,7 +25,6 @@
 ``str(error)`` is one sentence about this file, ``code`` names the kind and never changes, and ``hint``
 says what to do. ``docs/decoding.md`` lists them all.
 """
-# ruff: noqa: N818 - classes are named by what happened, which reads better where they are caught
 
 from __future__ import annotations
 

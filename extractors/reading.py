@@ -119,9 +119,7 @@ def read_by_seeking(source: Source, painter: Painter, wanted: Sequence[int], ind
     return reading
 
 
-def _packets_from(
-    container: InputContainer, stream: VideoStream, key: int
-) -> Iterator[Packet[VideoStream]]:
+def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
     """Packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
 
     Containers without an index of their own land near the asked time, often behind it: then the jump is

@@ -47,8 +47,7 @@ def beam_search(
         log_probs = tempered(log_probs, options.temperature)
         chosen = _choose(log_probs, beams, memory.size, options, constraints)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        logprob = log_probs[parent, word].masked_fill(beams.finished[parent], 0)
-        beams = beams.then(parent, word, logprob, chosen.total.flatten())
+        beams = beams.then(parent, word, log_probs[parent, word], chosen.total.flatten())
         if _settled(beams, memory.size, options):
             break
         state = state.select(parent)
@@ -127,15 +126,14 @@ def _settled(beams: Written, videos: int, options: DecodingOptions) -> bool:
     """Whether going on could change no returned caption of any video.
 
     Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
-    keep its total up to the greatest length. Finished captions are safe where they beat that, and
-    where their plain total, by which beams are pruned, is above every open beam's too.
+    keep its total up to the greatest length. A finished caption whose score beats that has a greater
+    plain total than every open beam too, and so cannot be pruned any more.
     """
     penalty, groups = LengthPenalty.parse(options.length_penalty), videos * options.group_size
     total, finished = beams.total.view(groups, -1), beams.finished.view(groups, -1)
     length = beams.length.to(total.dtype).view(groups, -1)
     best = (total / penalty.divisor(length)).masked_fill(~finished, -torch.inf)
-    kept = best.topk(min(options.num_captions, best.shape[1]), dim=1)
+    kept = best.topk(min(options.num_captions, best.shape[1]), dim=1).values
     open_total = total.masked_fill(finished, -torch.inf).amax(1)
     reach = open_total / penalty.divisor(total.new_tensor(float(options.max_length)))
-    safe = (kept.values[:, -1] > reach) & (total.gather(1, kept.indices).amin(1) > open_total)
-    return bool((safe | (open_total == -torch.inf)).all())
+    return bool(((kept[:, -1] > reach) | (open_total == -torch.inf)).all())

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def save_checkpoint(path: Path, captioner: Captioner[Any, Any], card: Card) -> N
     }
     partial = path.with_name(path.name + ".partial")
     save_file(weights, partial, metadata)
+    partial.chmod(0o644)  # safetensors writes for its owner alone; a service may run as somebody else
     os.replace(partial, path)
 
 
@@ -82,17 +84,32 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     Raises CheckpointError for a file that is missing, damaged, or not written by ``save_checkpoint``.
     """
     metadata, weights = _read(path)
-    kind = captioner_class(metadata["captioner"])
-    config = kind.config_class.model_validate_json(metadata["config"])
-    captioner = kind(config, Vocabulary(metadata["vocabulary"].split("\n")))
-    _fill(captioner, weights, path)
+    with _explained(path):
+        kind = captioner_class(metadata["captioner"])
+        config = kind.config_class.model_validate_json(metadata["config"])
+        captioner = kind(config, Vocabulary(metadata["vocabulary"].split("\n")))
+        card = _card(metadata)
+        _fill(captioner, weights)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Checkpoint(captioner.to(device).eval(), _card(metadata), digest)
+    return Checkpoint(captioner.to(device).eval(), card, digest)
 
 
 def read_card(path: Path) -> Card:
     """The card alone, without building the network."""
-    return _card(_read(path, with_weights=False)[0])
+    metadata, _ = _read(path, with_weights=False)
+    with _explained(path):
+        return _card(metadata)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Whatever is wrong inside a readable file, as a CheckpointError."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path} does not fit its own description ({error}); fetch it again, or update Reelword."
+        ) from error
 
 
 def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
@@ -124,9 +141,8 @@ def _unshared(captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
     }
 
 
-def _fill(captioner: Captioner[Any, Any], weights: Mapping[str, torch.Tensor], path: Path) -> None:
+def _fill(captioner: Captioner[Any, Any], weights: Mapping[str, torch.Tensor]) -> None:
     wanted = _unshared(captioner).keys()
     if differing := sorted(set(wanted) ^ weights.keys()):
-        names: Sequence[str] = differing[:3]
-        raise CheckpointError(f"{path} does not fit its own config: {', '.join(names)} …; fetch it again.")
+        raise ValueError(f"missing or superfluous: {', '.join(differing[:3])}")
     captioner.load_state_dict({name: value.float() for name, value in weights.items()}, strict=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,19 +27,24 @@ class Batch(Memory):
 
 
 def collate(streams: Sequence[Stream], device: torch.device) -> Batch:
-    """Pad to the longest stream. float16 values become float32."""
+    """Pad to the longest stream and the most regions. float16 values become float32."""
     frames = max(len(stream) for stream in streams)
-    regions, width = streams[0].values.reshape(len(streams[0]), -1, streams[0].values.shape[-1]).shape[1:]
+    regions = max(_region_count(stream) for stream in streams)
+    width = streams[0].values.shape[-1]
     values = torch.zeros(len(streams), frames, regions, width, device=device)
     mask = torch.zeros(len(streams), frames, regions, dtype=torch.bool, device=device)
     times = torch.zeros(len(streams), frames, 2, dtype=torch.float64)
     for i, stream in enumerate(streams):
-        t = len(stream)
-        values[i, :t] = stream.values.reshape(t, regions, width).to(device, torch.float32)
-        mask[i, :t] = _region_mask(stream, regions).to(device)
+        t, n = len(stream), _region_count(stream)
+        values[i, :t, :n] = stream.values.reshape(t, n, width).to(device, torch.float32)
+        mask[i, :t, :n] = _region_mask(stream, n).to(device)
         times[i, :t, 0], times[i, :t, 1] = torch.from_numpy(stream.start), torch.from_numpy(stream.end)
     values.mul_(mask.unsqueeze(-1))
     return Batch(times=times.to(device), values=values, frame_mask=mask.any(2), region_mask=mask)
+
+
+def _region_count(stream: Stream) -> int:
+    return math.prod(stream.values.shape[1:-1])
 
 
 def _region_mask(stream: Stream, regions: int) -> Tensor:

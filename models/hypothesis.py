@@ -34,9 +34,10 @@ class Hypothesis:
 class Written(Rows):
     """What R rows have written in t steps. A finished row goes on with end tokens that cost nothing.
 
-    tokens, logprobs: (R, t). steps: (R, t), for each step the row of *that* step which this row
-    descends from, so that attention need not be moved when beams are. total, length: (R,), the sum of
-    log-probabilities and the number of tokens, the first end token included. finished: bool (R,).
+    tokens, logprobs: (R, t), the latter without meaning after a row's end. steps: (R, t), for each
+    step the row of *that* step which this row descends from, so that attention need not be moved when
+    beams are. total, length: (R,), the sum of log-probabilities and the number of tokens, the first end
+    token included. finished: bool (R,).
     """
 
     tokens: Tensor

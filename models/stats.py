@@ -15,6 +15,8 @@ Where the paper is silent, or we differ:
 * The low-temperature softmax of eq. 9 becomes the exact argmax at inference.
 * Every stream has its own STaTS; their x̂ are concatenated. A class label is a learned embedding,
   with a row for "unknown", appended to the decoder's input.
+* The map that is reported for a word is the two branches' maps weighed as eq. 12 weighs the branches:
+  what the word was really made from. (The paper's figures show TS's alone.)
 * The query of every attention is W[h_{i-1}; self-attention over w_1..w_{i-1}].
 * The decoder is one LSTM; its output is projected to the words' width and scored against the word
   embedding itself where ``tie_words`` is set (the demo recipe: it halves the model).
@@ -104,8 +106,8 @@ class Look:
 
     x_hat: Tensor  # (R, d)
     temporal: Tensor  # (R, T)
-    spatial: Tensor  # (R, T, N)
-    st_spatial: Tensor  # (R, N), mean over frames for boxes
+    spatial: Tensor  # (R, T, N): the two branches' maps, weighed as the branches are
+    st_spatial: Tensor  # (R, N), mean over frames
     branch: Tensor  # (R, 2): ST, TS
     ranking: Tensor | None  # (R,)
 
@@ -123,7 +125,7 @@ class RankedAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
         w = self._last_output(x, mask)
-        mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+        mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         pooled = self.ranked(w) + self.mean(mean)
         return pooled, self._loss(w, x, mask) if self.training else None
 
@@ -167,7 +169,7 @@ class StreamAttention(nn.Module):
         frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
         st_input = x
         if self.regions == "grid":
-            frames = batch.frame_mask.sum(1).view(-1, 1, 1)
+            frames = batch.frame_mask.sum(1).clamp(min=1).view(-1, 1, 1)
             st_input = x.sum(1) / frames  # x̃_j, the overestimated region of eq. 3
         return StreamMemory(
             times=batch.times,
@@ -181,10 +183,12 @@ class StreamAttention(nn.Module):
 
     def forward(self, h: Tensor, memory: StreamMemory) -> Look:
         """h: (R, query)."""
-        x_ST, st_spatial, ranking = self._spatio_temporal(h, memory)
-        x_TS, temporal, spatial = self._temporo_spatial(h, memory)
+        x_ST, st, ranking = self._spatio_temporal(h, memory)
+        x_TS, temporal, ts = self._temporo_spatial(h, memory)
         branch = self._branch(h, x_ST, x_TS)
         mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
+        spatial = branch[:, 0, None, None] * st + branch[:, 1, None, None] * ts
+        st_spatial = st.sum(1) / _rows(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
         return Look(torch.tanh(mixed), temporal, spatial, st_spatial, branch, ranking)  # eq. 12
 
     def _spatio_temporal(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -195,19 +199,18 @@ class StreamAttention(nn.Module):
             e = masked_softmax(scores, _rows(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
             by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
             x = weighted_sum(e, by_region).view(-1, frames, width)
+            e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
             e_t = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 3, frame by frame
             x = _sum_regions(e_t, memory.x)
-            e = e_t.sum(1) / frame_mask.sum(1, keepdim=True)
         x_ST, ranking = self.ranked(x, frame_mask)
-        return x_ST, e, ranking
+        return x_ST, e_t, ranking
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
         scores = self.frame_attention.scores(h, memory.frame_keys)
         temporal = masked_softmax(scores / self.temperature, _rows(memory.frame_mask, h))  # eq. 9
-        e = masked_softmax(
-            self.ts_attention.scores(h, memory.ts_keys), _rows(memory.region_mask, h)
-        )  # eq. 10
+        scores = self.ts_attention.scores(h, memory.ts_keys)
+        e = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 10
         chosen = temporal
         if not self.training:
             chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)

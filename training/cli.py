@@ -34,14 +34,20 @@ def train(
     ] = Path("runs/stats"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    start: Annotated[Path | None, typer.Option(help="A checkpoint whose weights to begin with.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     self_critical: Annotated[
         bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
     ] = True,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    from training.recipes import RECIPES
     from training.session import train_captioner
 
-    best = train_captioner(captioner.value, recipe, data, out, cache, threads, self_critical)
+    if recipe not in RECIPES:
+        raise typer.BadParameter(f"no recipe is called {recipe!r}; there are: {', '.join(RECIPES)}")
+    plan = RECIPES[recipe] if seed is None else RECIPES[recipe].model_copy(update={"seed": seed})
+    best = train_captioner(captioner.value, plan, data, out, cache, threads, start, self_critical)
     typer.echo(f"best checkpoint: {best}")
 
 

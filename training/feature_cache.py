@@ -92,7 +92,7 @@ def cached_features(
 
 def _fill(network: EfficientNetLite2, archive: Path, names: Sequence[str], views: int, path: Path) -> None:
     partial, done_file = path.with_suffix(".partial.npy"), path.with_suffix(".done")
-    done = int(done_file.read_text()) if done_file.exists() and partial.exists() else 0
+    done = int(done_file.read_text() or 0) if done_file.exists() and partial.exists() else 0
     shape = (len(names), views, 49, network.width)
     mode = "r+" if done else "w+"
     grid = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float16, shape=None if done else shape)

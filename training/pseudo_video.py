@@ -41,7 +41,7 @@ class Pictures:
 class Shots:
     """How samples are made. lengths: odds of 1, 2, … steps; distractors: share of longer samples with any."""
 
-    lengths: tuple[float, ...] = (0.58, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06)
+    lengths: tuple[float, ...]
     distractors: float = 0.5
 
     def draw_length(self, rng: np.random.Generator) -> int:

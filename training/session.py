@@ -12,35 +12,46 @@ import torch
 
 from extractors.efficientnet import EfficientNetLite2
 from models.captioner import Captioner
-from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, hold_out, load_training_sets
 from training.loop import Trainer
 from training.pseudo_video import Shots
-from training.recipes import DEMO_CONFIGS, RECIPES, Recipe
+from training.recipes import DEMO_CONFIGS, Recipe
 from training.run import Run
 from training.self_critical import SelfCritical
 
 SELECTION_SET = "flickr8k/"
+#: The same for every run, so that no run trains on what another is chosen by.
+SELECTION_SEED = 2020
 
 
 def train_captioner(
-    name: str, recipe_name: str, data: Path, out: Path, cache: Path, threads: int, self_critical: bool
+    name: str,
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    cache: Path,
+    threads: int,
+    start: Path | None = None,
+    self_critical: bool = True,
 ) -> Path:
-    """Train or go on training; returns the best checkpoint's path.
+    """Train or go on training; returns the best checkpoint's path. ``start``: weights to begin with.
 
-    Raises FileNotFoundError where ``data`` holds no set, KeyError for an unknown recipe.
+    Raises FileNotFoundError where ``data`` holds no set.
     """
     torch.set_num_threads(threads)
-    recipe = RECIPES[recipe_name]
     network = EfficientNetLite2()
     items = load_training_sets(network, data, cache)
-    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, recipe.seed)
+    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
     run = Run(out)
     trainer = _trainer(recipe, kept, held_out, run, network, time.monotonic())
     torch.manual_seed(recipe.seed)
-    trainer.train(captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary))
+    captioner = captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary)
+    if start is not None:
+        captioner.load_state_dict(weights_to_start_from(start, captioner))
+    trainer.train(captioner)
     if self_critical:
         supervised = out / "cross_entropy.safetensors"
         if not supervised.exists():
@@ -48,6 +59,15 @@ def train_captioner(
         captioner = load_checkpoint(supervised).captioner
         trainer.refine(captioner, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
     return run.best
+
+
+def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
+    """Raises CheckpointError where the words or the widths of ``start`` are others than this run's."""
+    given = load_checkpoint(start).captioner
+    if given.vocabulary.words != captioner.vocabulary.words or given.config != captioner.config:
+        raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
+    weights: dict[str, torch.Tensor] = given.state_dict()
+    return weights
 
 
 def _trainer(
@@ -67,7 +87,7 @@ def _trainer(
         videos=recipe.videos,
         captions=recipe.captions,
         max_length=recipe.max_length,
-        shots=Shots(),
+        shots=Shots(recipe.lengths),
         seed=recipe.seed,
         dtype=precision,
     )

@@ -4,8 +4,8 @@ const INFERNO = [
   [0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85],
   [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
 ];
-const LEAST_RANGE = 3;
-const [DIM, GLOW] = [0.3, 0.62];
+const LEAST_RANGE = 2;
+const [DIM, GLOW] = [0.24, 0.64];
 
 function colour(strength) {
   const place = Math.min(Math.max(strength, 0), 1) * (INFERNO.length - 1);

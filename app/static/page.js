@@ -240,7 +240,7 @@ class Looked {
   frameOf(moment) {
     const [start, end] = this.attention.times[moment];
     const all = this.job.sampled.map((time, k) => ({ time, k }));
-    const inside = all.filter(({ time }) => start <= time && time <= end);
+    const inside = all.filter(({ time }) => (start <= time && time < end) || time === start);
     const distance = ({ time }) => Math.abs(time - (start + end) / 2);
     return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best)).k;
   }

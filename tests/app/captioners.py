@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from extractors.efficientnet import CHANNELS, NETWORK, PREPROCESSING, WEIGHTS
+from extractors.efficientnet import NETWORK, PREPROCESSING, WEIGHTS
+from extractors.efficientnet_lite import CHANNELS
 from extractors.features import StreamSpec
 from models.checkpoint import Card, save_checkpoint
 from models.stats import Stats, StatsConfig, StreamConfig

@@ -25,7 +25,7 @@ class LiveApi:
     @property
     def staged(self) -> list[str]:
         """Names of half-written files."""
-        return [file.name for file in self.service.blobs.staging.iterdir()]
+        return [file.name for file in self.service.blobs.staging.glob("*")]
 
     @property
     def uploads(self) -> list[str]:

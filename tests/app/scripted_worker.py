@@ -24,9 +24,9 @@ CELL_OF_WORD = (0, 8, 4)  #: in a 3 × 3 grid: top left, bottom right, middle
 FRAME_SIZE = (96, 64)
 
 MEDIA = {
-    "container": "mp4", "codec": "h264", "duration": 4.0, "width": 96, "height": 64, "rotation": 0, "fps": 25.0,
-    "frames": 100, "frames_expected": 100, "frames_lost": 0, "times_estimated": False, "has_audio": False,
-    "audio_codec": None,
+    "container": "mp4", "codec": "h264", "duration": 4.0, "width": 96, "height": 64, "rotation": 0,
+    "fps": 25.0, "frames": 100, "frames_expected": 100, "frames_lost": 0, "times_estimated": False,
+    "has_audio": False, "audio_codec": None,
 }  # fmt: skip
 
 
@@ -71,8 +71,8 @@ class ScriptedWorker:
     def advertise(self, *captioners: str, is_ready: bool = True) -> None:
         infos = [CaptionerInfo(name=name, weights_sha256="0" * 64, features={}) for name in captioners]
         info = WorkerInfo(
-            name=self.name, pid=1, host="here", version="test", is_ready=is_ready, device="cpu", started_at=0.0,
-            captioners=infos,
+            name=self.name, pid=1, host="here", version="test", is_ready=is_ready, device="cpu",
+            started_at=0.0, captioners=infos,
         )  # fmt: skip
         Registry(self.jobs.server, self.jobs.keys).advertise(info)
 

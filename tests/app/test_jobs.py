@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ from app.jobs import Claim, Jobs, Keys, Refusal
 from app.options import CaptionOptions
 from app.queue import Queue, ensure_groups, waiting
 from app.redis_client import connect
+from app.redis_server import RedisServer
 
 CAUSE = errors.WorkerLost("The worker fell silent 3 times while it ran this job.")
 
@@ -241,6 +243,21 @@ def test_an_emptied_server_gets_its_groups_again(
     assert queue.take(1, block=0.01) == []
     job_id = submit(jobs)
     assert queue.take(1)[0].job_id == job_id
+
+
+def test_a_job_that_is_not_on_disk_is_not_accepted(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as own, connect(own.url, patience=5) as client:
+        client.config_set("appendfsync", "no")
+        jobs = Jobs(client, attempts=3, lease=1, result_ttl=60)
+        with pytest.raises(errors.NotOnDisk):
+            submit(jobs, "x")
+        withdrawn = jobs.get("x")
+        assert withdrawn is not None
+        assert withdrawn.state == "canceled"
+        client.config_set("appendonly", "no")
+        assert (
+            submit(jobs, "y") == "y"
+        )  # a server without a file cannot promise, and is told about in the log
 
 
 def test_no_redis_is_said_by_name() -> None:

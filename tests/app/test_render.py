@@ -89,6 +89,15 @@ def test_moments_that_are_windows_get_the_frame_nearest_their_middle() -> None:
     assert looked_at(attention, 0, [0.5, 2.5]) == (1, 1)  # none inside: the nearest there is
 
 
+def test_a_moment_ends_before_the_next_frame() -> None:
+    """A sampled frame lasts until the next: [0.5, 1.5) is the frame at 0.5 s, not that at 1.5 s."""
+    attention = AttentionDocument.model_validate(
+        {"words": ["a", "dog"], "times": [[0.5, 1.5], [1.5, 1.5]], "temporal": [[0.8, 0.2], [0.2, 0.8]]}
+    )
+    assert looked_at(attention, 0, [0.5, 1.5]) == (0, 0)
+    assert looked_at(attention, 1, [0.5, 1.5]) == (1, 1)
+
+
 def test_of_equal_moments_the_first_counts() -> None:
     attention = AttentionDocument.model_validate(
         {"words": ["a"], "times": [[0, 1], [1, 2]], "temporal": [[0.5, 0.5]]}
@@ -133,7 +142,7 @@ def test_an_even_map_glows_nowhere_and_a_sharp_one_does() -> None:
     sharp = heat.strengths(peak(49, 24))
     assert (sharp[24], sharp[0]) == (1, 0)
     noisy = heat.strengths([1.1 / 49, 0.9 / 49] + [1 / 49] * 47)
-    assert max(noisy) < 0.1
+    assert max(noisy) == pytest.approx(0.1)
 
 
 def test_one_cell_has_nothing_to_compare_with() -> None:

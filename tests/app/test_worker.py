@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import redis
 
 from app.jobs import Keys
+from app.redis_client import connect
 from app.redis_server import RedisServer
 from app.settings import Settings
 from tests.app.workers import Service, eventually, service
@@ -23,11 +25,10 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", frames=20)
 
 
-@pytest.fixture
-def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: Path) -> Iterator[Service]:
-    settings = Settings(
-        data=tmp_path,
-        namespace=keys.namespace,
+def settings_for(folder: Path, namespace: str) -> Settings:
+    return Settings(
+        data=folder,
+        namespace=namespace,
         engine="tests.app.engines:Obedient",
         lease_seconds=2,
         beat_seconds=0.1,
@@ -36,52 +37,77 @@ def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: P
         batch_jobs=1,
         job_seconds=60,
     )
-    with service(server, redis_server.url, settings) as running:
+
+
+@pytest.fixture
+def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: Path) -> Iterator[Service]:
+    """A service without workers; each test starts those it needs."""
+    with service(server, redis_server.url, settings_for(tmp_path, keys.namespace)) as running:
         yield running
 
 
-def test_a_job_is_done(crew: Service, video: Path) -> None:
-    crew.start_worker()
-    job = crew.wait(crew.submit(video))
+@pytest.fixture(scope="module")
+def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose one worker outlives the tests that use it, whatever they do to its children."""
+    settings = settings_for(tmp_path_factory.mktemp("staffed"), f"staffed-{uuid.uuid4().hex[:12]}")
+    with (
+        connect(redis_server.url, patience=5) as client,
+        service(client, redis_server.url, settings) as running,
+    ):
+        worker = running.start_worker()
+        yield running
+        assert worker.poll() is None
+
+
+def test_a_job_is_done(staffed: Service, video: Path) -> None:
+    job = staffed.wait(staffed.submit(video))
     assert job.state == "succeeded"
     assert job.answer["caption"].startswith("4 frames of")
     assert job.answer["media"]["frames"] == 20
     assert job.answer["sampled"] == [0.2, 0.7, 1.2, 1.7]
     assert job.error is None
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
-    assert crew.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
-    assert not crew.blobs.exists(f"results/{job.id}/frames/4.jpg")
-    assert b'"words"' in crew.blobs.read(f"results/{job.id}/attention.json")
-    assert not crew.blobs.exists(f"uploads/{job.id}")
+    assert staffed.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
+    assert not staffed.blobs.exists(f"results/{job.id}/frames/4.jpg")
+    assert b'"words"' in staffed.blobs.read(f"results/{job.id}/attention.json")
+    assert not staffed.blobs.exists(f"uploads/{job.id}")
 
 
 def test_a_bad_file_fails_by_name_once_and_the_next_job_runs(
-    crew: Service, video: Path, tmp_path: Path
+    staffed: Service, video: Path, tmp_path: Path
 ) -> None:
-    crew.start_worker()
     text = tmp_path / "text.mp4"
     text.write_text("this is no video")
-    bad = crew.submit(without_index(video, tmp_path / "cut.mp4"))
-    worse = crew.submit(text)
-    good = crew.submit(video)
-    assert crew.wait(good).state == "succeeded"
-    assert (crew.job(bad).state, crew.job(bad).attempt) == ("failed", 1)
-    error = crew.job(bad).error
+    bad = staffed.submit(without_index(video, tmp_path / "cut.mp4"))
+    worse = staffed.submit(text)
+    good = staffed.submit(video)
+    assert staffed.wait(good).state == "succeeded"
+    assert (staffed.job(bad).state, staffed.job(bad).attempt) == ("failed", 1)
+    error = staffed.job(bad).error
     assert error is not None
     assert error["code"] == "incomplete_file"
     assert error["hint"]
-    worse_error = crew.job(worse).error
+    worse_error = staffed.job(worse).error
     assert worse_error is not None
     assert worse_error["code"] == "not_a_video"
 
 
-def test_a_missing_upload_fails_by_name(crew: Service, video: Path) -> None:
-    job_id = crew.submit(video)
-    crew.blobs.remove(f"uploads/{job_id}")
-    crew.start_worker()
-    error = crew.wait(job_id).error
+def test_a_missing_upload_fails_by_name(staffed: Service, video: Path) -> None:
+    busy, job_id = staffed.submit(video, "sleep-1"), staffed.submit(video)
+    staffed.blobs.remove(f"uploads/{job_id}")
+    assert staffed.wait(busy).state == "succeeded"
+    error = staffed.wait(job_id).error
     assert error is not None
     assert error["code"] == "upload_missing"
+
+
+def test_a_result_that_cannot_be_kept_fails_by_name(staffed: Service, video: Path) -> None:
+    busy, job_id = staffed.submit(video, "sleep-1"), staffed.submit(video)
+    staffed.blobs.write(f"results/{job_id}", b"a file where a folder should be")
+    assert staffed.wait(busy).state == "succeeded"
+    job = staffed.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "worker_error", 3)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +115,14 @@ def test_a_missing_upload_fails_by_name(crew: Service, video: Path) -> None:
     [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
 )
 def test_what_the_engine_cannot_do_fails_by_name(
-    crew: Service, video: Path, command: str, code: str, attempts: int
+    staffed: Service, video: Path, command: str, code: str, attempts: int
 ) -> None:
-    crew.start_worker()
-    bad, good = crew.submit(video, command), crew.submit(video)
-    assert crew.wait(good).state == "succeeded"
-    job = crew.wait(bad)
+    bad, good = staffed.submit(video, command), staffed.submit(video)
+    assert staffed.wait(good).state == "succeeded"
+    job = staffed.wait(bad)
     assert job.error is not None
     assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
-    assert not crew.blobs.exists(f"uploads/{bad}")
+    assert not staffed.blobs.exists(f"uploads/{bad}")
 
 
 def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> None:
@@ -119,7 +144,7 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
     worker = crew.start_worker()
     job_id = crew.submit(video, "sleep-2")
     crew.wait(job_id, lambda job: job.stage == "extract")
-    engine = engine_of(worker.pid)
+    engine = child_of(worker.pid, "app.engine_child")
     began = time.monotonic()
     engine.kill()
     crew.wait(job_id, lambda job: job.attempt == 2)
@@ -130,13 +155,13 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
 
 
 def test_a_killed_worker_loses_nothing_even_behind_a_backlog(crew: Service, video: Path) -> None:
-    first = crew.start_worker()
-    lost = crew.submit(video, "sleep-8")
+    workers = [crew.start_worker(), crew.start_worker()]
+    lost = crew.submit(video, "sleep-5")
     crew.wait(lost, lambda job: job.stage == "extract")
-    crew.start_worker()
     backlog = [crew.submit(video, "sleep-0.5") for _ in range(12)]
-    children = psutil.Process(first.pid).children(recursive=True)
-    first.send_signal(signal.SIGKILL)
+    holder = next(worker for worker in workers if f"-{worker.pid}-" in crew.holder(lost))
+    children = psutil.Process(holder.pid).children(recursive=True)
+    holder.send_signal(signal.SIGKILL)
     killed = time.monotonic()
     crew.wait(lost, lambda job: job.attempt == 2)
     assert time.monotonic() - killed < crew.settings.lease_seconds + 3
@@ -160,16 +185,35 @@ def test_a_job_that_loses_its_workers_has_failed(crew: Service, video: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["sleep-30", "hang"])
-def test_a_running_job_is_canceled_within_two_seconds(crew: Service, video: Path, command: str) -> None:
-    crew.start_worker()
-    job_id = crew.submit(video, command)
-    crew.wait(job_id, lambda job: job.stage == "extract")
+def test_a_running_job_is_canceled_within_two_seconds(staffed: Service, video: Path, command: str) -> None:
+    job_id = staffed.submit(video, command)
+    staffed.wait(job_id, lambda job: job.stage == "extract")
     began = time.monotonic()
-    assert crew.jobs.cancel(job_id) == "asked"
-    assert crew.wait(job_id).state == "canceled"
+    assert staffed.jobs.cancel(job_id) == "asked"
+    assert staffed.wait(job_id).state == "canceled"
     assert time.monotonic() - began < 2
-    assert crew.wait(crew.submit(video)).state == "succeeded"
-    assert not crew.blobs.exists(f"uploads/{job_id}")
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
+    assert not staffed.blobs.exists(f"uploads/{job_id}")
+
+
+def test_a_decoder_that_dies_costs_one_attempt(staffed: Service, video: Path) -> None:
+    decoder = child_of(staffed.workers[0].pid, "extractors.decoder_child")
+    decoder.suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    time.sleep(0.3)  # for its request to be sent
+    decoder.kill()
+    job = staffed.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+
+
+def test_a_job_is_canceled_while_its_file_is_read(staffed: Service, video: Path) -> None:
+    child_of(staffed.workers[0].pid, "extractors.decoder_child").suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    staffed.jobs.cancel(job_id)
+    assert staffed.wait(job_id, seconds=2).state == "canceled"
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
 
 
 def test_a_job_that_hangs_runs_out_of_time(crew: Service, video: Path) -> None:
@@ -235,15 +279,14 @@ def test_expired_results_are_swept_away(crew: Service, video: Path) -> None:
     assert not crew.blobs.exists(f"results/{job_id}")
 
 
-def test_a_file_cut_short_is_not_the_end_of_the_worker(crew: Service, video: Path, tmp_path: Path) -> None:
-    crew.start_worker()
+def test_a_file_cut_short_is_not_the_end_of_the_worker(staffed: Service, video: Path, tmp_path: Path) -> None:
     whole = write_video(tmp_path / "whole.mp4", frames=60, container_options={"movflags": "faststart"})
-    job = crew.wait(crew.submit(cut(whole, tmp_path / "part.mp4", 0.6)))
+    job = staffed.wait(staffed.submit(cut(whole, tmp_path / "part.mp4", 0.6)))
     assert job.state in ("succeeded", "failed")
     assert job.attempt == 1
-    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
 
 
-def engine_of(worker: int) -> psutil.Process:
+def child_of(worker: int, module: str) -> psutil.Process:
     children = psutil.Process(worker).children(recursive=True)
-    return next(child for child in children if "app.engine_child" in child.cmdline())
+    return next(child for child in children if module in child.cmdline())

@@ -33,7 +33,7 @@ class Service:
         self.jobs = Jobs.from_settings(server, self.settings)
         self.registry = Registry(server, self.jobs.keys)
         self.blobs = Blobs(self.settings.blob_url, self.settings.staging)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
 
     def submit(self, video: Path, captioner: str = "echo") -> str:
         job_id = uuid.uuid4().hex
@@ -45,6 +45,10 @@ class Service:
         found = self.jobs.get(job_id)
         assert found is not None
         return found
+
+    def holder(self, job_id: str) -> str:
+        """The name of the worker that runs a job."""
+        return str(self.jobs.server.hget(self.jobs.keys.job(job_id), "worker"))
 
     def wait(
         self, job_id: str, until: Callable[[Job], bool] = lambda job: job.is_over, seconds: float = 30
@@ -58,7 +62,7 @@ class Service:
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, **environment_of(self.settings), **environment},
         )
-        self._workers.append(worker)
+        self.workers.append(worker)
         eventually(lambda: any(info.pid == worker.pid for info in self.registry.workers()), 60)
         return worker
 
@@ -66,7 +70,7 @@ class Service:
         return next(info for info in self.registry.workers() if info.pid == worker.pid)
 
     def stop_all(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGKILL)
             worker.wait()

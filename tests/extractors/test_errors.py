@@ -174,6 +174,14 @@ def test_the_manual_lists_every_code_with_its_remedy() -> None:
         assert leaf.hint in manual
 
 
+def test_the_manual_lists_every_warning() -> None:
+    sources = [path.read_text() for path in (ROOT / "extractors").glob("*.py")]
+    codes = {code for text in sources for code in re.findall(r'MediaWarning\(\s*"(\w+)"', text)}
+    listed = set(re.findall(r"^\| `(\w+)` \|", MANUAL.read_text().split("## Warnings")[1], re.MULTILINE))
+    assert "incomplete" in codes
+    assert codes == listed - {leaf.code for leaf in errors.leaves()}
+
+
 def test_a_damaged_still_is_incomplete(tmp_path: Path) -> None:
     whole = write_still(tmp_path / "a.webp", kind="WEBP")
     with pytest.raises(errors.IncompleteFile):

@@ -68,6 +68,26 @@ def plain_beam(
     return beams
 
 
+def diverse_beam(
+    captioner: Captioner[Any, Any], memory: Memory, width: int, groups: int, strength: float, longest: int
+) -> list[list[Scored]]:
+    """The beams of each group: a word costs ``strength`` for each earlier group's beam that just wrote it."""
+    beams = [[Scored((), 0.0)] for _ in range(groups)]
+    for step in range(longest):
+        written: list[int] = []
+        for group in range(groups):
+            grown = []
+            for beam in beams[group]:
+                if beam.tokens and beam.tokens[-1] == EOS:
+                    grown.append((beam.total, beam))
+                else:
+                    longer = _grow(captioner, memory, beam, anything)
+                    grown += [(s.total - strength * written.count(s.tokens[-1]), s) for s in longer]
+            beams[group] = [s for _, s in sorted(grown, key=lambda pair: -pair[0])[:width]]
+            written += [s.tokens[step] for s in beams[group] if len(s.tokens) == step + 1]
+    return beams
+
+
 def _grow(captioner: Captioner[Any, Any], memory: Memory, s: Scored, allowed: Allowed) -> list[Scored]:
     log_probs = next_log_probs(captioner, memory, s.tokens)
     words = [w for w in range(len(log_probs)) if w != BOS and allowed(s.tokens, w)]

@@ -15,7 +15,16 @@ from models.captioner import StepAttention
 from models.constraints import BAD_ENDINGS
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.vocabulary import BOS, EOS, UNK
-from tests.models.brute_force import Allowed, Scored, anything, every_sequence, lone, plain_beam, ranked
+from tests.models.brute_force import (
+    Allowed,
+    Scored,
+    anything,
+    diverse_beam,
+    every_sequence,
+    lone,
+    plain_beam,
+    ranked,
+)
 from tests.models.toy_captioners import Numbered, Prefixes, RandomToy, Toy, videos
 
 WORDS = ("dog", "a", "runs", "the")
@@ -287,6 +296,29 @@ def test_the_first_group_of_diverse_search_is_plain_search(seed: int, groups: in
     for many, few in zip(decode(captioner, memory, diverse), decode(captioner, memory, plain), strict=True):
         for h in few:
             assert any(tokens_of(h) == tokens_of(m) and h.score == m.score for m in many)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    groups=st.integers(2, 3),
+    width=st.sampled_from([1, 2, 3, 9]),
+    strength=st.sampled_from([0.1, 0.5, 2.0]),
+    ending=st.sampled_from([0.0, 2.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_equals_slow_diverse_search(
+    seed: int, groups: int, width: int, strength: float, ending: float
+) -> None:
+    captioner, memory = RandomToy(WORDS[:2], seed, 1.0, ending), videos(0, 1)
+    beams = groups * width
+    search = options(
+        beam_size=beams, num_captions=beams, group_size=groups, diversity_lambda=strength, max_length=5
+    )
+    for video, found in enumerate(decode(captioner, memory, search)):
+        slow = diverse_beam(captioner, lone(memory, video), width, groups, strength, 5)
+        wanted = sorted((s for group in slow for s in group), key=lambda s: -s.total)
+        assert sorted(tokens_of(h) for h in found) == sorted(s.tokens for s in wanted)
+        assert [h.score for h in found] == pytest.approx([s.total for s in wanted], abs=1e-12)
 
 
 def test_diversity_makes_groups_differ_and_leaves_scores_true() -> None:

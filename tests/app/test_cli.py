@@ -1,0 +1,313 @@
+"""The command line, run as its users run it, with a captioner whose weights are random but real."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from app.caption_command import stems
+from app.cli import PROGRAM, cli
+from app.doctor import variable
+from app.documents import JobDocument
+from app.redis_server import RedisServer
+from app.settings import Settings
+from tests.app.captioners import WORDS, write_captioner
+from tests.media import write_video
+
+
+class Shell:
+    """Runs ``python -m app`` from the checkout with a data folder and a weights folder of its own."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder, self._root = folder, root
+        self.environment = {
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("REELWORD", "REDIS"))
+            },
+            "REELWORD_DATA": str(folder / "data"),
+            "REELWORD_WEIGHTS": str(folder / "weights"),
+            "COLUMNS": "200",
+        }
+
+    def run(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "app", *map(str, arguments)],
+            cwd=self._root,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    def here(self, *arguments: str | Path, **environment: str) -> Result:
+        """The same in this process, which loads torch once for all of them."""
+        given = [str(argument) for argument in arguments]
+        return CliRunner().invoke(cli, given, env={**self.environment, **environment}, prog_name=PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Shell:
+    folder = tmp_path_factory.mktemp("cli")
+    write_captioner(folder / "weights")
+    write_captioner(folder / "weights", "other", seed=2)
+    return Shell(folder, root)
+
+
+@pytest.fixture(scope="module")
+def clips(shell: Shell) -> list[Path]:
+    """Two videos of one stem, and a file that is none."""
+    for name in ("a", "b"):
+        (shell.folder / name).mkdir()
+    broken = shell.folder / "notes.mp4"
+    broken.write_text("this is no video\n" * 100)
+    clip, same_stem = shell.folder / "a" / "clip.mp4", shell.folder / "b" / "clip.mkv"
+    return [write_video(clip), broken, write_video(same_stem, width=48, height=64)]
+
+
+@pytest.fixture(scope="module")
+def everything(shell: Shell, clips: list[Path]) -> subprocess.CompletedProcess[str]:
+    out = shell.folder / "out" / "deep"
+    return shell.run(
+        "caption", *clips, "--json", "--attention", out, "--beam-size", "3", "--num-captions", "2"
+    )
+
+
+def lines(run: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+# ---- caption ----
+
+
+def test_each_file_has_its_line_of_json(
+    everything: subprocess.CompletedProcess[str], clips: list[Path]
+) -> None:
+    first, failed, last = lines(everything)
+    for line in (first, failed, last):
+        assert set(line) == {*JobDocument.model_fields, "file"}
+    assert [line["file"] for line in (first, failed, last)] == [str(clip) for clip in clips]
+    assert [line["state"] for line in (first, failed, last)] == ["succeeded", "failed", "succeeded"]
+    assert (first["media"]["width"], first["media"]["height"]) == (64, 48)
+    assert (last["media"]["width"], last["media"]["height"]) == (48, 64)
+    assert len(first["sampled"]) == 8
+    assert [word["word"] for word in first["captions"][0]["words"]] == first["caption"].split()
+    assert set(first["caption"].split()) <= set(WORDS)
+    assert len(first["captions"]) == 2
+    assert first["model"]["options"]["beam_size"] == 3
+    assert first["timings"]["total"] >= first["timings"]["decode"] > 0
+
+
+def test_a_failed_file_is_told_with_its_code_and_at_the_end(
+    everything: subprocess.CompletedProcess[str], clips: list[Path]
+) -> None:
+    assert everything.returncode == 1
+    failed = lines(everything)[1]
+    assert failed["error"]["code"] == "not_a_video"
+    assert failed["caption"] is None
+    assert "1 of 3 files failed:" in everything.stderr
+    assert str(clips[1]) in everything.stderr.splitlines()[-1]
+    assert "[not_a_video]" in everything.stderr
+
+
+def test_pictures_of_one_stem_lie_side_by_side(
+    shell: Shell, everything: subprocess.CompletedProcess[str]
+) -> None:
+    out = shell.folder / "out" / "deep"
+    assert sorted(file.name for file in out.iterdir()) == [
+        "clip-2.json",
+        "clip-2.png",
+        "clip.json",
+        "clip.png",
+    ]
+    for name, line in (("clip", lines(everything)[0]), ("clip-2", lines(everything)[2])):
+        document = json.loads((out / f"{name}.json").read_text())
+        assert document["words"] == line["caption"].split()
+        with Image.open(out / f"{name}.png") as picture:
+            assert picture.width >= 900
+
+
+def test_a_caption_alone_is_a_line_of_text(shell: Shell, clips: list[Path]) -> None:
+    run = shell.here("caption", clips[0])
+    assert (run.exit_code, run.stderr) == (0, "")
+    (line,) = run.stdout.splitlines()
+    assert set(line.split()) <= set(WORDS)
+
+
+def test_captions_of_several_files_have_their_names(shell: Shell, clips: list[Path]) -> None:
+    run = shell.here("caption", *clips, "--captioner", "other")
+    assert run.exit_code == 1
+    assert [line.split(": ")[0] for line in run.stdout.splitlines()] == [str(clips[0]), str(clips[2])]
+
+
+def test_a_terminal_shows_progress_and_still_gets_whole_lines(shell: Shell, clips: list[Path]) -> None:
+    master, terminal = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "app", "caption", str(clips[0])],
+        env={**shell.environment, "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shown = b"".join(_until_closed(master))
+    output, _ = run.communicate()
+    assert b"Captioning" in shown
+    assert set(output.decode().split()) <= set(WORDS)
+
+
+def _until_closed(master: int) -> Iterator[bytes]:
+    while True:
+        try:
+            data = os.read(master, 4096)
+        except OSError:  # EIO: the other end is closed
+            break
+        if not data:
+            break
+        yield data
+    os.close(master)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["caption"], "FILE"),
+        (["caption", "x.mp4", "--beam-size", "99"], "--beam-size: Input should be less than or equal to 20."),
+        (["caption", "x.mp4", "--num-captions", "6"], "num_captions (6) cannot exceed beam_size (5)"),
+        (
+            ["caption", "x.mp4", "--captioner", "blip"],
+            "There is no captioner called blip; there are: other, stats.",
+        ),
+        (["caption", "x.mp4", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
+        (["caption", "x.mp4", "--beams", "3"], "--beams"),
+        (["describe", "x.mp4"], "describe"),
+        (["train", "blip"], "blip"),
+        (["evaluate", "stats", "--beams", "3"], "--beams"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_sentence(shell: Shell, arguments: list[str], sentence: str) -> None:
+    run = shell.here(*arguments)
+    assert run.exit_code == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_missing_file_is_a_failed_one(shell: Shell) -> None:
+    run = shell.here("caption", "no-such.mp4")
+    assert run.exit_code == 1
+    assert "[missing_file]" in run.stderr
+
+
+def test_a_setting_with_a_wrong_value_is_wrong_usage(shell: Shell) -> None:
+    run = shell.here("doctor", PORT="99999")
+    assert run.exit_code == 2
+    assert "less than or equal to 65535" in run.stderr
+
+
+def test_without_a_captioner_it_says_so(shell: Shell, clips: list[Path], tmp_path: Path) -> None:
+    run = shell.run("caption", clips[0], REELWORD_WEIGHTS=str(tmp_path))
+    assert run.returncode == 1
+    assert "no captioner" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_stems_never_collide() -> None:
+    files = [Path(name) for name in ("a/clip.mp4", "b/clip.avi", "clip-2.mp4", "CLIP.mov", "other.mp4")]
+    assert stems(files) == ["clip", "clip-2", "clip-2-2", "CLIP-3", "other"]
+
+
+# ---- the rest ----
+
+
+def test_help_needs_no_torch(shell: Shell) -> None:
+    """``--help`` answers at once: the parts that take seconds to load stay out."""
+    code = "import sys, app.cli; print({'torch', 'fastapi', 'av', 'PIL', 'training'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], env=shell.environment, capture_output=True, text=True)
+    assert run.stdout == "set()\n", run.stderr
+
+
+def test_training_answers_for_itself(shell: Shell) -> None:
+    for command in ("train", "evaluate"):
+        run = shell.here(command, "--help")
+        assert run.exit_code == 0
+        assert f"python -m app {command}" in run.stdout
+        assert "captioner" in run.stdout
+
+
+def test_models_lists_what_is_installed(shell: Shell) -> None:
+    listed = json.loads(shell.here("models", "--json").stdout)
+    assert [model["name"] for model in listed] == ["other", "stats"]
+    assert listed[1]["features"] == {"grid": "efficientnet-lite2"}
+    table = shell.here("models").stdout
+    assert "efficientnet-lite2" in table
+    assert "MiB" in table
+
+
+def test_models_tells_of_a_damaged_checkpoint(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "stats.safetensors").write_bytes(b"damaged")
+    (model,) = json.loads(shell.here("models", "--json", REELWORD_WEIGHTS=str(tmp_path)).stdout)
+    assert "cannot be read" in model["error"]
+    assert "cannot be read" in shell.here("models", REELWORD_WEIGHTS=str(tmp_path)).stdout.replace("\n", " ")
+
+
+def test_doctor_prints_every_setting_and_finds_nothing_wrong(shell: Shell) -> None:
+    run = shell.here("doctor", REELWORD_BEAT_SECONDS="0.25")
+    assert run.exit_code == 0, run.stdout
+    for name, field in Settings.model_fields.items():
+        assert variable(name, field) in run.stdout
+    assert "0.25 *" in run.stdout
+    assert "Nothing is wrong." in run.stdout
+    assert "captioner stats" in run.stdout
+    assert "python -m app serve starts" in run.stdout
+
+
+def test_doctor_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    environment: Mapping[str, str] = {
+        "REELWORD_WEIGHTS": str(tmp_path),
+        "REELWORD_DEVICE": "cuda:7",
+        "REELWORD_MIN_FREE_BYTES": str(2**60),
+        "REDIS_URL": f"unix://{tmp_path}/nobody.sock",
+    }
+    run = shell.here("doctor", **environment)
+    said = " ".join(run.stdout.split())
+    assert run.exit_code == 1
+    assert "No checkpoint lies in" in said
+    assert "is almost full" in said
+    assert "Redis does not answer" in said
+
+
+def test_doctor_looks_at_a_running_redis_and_hides_its_password(
+    shell: Shell, redis_server: RedisServer
+) -> None:
+    run = shell.here("doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here")
+    assert run.exit_code == 1
+    assert "valkey" in run.stdout
+    assert "No worker with loaded models lives" in " ".join(run.stdout.split())
+    hidden = shell.here("doctor", REDIS_URL="redis://user:secret@127.0.0.1:1/0")
+    assert "secret" not in hidden.stdout
+    assert "user:…@127.0.0.1:1/0" in hidden.stdout
+
+
+def test_the_api_says_that_its_port_is_taken(shell: Shell, redis_server: RedisServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        run = shell.run("api", "--port", str(taken.getsockname()[1]), REDIS_URL=redis_server.url)
+    assert run.returncode == 1
+    assert "Nothing can listen on" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_the_api_alone_needs_a_redis(shell: Shell, tmp_path: Path) -> None:
+    run = shell.run("api", "--port", "0", REELWORD_DATA=str(tmp_path))
+    assert run.returncode == 1
+    assert "REDIS_URL" in run.stderr
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,116 @@
+"""Files to captions in one process, with a captioner that knows nothing but is real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.answer import Answer
+from app.documents import AttentionDocument, JobDocument
+from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.options import CaptionOptions
+from app.pipeline import Engine, caption_videos
+from app.settings import Settings
+from extractors.decode import decode_here
+from tests.app.captioners import write_captioner
+from tests.media import write_video
+
+
+@pytest.fixture(scope="module")
+def settings(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The checkout's data folder keeps the converted network from run to run."""
+    weights = tmp_path_factory.mktemp("weights")
+    write_captioner(weights, "stats", seed=1)
+    write_captioner(weights, "other", seed=2)
+    return Settings(weights=weights, data=root / "data", device="cpu", batch_jobs=2)
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Engine:
+    return Engine(settings)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("clips")
+    return [write_video(folder / f"{count}.mp4", frames=count) for count in (1, 20, 35)]
+
+
+def test_each_file_has_its_outcome_in_its_place(
+    settings: Settings, engine: Engine, clips: list[Path], tmp_path: Path
+) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("this is no video")
+    files = [clips[0], text, clips[1], clips[2]]
+    outcomes = list(caption_videos(files, CaptionOptions(num_captions=3), settings, engine))
+    assert [outcome.file for outcome in outcomes] == files
+    assert [outcome.state for outcome in outcomes] == ["succeeded", "failed", "succeeded", "succeeded"]
+    assert outcomes[1].error is not None
+    assert outcomes[1].error.code == "not_a_video"
+    for outcome in (outcomes[0], outcomes[2], outcomes[3]):
+        assert outcome.frames is not None
+        assert len(outcome.frames) == len(outcome.answer["sampled"])
+        assert len(outcome.answer["captions"]) == 3
+        assert outcome.answer["caption"] == outcome.answer["captions"][0]["text"]
+        JobDocument.model_validate({"id": "x", "state": outcome.state, **outcome.answer})
+
+
+def test_attention_tells_of_the_sampled_frames(settings: Settings, engine: Engine, clips: list[Path]) -> None:
+    (outcome,) = caption_videos([clips[1]], CaptionOptions(), settings, engine)
+    assert outcome.attention is not None
+    document = AttentionDocument.model_validate(outcome.attention)
+    assert document.words == [word["word"] for word in outcome.answer["captions"][0]["words"]]
+    starts = [start for start, _ in document.times]
+    assert starts == pytest.approx(outcome.answer["sampled"], abs=1e-3)
+    for row in document.temporal:
+        assert row is not None
+        assert sum(row) == pytest.approx(1, abs=1e-3)
+
+
+def test_attention_is_left_out_where_nobody_wants_it(
+    settings: Settings, engine: Engine, clips: list[Path]
+) -> None:
+    (outcome,) = caption_videos([clips[1]], CaptionOptions(attention=False), settings, engine)
+    assert outcome.state == "succeeded"
+    assert outcome.attention is None
+
+
+def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
+    """Different captioners and options in one batch, each answered by its own."""
+    videos = [decode_here(clip, engine.request).frames for clip in clips]
+    options = [
+        CaptionOptions(),
+        CaptionOptions(captioner="other", beam_size=2, max_length=5),
+        CaptionOptions(),
+    ]
+    together = engine.describe_and_caption(videos, options, lambda stage, share: None)
+    for video, wanted, answer in zip(videos, options, together, strict=True):
+        (alone,) = engine.describe_and_caption([video], [wanted], lambda stage, share: None)
+        assert isinstance(answer, Answer)
+        assert isinstance(alone, Answer)
+        assert answer.captions[0]["text"] == alone.captions[0]["text"]
+        assert answer.captions[0]["score"] == pytest.approx(alone.captions[0]["score"], abs=1e-2)
+        assert answer.model["captioner"] == wanted.captioner
+        assert answer.model["features"]["grid"]["network"] == "efficientnet-lite2"
+
+
+def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
+    video = decode_here(clips[0], engine.request).frames
+    options = [CaptionOptions(captioner="nobody"), CaptionOptions()]
+    first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
+    assert isinstance(first, CaptionerUnavailable)
+    assert "other, stats" in str(first)
+    assert isinstance(second, Answer)
+
+
+def test_warming_up_tells_what_there_is(engine: Engine) -> None:
+    info = engine.warm_up()
+    assert [captioner.name for captioner in info.captioners] == ["other", "stats"]
+    assert all(captioner.seconds for captioner in info.captioners)
+    assert info.captioners[0].weights_sha256 != info.captioners[1].weights_sha256
+
+
+def test_no_captioner_no_engine(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(EngineStartFailed, match="no captioner"):
+        Engine(settings.model_copy(update={"weights": tmp_path}))

@@ -1,0 +1,48 @@
+"""Workers on the list, and off it again."""
+
+from __future__ import annotations
+
+import time
+
+import redis
+
+from app.advertisement import CaptionerInfo, WorkerInfo
+from app.jobs import Keys
+from app.registry import Registry
+
+
+def info(name: str, *captioners: str, is_ready: bool = True) -> WorkerInfo:
+    listed = [CaptionerInfo(name=each, weights_sha256="0" * 64, features={}) for each in captioners]
+    return WorkerInfo(
+        name=name,
+        pid=1,
+        host="here",
+        version="1",
+        is_ready=is_ready,
+        device="cpu",
+        started_at=0.0,
+        captioners=listed,
+    )
+
+
+def test_what_workers_say_is_listed(server: redis.Redis, keys: Keys) -> None:
+    registry = Registry(server, keys)
+    assert registry.workers() == []
+    assert not registry.is_ready()
+    registry.advertise(info("bob", "stats", is_ready=False))
+    assert not registry.is_ready()
+    registry.advertise(info("ann", "stats", "g2l"))
+    assert [worker.name for worker in registry.workers()] == ["ann", "bob"]
+    assert sorted(registry.captioners()) == ["g2l", "stats"]
+    assert registry.is_ready()
+    registry.withdraw("ann")
+    assert [worker.name for worker in registry.workers()] == ["bob"]
+
+
+def test_a_worker_that_falls_silent_is_off_the_list(server: redis.Redis, keys: Keys) -> None:
+    registry = Registry(server, keys, time_to_live=0.2)
+    registry.advertise(info("ann"))
+    assert len(registry.workers()) == 1
+    time.sleep(0.3)
+    assert registry.workers() == []
+    assert server.zcard(keys.workers) == 0

@@ -1,0 +1,67 @@
+"""Small captioners of every name, and features that fit them, for tests of what all captioners share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from extractors.features import Features, Stream, StreamSpec
+from models.captioner import Captioner
+from models.stats import Stats, StatsConfig, StreamConfig
+from models.vocabulary import Vocabulary
+
+SPEC = StreamSpec("random", "0" * 64, "none")
+WORDS = [f"w{i}" for i in range(17)]
+GRID = StreamConfig(name="grid", width=6)
+BOXES = StreamConfig(name="boxes", width=5, regions="boxes")
+
+
+def stats_config(*streams: StreamConfig, **changes: object) -> StatsConfig:
+    """Widths that all differ, so that no two can be mistaken for one another."""
+    base = StatsConfig(
+        streams=streams or (GRID,), embedded=7, words=8, attention=5, hidden=9, query=10, dropout=0.0
+    )
+    return base.model_copy(update=changes)
+
+
+def randomised(captioner: Captioner, seed: int = 0, std: float = 0.35) -> Captioner:
+    """Large enough that nothing is uniform, small enough that no tanh saturates and ties two frames."""
+    torch.manual_seed(seed)
+    for parameter in captioner.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return captioner
+
+
+def tiny_stats(config: StatsConfig | None = None, seed: int = 0) -> Stats:
+    captioner = Stats(config or stats_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def stream(
+    frames: int, regions: int, width: int, seed: int, mask: Tensor | None = None, boxes: bool = False
+) -> Stream:
+    generator = torch.Generator().manual_seed(seed)
+    start = np.arange(frames, dtype=np.float64)
+    corners = torch.rand(frames, regions, 4, generator=generator) if boxes else None
+    values = torch.randn(frames, regions, width, generator=generator)
+    return Stream(values, start, start + 1, SPEC, boxes=corners, mask=mask)
+
+
+def videos(lengths: Sequence[int] = (3, 1, 5)) -> list[Features]:
+    """A grid of four cells a frame, and up to three boxes of which some are padding."""
+    made: list[Features] = []
+    for seed, frames in enumerate(lengths):
+        mask = torch.ones(frames, 3, dtype=torch.bool)
+        mask[:, 2] = torch.arange(frames) % 2 == seed % 2
+        mask[0, 1] = False
+        made.append(
+            {
+                "grid": stream(frames, 4, 6, 10 + seed),
+                "boxes": stream(frames, 3, 5, 20 + seed, mask=mask, boxes=True),
+            }
+        )
+    return made

@@ -1,0 +1,110 @@
+"""A tiny run of training on drawn shapes; as a process it kills itself, as the kernel would, at one step.
+
+Arguments: the corpus's folder, the run's folder, and the step whose batch is never made.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.captioner import Captioner
+from models.stats import Stats, StatsConfig, StreamConfig
+from models.vocabulary import Vocabulary
+from tests.training.tiny_corpus import captioned
+from training import loop
+from training.dataset import Batches, Captioned, TrainingBatch, hold_out
+from training.loop import Trainer
+from training.pseudo_video import Shots
+from training.recipes import DEMO, Recipe
+from training.run import Run
+from training.self_critical import SelfCritical
+
+STEPS, SAVED_EVERY = 30, 10
+RECIPE = DEMO.model_copy(
+    update={
+        "videos": 6,
+        "captions": 2,
+        "max_length": 8,
+        "steps": STEPS,
+        "learning_rate": 1e-2,
+        "warmup": 6,
+        "average_decay": 0.9,
+        "validate_every": SAVED_EVERY,
+        "held_out": 4,
+        "self_critical_steps": 10,
+        "self_critical_every": 5,
+        "self_critical_samples": 3,
+        "self_critical_captions": 1,
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MortalBatches(Batches):
+    """The process ends where batch ``last`` is asked for."""
+
+    last: int = -1
+
+    def at(self, step: int) -> TrainingBatch:
+        if step == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().at(step)
+
+
+def shapes(folder: Path) -> list[Captioned]:
+    return captioned(folder, 24)
+
+
+def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) -> Trainer:
+    kept, held_out = hold_out(shapes(folder), recipe.held_out, "shapes/", recipe.seed)
+    batches = MortalBatches(
+        items=kept,
+        vocabulary=Vocabulary.from_captions(caption for item in kept for caption in item.captions),
+        videos=recipe.videos,
+        captions=recipe.captions,
+        max_length=recipe.max_length,
+        shots=Shots(recipe.lengths),
+        seed=recipe.seed,
+        dtype=torch.float32,
+        last=last,
+    )
+    saved: list[tuple[float, str]] = []
+
+    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
+        saved.append((cider, where))
+
+    return Trainer(recipe, batches, held_out, Run(out), save, torch.float32)
+
+
+def captioner(made: Trainer) -> Stats:
+    config = StatsConfig(
+        streams=(StreamConfig(name="grid", width=8),),
+        embedded=16,
+        words=16,
+        attention=8,
+        hidden=24,
+        query=16,
+        dropout=0.1,
+        tie_words=True,
+    )
+    torch.manual_seed(made.recipe.seed)
+    return Stats(config, made.batches.vocabulary)
+
+
+def refine(made: Trainer, refined: Stats) -> None:
+    words = made.batches.vocabulary.words
+    made.refine(refined, SelfCritical.of(made.recipe, made.batches.items, words))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    loop.REPORT_EVERY = 1
+    mortal = trainer(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    mortal.train(captioner(mortal))

@@ -1,0 +1,43 @@
+"""What a run may start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.checkpoint import Card, CheckpointError, save_checkpoint
+from models.stats import Stats
+from models.vocabulary import Vocabulary
+from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
+from training.session import weights_to_start_from
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    path = tmp_path / "start.safetensors"
+    save_checkpoint(path, tiny_stats(seed=3), Card("stats", {"grid": SPEC}, {}, {}))
+    return path
+
+
+def test_a_run_starts_from_the_weights_of_its_like(start: Path) -> None:
+    weights = weights_to_start_from(start, tiny_stats(seed=4))
+    wanted = tiny_stats(seed=3).state_dict()
+    assert weights.keys() == wanted.keys()
+    assert all(torch.equal(weights[name], wanted[name].half().float()) for name in wanted)
+
+
+def test_another_order_of_words_is_refused(start: Path) -> None:
+    captioner = Stats(stats_config(), Vocabulary(WORDS[::-1]))
+    with pytest.raises(CheckpointError, match="another vocabulary or config"):
+        weights_to_start_from(start, captioner)
+
+
+def test_another_config_is_refused(start: Path) -> None:
+    with pytest.raises(CheckpointError, match="another vocabulary or config"):
+        weights_to_start_from(start, tiny_stats(stats_config(dropout=0.5)))
+
+
+def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
+    assert start.stat().st_mode & 0o044 == 0o044
