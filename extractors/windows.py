@@ -1,0 +1,103 @@
+"""Which times of a video each row of a stream looks at: arithmetic only, nothing is decoded here.
+
+A clock ticks through the video: at its own average rate, at ``extraction_fps``, or ``extraction_total``
+times in all. Windows of ``stack_size`` ticks are laid ``step_size`` ticks apart. Times and not frame numbers
+are what is asked of the decoder, so that a video whose frames come unevenly is cut evenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The windows of one video.
+
+    instants: float64 (M,), rising, seconds at which any window looks; below the duration.
+    index: int64 (N, stack_size), positions in ``instants``; the tail window repeats its last frame.
+    padded: bool (N,), True where a window does so. start, end: float64 (N,), seconds that a window's frames
+    cover, the repetitions not counted.
+    """
+
+    instants: NDArray[np.float64]
+    index: NDArray[np.int64]
+    padded: NDArray[np.bool_]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a video is cut, by the field's names for it.
+
+    stack_size: frames of a window; step_size: frames from one window's first to the next one's. Both count
+    ticks of the extraction clock. extraction_fps: ticks a second, None for the video's own average rate.
+    extraction_total: that many ticks, each in the middle of an equal part of the whole time.
+    most: where there would be more windows, they are laid further apart so that this many spread over the
+    whole time; not applied to ``extraction_total``, which names its own amount.
+
+    Raises ValueError where a number is below its least, or both a rate and a total are given.
+    """
+
+    stack_size: int = 1
+    step_size: int = 1
+    extraction_fps: float | None = None
+    extraction_total: int | None = None
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        if self.extraction_fps is not None and self.extraction_total is not None:
+            raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
+        if min(self.stack_size, self.step_size, self.most) < 1:
+            raise ValueError("stack_size, step_size and most must be at least 1")
+        if self.extraction_total is not None and self.extraction_total < 1:
+            raise ValueError("extraction_total must be at least 1")
+        if self.extraction_fps is not None and not 0 < self.extraction_fps < np.inf:
+            raise ValueError("extraction_fps must be above zero")
+
+    def cut(self, duration: float, fps: float) -> Cut:
+        """The windows of a video of ``duration`` seconds whose own average rate is ``fps``.
+
+        There is always one at least, and while there are no more than ``most`` no tick between the first
+        and the last is left out (unless step_size exceeds stack_size, which asks for that).
+        """
+        if not (duration > 0 and fps > 0):
+            raise ValueError("a video's duration and rate must be above zero")
+        ticks, rate, offset = self._clock(duration, fps)
+        first = self._starts(ticks)[:, None]
+        looked_at = np.minimum(first + np.arange(self.stack_size), ticks - 1)
+        used, index = np.unique(looked_at, return_inverse=True)
+        last = looked_at[:, -1]
+        return Cut(
+            instants=used / rate + offset,
+            index=index.reshape(looked_at.shape).astype(np.int64),
+            padded=first[:, 0] + self.stack_size > ticks,
+            start=first[:, 0] / rate,
+            end=np.where(last == ticks - 1, np.float64(duration), (last + 1) / rate),
+        )
+
+    def _clock(self, duration: float, fps: float) -> tuple[int, np.float64, np.float64]:
+        """(ticks in all, ticks a second, seconds from a tick's begin to the instant that it looks at)."""
+        if self.extraction_total is not None:
+            rate = np.float64(self.extraction_total / duration)
+            return self.extraction_total, rate, 0.5 / rate
+        rate = np.float64(self.extraction_fps or fps)
+        # half a frame later: containers round times to milliseconds, and a frame due now must not be missed
+        offset = np.float64(0.5 / max(fps, rate))
+        return max(1, int(np.ceil((duration - offset) * rate))), rate, min(offset, np.float64(duration / 2))
+
+    def _starts(self, ticks: int) -> NDArray[np.int64]:
+        """The first tick of every window, rising."""
+        spare = max(0, ticks - self.stack_size)
+        count = min(1 + -(-spare // self.step_size), -(-ticks // self.step_size))
+        if self.extraction_total is not None or count <= self.most:
+            return np.arange(count, dtype=np.int64) * self.step_size
+        places: NDArray[np.float64] = (np.arange(self.most) + 0.5) * ((spare + 1) / self.most)
+        return places.astype(np.int64)
