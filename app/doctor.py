@@ -181,7 +181,7 @@ def weights(settings: Settings) -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
         return
     from extractors.efficientnet import WEIGHTS as NETWORK
-    from extractors.packaged import WeightsError
+    from extractors.weights_errors import WeightsError
     from models.checkpoint import CheckpointError, read_card
     from models.service import available
 

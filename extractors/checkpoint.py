@@ -7,17 +7,15 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from extractors.packaged import WeightsError
+from extractors.weights_errors import WrongCheckpoint
+
+__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "bare", "classes", "load"]
 
 Network = TypeVar("Network", bound=nn.Module)
 Checkpoint = Mapping[str, Tensor]
 
 #: Counts batches in training; old files lack it, and nothing here reads it.
 COUNTER = "num_batches_tracked"
-
-
-class WrongCheckpoint(WeightsError):
-    """A checkpoint of another network: names or shapes do not fit."""
 
 
 def bare(checkpoint: Checkpoint) -> dict[str, Tensor]:

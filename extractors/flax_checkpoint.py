@@ -12,7 +12,7 @@ import torch
 from numpy._core import multiarray  # where numpy 2 keeps what its pickles call numpy.core.multiarray
 from torch import Tensor
 
-from extractors.packaged import WeightsDamaged
+from extractors.weights_errors import WeightsDamaged
 
 #: All that such a pickle needs to call; flax's immutable dictionary becomes a plain one.
 ADMITTED: Mapping[tuple[str, str], Callable[..., Any]] = {

@@ -10,21 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from extractors.weights_errors import WeightsDamaged, WeightsMissing
 
-class WeightsError(Exception):
-    """Weights that cannot be used.
-
-    ├── WeightsMissing   the package that carries them is not installed
-    └── WeightsDamaged   the file is not the one that was proven
-    """
-
-
-class WeightsMissing(WeightsError):
-    """The package that carries the weights is not installed, or lacks the file."""
-
-
-class WeightsDamaged(WeightsError):
-    """The file's sha256 is not the expected one."""
+__all__ = ["PackagedFile", "WeightsDamaged", "WeightsMissing"]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from extractors import flax_checkpoint, i3d_weights
 from extractors.checkpoint import WrongCheckpoint
 from extractors.decode import decode_here
 from extractors.i3d import I3D, same_padding
-from extractors.packaged import WeightsDamaged
+from extractors.weights_errors import WeightsDamaged
 from extractors.request import DecodeRequest, Limits
 from extractors.sampling import Sampling
 

@@ -1,0 +1,117 @@
+"""A file of weights to tensors by name, whatever wrote it, and never by running code from it.
+
+The content tells the kind: torch's zip and its older pickle (``weights_only``), safetensors, or a pickle of
+numpy arrays (flax, detectron2, Caffe2). What wraps the parameters is taken off, and names of nested
+dictionaries are joined by a slash.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy._core import multiarray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.serialization import safe_globals
+
+from extractors import safe_pickle
+from extractors.weights_errors import NoRoom, WeightsDamaged
+from extractors.weights_folder import writing
+
+#: Under which name training scripts keep the parameters, beside epochs and optimizers: of most; of
+#: pytorchvideo; of detectron2; of Caffe2.
+WRAPPERS = ("state_dict", "model_state", "model", "blobs")
+ZIP = b"PK\x03\x04"
+#: How torch's older files begin: protocol 2 and the number 0x1950a86a20f9469cfc6c.
+OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+#: Best values and learning rates stand beside the parameters as numpy's numbers.
+NUMBERS = [
+    (multiarray.scalar, "numpy.core.multiarray.scalar"),
+    multiarray.scalar,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("float32", "float64", "int64")),
+]
+
+
+def read(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
+    """Tensors by name, on the CPU. Raises WeightsDamaged.
+
+    kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
+    """
+    start = _start(file)
+    if start.startswith((ZIP, OLD_TORCH)):
+        return _tensors(_torch(file), file)
+    if start[8:9] == b"{":
+        return _safetensors(file)
+    if kept is not None and kept.is_file():
+        try:
+            return _safetensors(kept)
+        except WeightsDamaged:
+            kept.unlink(missing_ok=True)
+    tensors = _tensors(safe_pickle.load(file), file)
+    if kept is not None:
+        _keep(tensors, kept)
+    return tensors
+
+
+def _start(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(32)
+
+
+def _torch(file: Path) -> object:
+    try:
+        with safe_globals(NUMBERS):
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = "code would have to be run for it" if "weights_only" in str(error) else str(error)
+        raise WeightsDamaged(f"{file} cannot be read as tensors alone: {reason}.") from error
+    except (RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise WeightsDamaged(f"{file} is a damaged file of torch: {str(error).splitlines()[0]}.") from error
+
+
+def _safetensors(file: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
+    except SafetensorError as error:
+        raise WeightsDamaged(f"{file} is a damaged file of safetensors: {error}.") from error
+
+
+def _keep(tensors: Mapping[str, Tensor], kept: Path) -> None:
+    """Where the disk is full, the pickle is read again the next time."""
+    with suppress(NoRoom), writing(kept) as unfinished:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
+
+
+def _tensors(content: object, file: Path) -> dict[str, Tensor]:
+    """The parameters in what was read: nothing but tensors and arrays of numbers."""
+    found = dict(_leaves(_unwrapped(content), ""))
+    if not found:
+        raise WeightsDamaged(f"{file} holds no parameters.")
+    return found
+
+
+def _unwrapped(content: object) -> object:
+    if isinstance(content, Mapping):
+        for name in WRAPPERS:
+            if isinstance(content.get(name), Mapping):
+                return _unwrapped(content[name])
+    return content
+
+
+def _leaves(tree: object, path: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from _leaves(value, f"{path}/{name}" if path else str(name))
+    elif isinstance(tree, Tensor):
+        yield path, tree.detach()
+    elif isinstance(tree, np.ndarray | np.number) and np.issubdtype(tree.dtype, np.number):
+        # arrays of a pickle may be read-only or of the other byte order
+        yield path, torch.from_numpy(np.array(tree, tree.dtype.newbyteorder("="), copy=True, ndmin=0))

@@ -1,0 +1,93 @@
+"""Everything that can go wrong between a network's name and its weights.
+
+    WeightsError
+    ├── UnknownWeights      unknown_weights      weights/manifest.toml has no entry of that name
+    ├── WeightsMissing      weights_missing      neither the package nor the file is here
+    ├── WeightsDamaged      weights_damaged      the file is not the one that was proven, or cannot be read
+    ├── WrongCheckpoint     wrong_checkpoint     a checkpoint of another network
+    └── DownloadError
+        ├── NotForDownload      not_for_download     comes in a package, or from the user
+        ├── Offline             offline              downloads are switched off
+        ├── ServerUnreachable   server_unreachable   no answer, or it broke off again and again
+        ├── DownloadRefused     download_refused     the server answered, but not with the file
+        ├── DownloadDamaged     download_damaged     what came is not the file that was proven
+        └── NoRoom              no_room              the disk is full, or the folder cannot be written
+
+``str(error)`` is one sentence that says which file and what to do about it, ``code`` names the kind and
+never changes, and ``hint`` is the remedy in general. docs/extractors.md lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+
+class WeightsError(Exception):
+    """Root of the tree; only its leaves are raised."""
+
+    code: ClassVar[str] = "weights_error"
+    hint: ClassVar[str] = "Run python -m app weights list to see what is here."
+
+
+class UnknownWeights(WeightsError):
+    code = "unknown_weights"
+    hint = "Choose a name that python -m app weights list shows."
+
+
+class WeightsMissing(WeightsError):
+    code = "weights_missing"
+    hint = "Run python -m app weights get NAME, or bring the file: python -m app weights add FILE --as NAME."
+
+
+class WeightsDamaged(WeightsError):
+    code = "weights_damaged"
+    hint = "Delete the file and get it again; python -m app weights verify checks all that are here."
+
+
+class WrongCheckpoint(WeightsError):
+    code = "wrong_checkpoint"
+    hint = "Bring the file that docs/extractors.md names for this network."
+
+
+class DownloadError(WeightsError):
+    """The file did not come over the network; nothing that was there before has changed."""
+
+
+class NotForDownload(DownloadError):
+    code = "not_for_download"
+    hint = "Install the package, or bring the file: python -m app weights add FILE --as NAME."
+
+
+class Offline(DownloadError):
+    code = "offline"
+    hint = "Unset REELWORD_OFFLINE, or bring the file: python -m app weights add FILE --as NAME."
+
+
+class ServerUnreachable(DownloadError):
+    code = "server_unreachable"
+    hint = "Run the command again, it goes on where it stopped; behind a proxy set HTTPS_PROXY."
+
+
+class DownloadRefused(DownloadError):
+    code = "download_refused"
+    hint = "Get the file by a browser, then: python -m app weights add FILE --as NAME."
+
+
+class DownloadDamaged(DownloadError):
+    code = "download_damaged"
+    hint = "Run the command again; if it happens again, the file was changed where it is published."
+
+
+class NoRoom(DownloadError):
+    code = "no_room"
+    hint = "Free space below REELWORD_DATA, or point REELWORD_DATA at another disk."
+
+
+def leaves(root: type[WeightsError] = WeightsError) -> Iterator[type[WeightsError]]:
+    """Every class that is raised, in the order of the tree."""
+    children = root.__subclasses__()
+    if not children:
+        yield root
+    for child in children:
+        yield from leaves(child)
