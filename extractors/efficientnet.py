@@ -19,6 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite, our_names
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
+from extractors.options import ExtractorOptions
 from extractors.packaged import PackagedFile
 from extractors.preprocess import squash, to_device
 
@@ -118,3 +119,10 @@ class EfficientNetLite2:
             "frames": Stream(frames, video.pts, end, self.spec),
             "grid": Stream(grid, video.pts, end, self.spec),
         }
+
+
+def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:
+    """The extractor with its packaged weights. Raises WeightsError."""
+    return EfficientNetLite2(
+        options.device, options.engine, options.precision, options.threads, cache=options.cache
+    )

@@ -1,21 +1,26 @@
-"""The seam between frames and features: what every extractor offers, and how one is made by name."""
+"""The seam between a video and its features: what every extractor offers, and how one is made by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from extractors.efficientnet import EfficientNetLite2
+import torch
+
 from extractors.engines import EngineName, Precision
 from extractors.features import Frames, Stream, StreamSpec
+from extractors.options import Choice, ExtractorOptions, default_cache
+from extractors.request import Audio
+from extractors.windows import Windows
 
 
 class Extractor(Protocol):
-    """Turns the frames of videos into streams.
+    """Turns the frames of videos into streams; extractors/stack_extractor.py is what most are made of.
 
-    name: how it is asked for; needs: what it must be given ("frames" is the only kind so far);
-    spec: the name tag its streams carry; width: channels of each row or cell.
+    name: how it is asked for; needs: what it must be given; spec: the name tag its streams carry;
+    width: channels of a row of its main stream.
     """
 
     name: str
@@ -28,24 +33,78 @@ class Extractor(Protocol):
         ...
 
 
+class SoundExtractor(Protocol):
+    """Turns the sound of one video into streams. needs is {"audio"}; rate: samples a second it wants."""
+
+    name: str
+    needs: frozenset[str]
+    spec: StreamSpec
+    width: int
+    rate: int
+
+    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+        """The streams of a video that lasts ``duration`` seconds; audio is None where it has none."""
+        ...
+
+
+class DerivedExtractor(Protocol):
+    """Turns other extractors' streams of one video into streams of its own, after them.
+
+    needs is {"streams"}; needs_streams: their names.
+    """
+
+    name: str
+    needs: frozenset[str]
+    needs_streams: tuple[str, ...]
+    spec: StreamSpec
+    width: int
+
+    def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
+        """Its streams by name, from streams that include those it needs."""
+        ...
+
+
+AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor
+
+
 class UnknownExtractor(ValueError):
     """No extractor has that name; the message lists those there are."""
 
 
+#: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
+MODULES: Mapping[str, str] = {
+    "efficientnet-lite2": "extractors.efficientnet",
+}
+#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>".
+FAMILIES: Mapping[str, str] = {}
+
+
+def names() -> tuple[str, ...]:
+    """The extractors that there are, those of FAMILIES left out."""
+    return tuple(sorted(MODULES))
+
+
 def create(
     name: str,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     *,
     engine: EngineName = "auto",
     precision: Precision | None = None,
     threads: int = 1,
     cache: Path | None = None,
-) -> Extractor:
-    """The extractor of that name with its weights loaded; the options are those of its class.
+    weights: Choice = "published",
+    windows: Windows | None = None,
+) -> AnyExtractor:
+    """The extractor of that name with its weights loaded; extractors/options.py says what the options mean.
 
-    Raises UnknownExtractor, or WeightsError where the weights are missing or damaged.
+    Raises UnknownExtractor, WeightsError where the weights are missing or damaged, ImportError where a
+    package that the extractor or the engine runs on is not installed.
     """
-    makers = {EfficientNetLite2.name: EfficientNetLite2}
-    if name not in makers:
-        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(sorted(makers))}")
-    return makers[name](device, engine=engine, precision=precision, threads=threads, cache=cache)
+    module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
+    if module is None:
+        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(names())}")
+    options = ExtractorOptions(
+        torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
+    )
+    made: AnyExtractor = importlib.import_module(module).make(name, options)
+    return made
