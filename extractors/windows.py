@@ -18,7 +18,7 @@ class Cut:
     """The windows of one video.
 
     instants: float64 (M,), rising, seconds at which any window looks; below the duration.
-    index: int64 (N, stack_size), positions in ``instants``; the tail window repeats its last frame.
+    index: int64 (N, stack_size + ahead), positions in ``instants``; the tail window repeats its last frame.
     padded: bool (N,), True where a window does so. start, end: float64 (N,), seconds that a window's frames
     cover, the repetitions not counted.
     """
@@ -42,6 +42,8 @@ class Windows:
     extraction_total: that many ticks, each in the middle of an equal part of the whole time.
     most: where there would be more windows, they are laid further apart so that this many spread over the
     whole time; not applied to ``extraction_total``, which names its own amount.
+    ahead: frames looked at behind each window, as flow does for its last pair; they count in no time, and
+    repeat the last frame at the video's end.
 
     Raises ValueError where a number is below its least, or both a rate and a total are given.
     """
@@ -51,12 +53,15 @@ class Windows:
     extraction_fps: float | None = None
     extraction_total: int | None = None
     most: int = 64
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         if self.extraction_fps is not None and self.extraction_total is not None:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
         if min(self.stack_size, self.step_size, self.most) < 1:
             raise ValueError("stack_size, step_size and most must be at least 1")
+        if self.ahead < 0:
+            raise ValueError("ahead must be at least 0")
         if self.extraction_total is not None and self.extraction_total < 1:
             raise ValueError("extraction_total must be at least 1")
         if self.extraction_fps is not None and not 0 < self.extraction_fps < np.inf:
@@ -72,9 +77,9 @@ class Windows:
             raise ValueError("a video's duration and rate must be above zero")
         ticks, rate, offset = self._clock(duration, fps)
         first = self._starts(ticks)[:, None]
-        looked_at = np.minimum(first + np.arange(self.stack_size), ticks - 1)
+        looked_at = np.minimum(first + np.arange(self.stack_size + self.ahead), ticks - 1)
         used, index = np.unique(looked_at, return_inverse=True)
-        last = looked_at[:, -1]
+        last = looked_at[:, self.stack_size - 1]
         return Cut(
             instants=used / rate + offset,
             index=index.reshape(looked_at.shape).astype(np.int64),
