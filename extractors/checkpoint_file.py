@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from extractors import safe_pickle
+from extractors.digests import writing
 from extractors.weights_errors import NoRoom, WeightsDamaged
-from extractors.weights_folder import writing
 
 #: Under which name training scripts keep the parameters, beside epochs and optimizers: of most; of
 #: pytorchvideo; of detectron2; of Caffe2.

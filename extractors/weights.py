@@ -1,4 +1,4 @@
-"""A network with its weights: ``obtain`` finds the file, checks it, reads it safely and hands it to a builder.
+"""A network with its weights: ``obtain`` finds the file, checks it, reads it and hands it to a builder.
 
 weights/manifest.toml says what there is; ``python -m app weights`` brings it.
 """
@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
 
 from extractors.checkpoint import Checkpoint
 from extractors.checkpoint_file import read
+from extractors.options import Choice
 from extractors.weights_folder import Found, WeightsFolder
 
 Network = TypeVar("Network", bound=nn.Module)
-#: published: what the paper's authors or a library trained. seeded: random and the same every time, for
-#: tests and benchmarks; streams made by it say so where the sha256 stands.
-Choice: TypeAlias = Literal["published", "seeded"]
+#: Stands where the sha256 of a file would: in the name tags of streams that random weights made.
 SEEDED = "seeded"
 SEED = 20170522
 
@@ -34,6 +33,8 @@ def obtain(
 ) -> tuple[Network, str]:
     """The network of that name in the manifest, in eval mode, and the sha256 of its file (or "seeded").
 
+    choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
+    every time, for tests and benchmarks.
     build: from a checkpoint, under the names it has in the file. blank: with initial weights.
     data: the data folder, by default REELWORD_DATA. Nothing is downloaded here. Raises WeightsError:
     WeightsMissing says which command brings the file or where to put it.
@@ -50,7 +51,7 @@ def find(name: str, *, data: Path | None = None) -> Found:
 
 
 def seeded(blank: Callable[[], Network]) -> Network:
-    """A network whose weights are random, and the same at every call; the caller's generator is left alone."""
+    """A network of random weights, the same at every call; the caller's generator is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return blank().eval()

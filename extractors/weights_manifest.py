@@ -15,6 +15,7 @@ MANIFEST = Path(__file__).resolve().parent.parent / "weights" / "manifest.toml"
 Source: TypeAlias = Literal["package", "url", "file"]
 #: All 64 digits, or the first few where the publisher gives no more.
 Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$")]
+GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
 class Entry(BaseModel):
@@ -23,11 +24,12 @@ class Entry(BaseModel):
     network: the extractor whose weights it is; several files may serve one, the first one here is taken.
     source: "package" (a Python package and the file in it), "url", or "file" (the user brings it).
     path: the file in the package; elsewhere the name under which it is kept.
-    where: for a file that the user brings, a sentence that says where it is published.
-    sha256: None where nobody publishes one; then the first file seen is pinned.
-    bytes: None where it could not be learnt. licence: as stated upstream.
+    where: for a file that the user brings, where it is published, as the middle of a sentence.
+    sha256: None where nobody publishes one; then the first file seen is pinned. git_blob: what git calls the
+    file in the repository that publishes it.
+    bytes: as published, and so only about right where sha256 is not whole; None where it could not be learnt.
+    licence: as stated upstream. keys: whose names the parameters have.
     reader: the function of ours that takes the checkpoint, as module:function; variant: its first argument.
-    keys: whose names the parameters have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +43,7 @@ class Entry(BaseModel):
     url: HttpUrl | None = None
     where: str | None = None
     sha256: Digest | None = None
+    git_blob: GitBlob | None = None
     bytes: int | None = Field(None, gt=0)
     licence: str
     paper: str
