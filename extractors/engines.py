@@ -1,4 +1,4 @@
-"""What runs a network: torch anywhere, or OpenVINO on a CPU, in the precision that was asked for.
+"""What runs a network: torch anywhere, compiled or not, or OpenVINO on a CPU, in the precision asked for.
 
 On a CPU OpenVINO is several times faster (`python -m benchmarks.extract` says by how much on your machine);
 where it is not installed, or the device is a GPU, torch runs the same module.
@@ -6,51 +6,109 @@ where it is not installed, or the device is a GPU, torch runs the same module.
 
 from __future__ import annotations
 
+import copy
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from extractors.cuda_graphs import Recorder
+
 Precision = Literal["fp32", "bf16", "fp16"]
-EngineName = Literal["auto", "openvino", "torch"]
+EngineName = Literal["auto", "openvino", "compile", "torch"]
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+#: Kernels read a picture's or a clip's channels from neighbouring addresses.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+#: Layers that multiply matrices, and whose weights may be kept in 16 bits.
+MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
 log = logging.getLogger(__name__)
 
 
-class Engine(Protocol):
-    """A network ready to run: uint8 rows (N, …) in, float32 rows (N, …) out."""
+class Engine(ABC):
+    """A network ready to run: rows (N, …) in, of any rank; float32 rows (N, …) out, one tensor an output.
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def precision(self) -> Precision: ...
-
-    def __call__(self, pixels: Tensor) -> Tensor: ...
-
-
-class TorchEngine:
-    """The module itself, channels last, under autocast where half precision is asked for.
-
-    precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32.
+    What comes out lies on the engine's device; its input may lie anywhere.
     """
 
-    name = "torch"
+    name: str
+    precision: Precision
 
-    def __init__(self, module: nn.Module, device: torch.device, precision: Precision | None = None) -> None:
-        self.device = device
-        self.precision: Precision = precision or fastest_precision(device)
-        self._module = module.eval().to(device)
-        self._module.to(memory_format=torch.channels_last)
+    @abstractmethod
+    def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        """All that the network returns, in its order; one, where it returns a tensor."""
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        half = HALVES.get(self.precision)
-        with torch.inference_mode(), torch.autocast(self.device.type, half, enabled=half is not None):
-            values: Tensor = self._module(pixels.to(self.device))
-        return values.float()
+        """The first output."""
+        return self.outputs(pixels)[0]
+
+
+class TorchEngine(Engine):
+    """A copy of the module, channels last, its weights in half precision where that is asked for.
+
+    precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32, which is IEEE's
+    on a GPU too. compiled: by torch.compile, which takes a minute for each new shape and needs a C++
+    compiler. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come;
+    on a GPU those are recorded as CUDA graphs.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device,
+        precision: Precision | None = None,
+        *,
+        compiled: bool = False,
+    ) -> None:
+        self.name = "compile" if compiled else "torch"
+        self.device = device
+        self.precision = precision or fastest_precision(device)
+        self._half = HALVES.get(self.precision)
+        network = _prepared(copy.deepcopy(module), device, self._half)
+        # freezing folds batch norms and lays weights out for the kernels that will read them
+        forward = torch.compile(network, dynamic=False, options={"freezing": True}) if compiled else network
+        self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: as_tuple(forward(pixels))
+        self._evens = compiled or device.type == "cuda"
+        self._run = Recorder(self._forward) if device.type == "cuda" else self._forward
+
+    def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        rows = filled_up(pixels) if self._evens else pixels
+        with (
+            torch.inference_mode(),
+            # the weights are cast already, and a recorded graph must not point into a cache of casts
+            torch.autocast(self.device.type, self._half, enabled=self._half is not None, cache_enabled=False),
+            torch.backends.cudnn.flags(
+                enabled=True, benchmark=True, allow_tf32=self._half is not None, fp32_precision="none"
+            ),
+        ):
+            values = self._run(rows.to(self.device, non_blocking=True))
+        return tuple(value[: len(pixels)].float() for value in values)
+
+
+def _prepared(network: nn.Module, device: torch.device, half: torch.dtype | None) -> nn.Module:
+    network = network.eval().requires_grad_(False).to(device)
+    for layer in network.modules():
+        for weight in layer.parameters(recurse=False):
+            if half is not None and isinstance(layer, MULTIPLIERS):
+                weight.data = weight.data.to(half)
+            if weight.dim() in CHANNELS_LAST:
+                weight.data = weight.data.contiguous(memory_format=CHANNELS_LAST[weight.dim()])
+    return network
+
+
+def as_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What a module returned, as ``Engine.outputs`` has it."""
+    return (values,) if isinstance(values, Tensor) else tuple(values)
+
+
+def filled_up(rows: Tensor) -> Tensor:
+    """Rows repeated from the last one until there is a power of two of them."""
+    missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
+    return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 
 
 def fastest_precision(device: torch.device) -> Precision:
@@ -71,16 +129,23 @@ def choose_engine(
     precision: Precision | None,
     threads: int,
     cache: Path,
+    free: tuple[int, ...] = (0,),
 ) -> Engine:
     """The engine asked for; for "auto" OpenVINO on a CPU, and torch elsewhere or where it is not installed.
 
+    module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
+    free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
+    pictures of any number and size. key: names the network and its weights; a converted model is kept for it.
+
     Raises ImportError where OpenVINO is asked for by name and absent, ValueError where it is asked for on
-    another device than a CPU.
+    another device than a CPU, or there is no engine of that name.
     """
+    if engine not in get_args(EngineName):
+        raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
     if engine == "openvino" and device.type != "cpu":
         raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
-    if engine == "torch" or device.type != "cpu":
-        return TorchEngine(module, device, precision)
+    if engine in ("torch", "compile") or device.type != "cpu":
+        return TorchEngine(module, device, precision, compiled=engine == "compile")
     try:
         from extractors.openvino_engine import OpenVinoEngine
     except ImportError as error:
@@ -88,4 +153,4 @@ def choose_engine(
             raise
         log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
         return TorchEngine(module, device, precision)
-    return OpenVinoEngine(module, example, key, cache, precision, threads)
+    return OpenVinoEngine(module, example, key, cache, precision, threads, free)

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
-from extractors.engines import Precision
+from extractors.engines import Engine, Precision
 
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 import openvino  # noqa: E402
@@ -30,12 +31,13 @@ HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 log = logging.getLogger(__name__)
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(Engine):
     """A module compiled for this processor.
 
-    example: uint8 rows as the module takes them, their number free; folder: where the converted model is
-    kept, under a name made of ``key`` (network and weights), versions and source; threads: of inference.
-    precision: None takes bf16 where this processor multiplies it in hardware, else fp32.
+    example: rows as the module takes them; free: its axes whose length may vary. folder: where the converted
+    model is kept, under a name made of ``key`` (network and weights), the input, versions and source;
+    threads: of inference. precision: None takes bf16 where this processor multiplies it in hardware, else
+    fp32.
     """
 
     name = "openvino"
@@ -48,9 +50,10 @@ class OpenVinoEngine:
         folder: Path,
         precision: Precision | None,
         threads: int,
+        free: tuple[int, ...] = (0,),
     ) -> None:
-        self.precision: Precision = precision or fastest_precision()
-        model = load_or_convert(module, example, folder / _model_name(module, key))
+        self.precision = precision or fastest_precision()
+        model = load_or_convert(module, example, folder / _model_name(module, example, key, free), free)
         hints = {
             "INFERENCE_PRECISION_HINT": HINTS[self.precision],
             "INFERENCE_NUM_THREADS": threads,
@@ -58,8 +61,10 @@ class OpenVinoEngine:
         }
         self._request = openvino.Core().compile_model(model, "CPU", hints).create_infer_request()
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        return torch.from_numpy(self._request.infer([pixels.numpy()], share_inputs=True)[0])
+    def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        rows = pixels.cpu().contiguous().numpy()
+        answer = self._request.infer([rows], share_inputs=True)
+        return tuple(torch.from_numpy(answer[index]) for index in range(len(answer)))
 
 
 def fastest_precision() -> Precision:
@@ -67,9 +72,11 @@ def fastest_precision() -> Precision:
     return "bf16" if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "fp32"
 
 
-def load_or_convert(module: nn.Module, example: Tensor, kept: Path) -> openvino.Model:
+def load_or_convert(
+    module: nn.Module, example: Tensor, kept: Path, free: tuple[int, ...] = (0,)
+) -> openvino.Model:
     """The converted model from the folder ``kept``, made and kept there first where it is not."""
-    return kept_model(kept, lambda: _convert(module, example))
+    return kept_model(kept, lambda: _convert(module, example, free))
 
 
 def kept_model(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
@@ -88,12 +95,12 @@ def kept_model(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model
     return model
 
 
-def _convert(module: nn.Module, example: Tensor) -> openvino.Model:
-    rows = torch.export.Dim("rows", min=1, max=4096)
+def _convert(module: nn.Module, example: Tensor, free: tuple[int, ...]) -> openvino.Model:
+    axes = {axis: Dim("rows", min=1, max=4096) if axis == 0 else Dim.DYNAMIC for axis in free}
     with torch.no_grad():
-        exported = torch.export.export(module.eval(), (example,), dynamic_shapes=({0: rows},))
+        exported = torch.export.export(module.eval(), (example,), dynamic_shapes=(axes,))
     model = openvino.convert_model(exported)
-    model.reshape([-1, *example.shape[1:]])
+    model.reshape([-1 if axis in free else length for axis, length in enumerate(example.shape)])
     return model
 
 
@@ -110,9 +117,11 @@ def _keep(model: openvino.Model, kept: Path) -> None:
                 raise
 
 
-def _model_name(module: nn.Module, key: str) -> str:
-    """Sixteen digits that change with the weights, the versions and the network's source."""
-    digest = hashlib.sha256(f"{key}\n{torch.__version__}\n{openvino.__version__}".encode())
+def _model_name(module: nn.Module, example: Tensor, key: str, free: tuple[int, ...]) -> str:
+    """Sixteen digits that change with the weights, the input, the versions and the network's source."""
+    lengths = [None if axis in free else length for axis, length in enumerate(example.shape)]
+    parts = (key, example.dtype, lengths, torch.__version__, openvino.__version__)
+    digest = hashlib.sha256("\n".join(map(str, parts)).encode())
     modules = {type(part).__module__: type(part) for part in module.modules()}
     for name in sorted(modules):
         if name.split(".")[0] != "torch":
