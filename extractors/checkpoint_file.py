@@ -8,9 +8,10 @@ dictionaries are joined by a slash.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ ZIP = b"PK\x03\x04"
 #: How torch's older files begin: protocol 2 and the number 0x1950a86a20f9469cfc6c.
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 #: Best values and learning rates stand beside the parameters as numpy's numbers.
-NUMBERS = [
+NUMBERS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     (multiarray.scalar, "numpy.core.multiarray.scalar"),
     multiarray.scalar,
     np.dtype,

@@ -33,7 +33,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Patience:
-    """tries: in a row that bring nothing; wait: seconds before the second, doubled up to longest each time."""
+    """tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest."""
 
     tries: int = 5
     wait: float = 1.0

