@@ -104,5 +104,5 @@ class Windows:
         count = min(1 + -(-spare // self.step_size), -(-ticks // self.step_size))
         if self.extraction_total is not None or count <= self.most:
             return np.arange(count, dtype=np.int64) * self.step_size
-        places: NDArray[np.float64] = (np.arange(self.most) + 0.5) * ((spare + 1) / self.most)
+        places = (np.arange(self.most) + np.float64(0.5)) * np.float64((spare + 1) / self.most)
         return places.astype(np.int64)
