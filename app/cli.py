@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app.errors import JobError
 from app.options import DEFAULT_CAPTIONER, CaptionOptions
 from app.settings import Settings
+from app.weights_cli import weights
 
 PROGRAM = "python -m app"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -24,6 +25,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="A video goes in, a caption with its attention comes out.",
 )
+cli.add_typer(weights, name="weights")
 
 
 def main() -> None:
@@ -63,7 +65,7 @@ def caption(
         length_penalty=length_penalty,
         attention=attention is not None,
     )
-    from app.caption_command import UsageError, caption_files
+    from app.caption_command import caption_files
 
     try:
         failed = caption_files(files, options, settings(), as_json=as_json, folder=attention)

@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
     engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")
+    offline: bool = Field(False, description="Download nothing; weights get then says what to bring by hand.")
     threads: int = Field(
         1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
     )
