@@ -13,6 +13,7 @@ from extractors.engines import EngineName, Precision
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.options import Choice, ExtractorOptions, default_cache
 from extractors.request import Audio
+from extractors.window_options import WindowOptions
 from extractors.windows import Windows
 
 
@@ -74,6 +75,21 @@ class UnknownExtractor(ValueError):
 #: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
 MODULES: Mapping[str, str] = {
     "efficientnet-lite2": "extractors.efficientnet",
+    "i3d_rgb": "extractors.i3d_extractor",
+    "i3d_flow": "extractors.i3d_extractor",
+    "i3d_flow_lk": "extractors.i3d_extractor",
+    "resnet50": "extractors.picture_extractor",
+    "resnet101": "extractors.picture_extractor",
+    "resnet152": "extractors.picture_extractor",
+    "resnext101": "extractors.picture_extractor",
+    "inception_v4": "extractors.picture_extractor",
+    "c3d": "extractors.c3d_extractor",
+    "resnext101_3d": "extractors.clip_extractor",
+    "ircsn152": "extractors.clip_extractor",
+    "slow_r50": "extractors.pytorchvideo_extractor",
+    "i3d_r50": "extractors.pytorchvideo_extractor",
+    "slowfast_r50": "extractors.pytorchvideo_extractor",
+    "csn_r101": "extractors.pytorchvideo_extractor",
 }
 #: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>".
 FAMILIES: Mapping[str, str] = {}
@@ -93,7 +109,7 @@ def create(
     threads: int = 1,
     cache: Path | None = None,
     weights: Choice = "published",
-    windows: Windows | None = None,
+    windows: Windows | WindowOptions | None = None,
 ) -> AnyExtractor:
     """The extractor of that name with its weights loaded; extractors/options.py says what the options mean.
 

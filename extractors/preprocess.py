@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+
+Filter = Literal["bilinear", "bicubic"]
+PILLOW: Mapping[Filter, Image.Resampling] = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
@@ -32,10 +41,10 @@ def squash(pixels: Tensor, side: int) -> Tensor:
     return resized.permute(0, 2, 3, 1).contiguous()
 
 
-def shrink_or_enlarge(pixels: Tensor, side: int) -> Tensor:
+def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") -> Tensor:
     """Whole pictures, uint8 (N, H, W, 3), with their shorter side of ``side`` pixels, the aspect ratio kept.
 
-    Antialiased bilinear, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
+    Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
     """
     height, width = pixels.shape[1:3]
@@ -44,7 +53,14 @@ def shrink_or_enlarge(pixels: Tensor, side: int) -> Tensor:
         return pixels
     longer = int(side * long / short)
     rows, columns = (longer, side) if height > width else (side, longer)
-    return (_by_pillow if pixels.device.type == "cpu" else by_axes)(pixels, rows, columns)
+    return resized(pixels, rows, columns, kernel)
+
+
+def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
+    """Whole pictures, uint8 (N, H, W, 3), as (N, rows, columns, 3), rounded as ``shrink_or_enlarge`` says."""
+    if pixels.shape[1:3] == (rows, columns):
+        return pixels
+    return (_by_pillow if pixels.device.type == "cpu" else by_axes)(pixels, rows, columns, kernel)
 
 
 def middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
@@ -54,15 +70,15 @@ def middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
     return x
 
 
-def _by_pillow(pixels: Tensor, rows: int, columns: int) -> Tensor:
+def _by_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tensor:
     pictures = (Image.fromarray(picture) for picture in pixels.contiguous().numpy())
-    resized = [picture.resize((columns, rows), Image.Resampling.BILINEAR) for picture in pictures]
+    resized = [picture.resize((columns, rows), PILLOW[kernel]) for picture in pictures]
     return torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
 
 
-def by_axes(pixels: Tensor, rows: int, columns: int) -> Tensor:
+def by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
     """What Pillow does, on any device: uint8 (N, H, W, 3) to (N, rows, columns, 3), columns first."""
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
-        planes = F.interpolate(planes, size, mode="bilinear", antialias=True).add(0.5).floor().clamp(0, 255)
+        planes = F.interpolate(planes, size, mode=kernel, antialias=True).add(0.5).floor().clamp(0, 255)
     return planes.byte().permute(0, 2, 3, 1).contiguous()

@@ -74,6 +74,14 @@ class StackExtractor(ABC):
             yield frames[window]
 
 
+def sampling(windows: Windows) -> str:
+    """How a video is cut, for the name tag."""
+    clock = f"{windows.extraction_fps:g} fps" if windows.extraction_fps else "every frame"
+    if windows.extraction_total is not None:
+        clock = f"extraction_total {windows.extraction_total}"
+    return f"stack_size {windows.stack_size}, step_size {windows.step_size}, {clock}"
+
+
 def rate(video: Frames) -> float:
     """Frames a second on average."""
     return len(video) / video.duration
