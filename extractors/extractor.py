@@ -90,9 +90,26 @@ MODULES: Mapping[str, str] = {
     "i3d_r50": "extractors.pytorchvideo_extractor",
     "slowfast_r50": "extractors.pytorchvideo_extractor",
     "csn_r101": "extractors.pytorchvideo_extractor",
+    "detectron2_c4": "extractors.regions_extractor",
+    "detectron2_fpn": "extractors.regions_extractor",
+    "bottom_up": "extractors.regions_extractor",
+    "faster_rcnn": "extractors.torchvision_regions",
+    "mask_rcnn": "extractors.torchvision_regions",
+    "coco_ssd": "extractors.coco_ssd",
+    "vggish": "extractors.vggish_stream",
 }
-#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>".
-FAMILIES: Mapping[str, str] = {}
+#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "bottom_up:16" for so many
+#: boxes, "vggish:no_relu+pca_rounded".
+FAMILIES: Mapping[str, str] = {
+    "roi": "extractors.roi_extractor",
+    **{
+        name: MODULES[name]
+        for name in (
+            *("detectron2_c4", "detectron2_fpn", "bottom_up", "faster_rcnn", "mask_rcnn"),
+            *("coco_ssd", "vggish"),
+        )
+    },
+}
 
 
 def names() -> tuple[str, ...]:

@@ -58,6 +58,11 @@ class StreamSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+#: x0 y0 x1 y1 in [0, 1] of the displayed frame.
+View: TypeAlias = tuple[float, float, float, float]
+WHOLE: View = (0.0, 0.0, 1.0, 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
     """One extractor's rows over time.
@@ -66,6 +71,7 @@ class Stream:
     start, end: float64 (T,), seconds each row covers.
     boxes: float32 (T, N, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
     mask: bool (T,) or (T, N), False where a row or box is padding, or None where all are real.
+    view: the part of the frame that a grid covers: networks that cut out the middle see no more.
     """
 
     values: Tensor
@@ -74,6 +80,7 @@ class Stream:
     spec: StreamSpec
     boxes: Tensor | None = None
     mask: Tensor | None = None
+    view: View = WHOLE
 
     def __len__(self) -> int:
         return len(self.start)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from extractors.preprocess import Filter, resized, shrink_or_enlarge
+from extractors.features import WHOLE, View
+from extractors.preprocess import Filter, kept_ratio, resized, shrink_or_enlarge
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class Framing:
         for axis in (1, 2):
             frames = frames.narrow(axis, self._begin(frames.shape[axis] - self.crop), self.crop)
         return frames
+
+    def view(self, height: int, width: int) -> View:
+        """The part that is left of frames of that size."""
+        if self.crop is None:
+            return WHOLE
+        rows, columns = kept_ratio(height, width, self.size) if isinstance(self.size, int) else self.size
+        top, left = self._begin(rows - self.crop), self._begin(columns - self.crop)
+        return left / columns, top / rows, (left + self.crop) / columns, (top + self.crop) / rows
 
     def _begin(self, rest: int) -> int:
         return rest // 2 if self.rounding == "down" else round(rest / 2)

@@ -7,13 +7,13 @@ pytorchvideo_extractor.py) say which network, which cut and which outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from extractors.engines import Engine, Precision, choose_engine
-from extractors.features import StreamSpec
+from extractors.features import StreamSpec, View
 from extractors.framing import Framing
 from extractors.labels import labels
 from extractors.options import ExtractorOptions
@@ -64,7 +64,7 @@ class NetworkExtractor(StackExtractor):
         self, plan: Plan, module: nn.Module, classes: int, sha256: str, options: ExtractorOptions
     ) -> None:
         self.plan, self.name, self.width = plan, plan.name, plan.width
-        self.windows = options.windows_over(plan.windows)
+        self.windows = replace(options.windows_over(plan.windows), ahead=plan.windows.ahead)
         if plan.most is not None and self.windows.stack_size > plan.most:
             raise ValueError(f"{plan.name} takes {plan.most} frames at most, not {self.windows.stack_size}")
         self.device = options.device
@@ -82,6 +82,9 @@ class NetworkExtractor(StackExtractor):
 
     def prepare(self, frames: Tensor) -> Tensor:
         return self.plan.framing(frames)
+
+    def view(self, height: int, width: int) -> View:
+        return self.plan.framing.view(height, width)
 
     def describe(self, stacks: Tensor) -> dict[str, Rows]:
         return self.rows(self.engine.outputs(lengthened(stacks, self.plan.least)))

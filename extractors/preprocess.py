@@ -47,13 +47,14 @@ def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") ->
     Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
     """
-    height, width = pixels.shape[1:3]
+    return resized(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
+
+
+def kept_ratio(height: int, width: int, side: int) -> tuple[int, int]:
+    """(rows, columns) with the shorter one ``side``, the longer cut to a whole number."""
     short, long = min(height, width), max(height, width)
-    if short == side:
-        return pixels
     longer = int(side * long / short)
-    rows, columns = (longer, side) if height > width else (side, longer)
-    return resized(pixels, rows, columns, kernel)
+    return (longer, side) if height > width else (side, longer)
 
 
 def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:

@@ -7,8 +7,7 @@ last class, and pictures are bytes with blue first (extractors/detection_input.p
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,14 +21,16 @@ from extractors.checkpoint import Checkpoint, WrongCheckpoint, bare, load
 from extractors.detection_input import DetectionInput
 from extractors.regions import DetectionRule, Regions, detect
 from extractors.rpn import Head, ProposalGenerator, ProposalRule
+from extractors.two_stage import Maps, Stages, TwoStage
 
 COCO_MEAN = (103.530, 116.280, 123.675)
 C4_INPUT = DetectionInput(COCO_MEAN)
 FPN_INPUT = DetectionInput(COCO_MEAN, multiple=32)
 #: Of dx, dy, dw, dh in the last stage.
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
-#: What detectron2 keeps beside the parameters in older files, and what follows from the configuration.
-CONSTANTS = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors")
+#: What older files of detectron2 keep beside the parameters, which follows from the configuration; and what
+#: Mask R-CNN has beside Faster R-CNN.
+LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_heads.mask_head.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,42 +51,32 @@ class Predictor(nn.Module):
         self.bbox_pred = nn.Linear(width, 4 * classes)
 
 
-class FasterRCNN(nn.Module, ABC):
-    """A detector in two stages. ``maps``, then ``propose``, then ``describe``; ``regions`` does all."""
+class FasterRCNN(TwoStage):
+    """A classifier and a box for each class on every region; features are those of the final boxes."""
 
-    proposal_generator: ProposalGenerator
-    input: DetectionInput
+    roi_heads: C4Heads | FPNHeads
+    rule = DetectionRule()
 
-    @abstractmethod
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
-        """Maps of normalised pictures (N, 3, H, W), by name."""
-
-    @abstractmethod
-    def describe(self, maps: Mapping[str, Tensor], boxes: Sequence[Tensor]) -> Said:
+    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> Said:
         """Boxes (K, 4) of each picture, in its pixels."""
+        return self._said(self.embed(self.pool(maps, boxes)))
 
-    @torch.inference_mode()
-    def regions(
-        self,
-        planes: Tensor,
-        proposals: ProposalRule | None = None,
-        detections: DetectionRule | None = None,
-    ) -> list[Regions]:
-        """Of pictures (N, 3, H, W), bytes with blue first: what is found, and features of the final boxes."""
-        size = (planes.shape[2], planes.shape[3])
-        maps = self.maps(self.input.normalised(planes))
-        boxes = [box for box, _ in self.proposal_generator.propose(maps, size, proposals or ProposalRule())]
-        said = self.describe(maps, boxes)
+    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
+        said = self._said(self.features(maps, boxes, run))
         scores = said.logits.softmax(1)[:, :-1]
-        moves = moved(torch.cat(boxes), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
-        counts = [len(box) for box in boxes]
-        found = [
-            detect(move, score, size, detections or DetectionRule())
+        moves = moved(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
+        counts = [len(of_one) for of_one in boxes]
+        kept = [
+            detect(move, score, size, self.rule)
             for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
         ]
-        features = self.describe(maps, [box for box, _, _ in found]).features
-        rows = torch.split(features, [len(box) for box, _, _ in found])
-        return [Regions(*one, row) for one, row in zip(found, rows, strict=True)]
+        features = self.features(maps, [box for box, _, _ in kept], run)
+        rows = torch.split(features, [len(box) for box, _, _ in kept])
+        return [Regions(*one, row) for one, row in zip(kept, rows, strict=True)]
+
+    def _said(self, features: Tensor) -> Said:
+        predictor = self.roi_heads.box_predictor
+        return Said(features, predictor.cls_score(features), predictor.bbox_pred(features))
 
 
 class C4Heads(nn.Module):
@@ -101,9 +92,14 @@ class C4(FasterRCNN):
     """One map of 1024 channels, 16 pixels a cell; features of 2048."""
 
     input = C4_INPUT
+    proposals = ProposalRule(before=6000)
+    width, bins = 2048, (1024, 14, 14)
+    map_names = ("res4",)
+    roi_heads: C4Heads
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
+        self.things = classes
         self.backbone = Backbone(4)
         head = Head(1024, 1024, 15)
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [(32, 64, 128, 256, 512)])
@@ -112,11 +108,12 @@ class C4(FasterRCNN):
     def maps(self, x: Tensor) -> dict[str, Tensor]:
         return {"res4": self.backbone(x)["res4"]}
 
-    def describe(self, maps: Mapping[str, Tensor], boxes: Sequence[Tensor]) -> Said:
-        bins = self.roi_heads.res5(roi.align(maps["res4"], boxes, 1 / 16, 14))
-        features = bins.mean((2, 3))
-        predictor = self.roi_heads.box_predictor
-        return Said(features, predictor.cls_score(features), predictor.bbox_pred(features))
+    def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
+        return roi.align(maps["res4"], boxes, 1 / 16, 14)
+
+    def embed(self, bins: Tensor) -> Tensor:
+        features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
+        return features
 
 
 class Pyramid(nn.Module):
@@ -135,7 +132,7 @@ class Pyramid(nn.Module):
         above: Tensor | None = None
         for level in range(5, 1, -1):
             grid = self.get_submodule(f"fpn_lateral{level}")(from_below[f"res{level}"])
-            above = grid if above is None else grid + F.interpolate(above, scale_factor=2.0, mode="nearest")
+            above = grid if above is None else grid + F.interpolate(above, grid.shape[2:], mode="nearest")
             maps[f"p{level}"] = self.get_submodule(f"fpn_output{level}")(above)
         maps["p6"] = maps["p5"][:, :, ::2, ::2]
         return {name: maps[name] for name in sorted(maps)}
@@ -162,9 +159,14 @@ class FPN(FasterRCNN):
     """Five maps of 256 channels; features of 1024, after the second ReLU of the box head."""
 
     input = FPN_INPUT
+    proposals = ProposalRule()
+    width, bins = 1024, (256, 7, 7)
+    map_names = ("p2", "p3", "p4", "p5")
+    roi_heads: FPNHeads
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
+        self.things = classes
         self.backbone = Pyramid()
         strides = {f"p{level}": 2**level for level in range(2, 7)}
         self.proposal_generator = ProposalGenerator(
@@ -176,20 +178,18 @@ class FPN(FasterRCNN):
         maps: dict[str, Tensor] = self.backbone(x)
         return maps
 
-    def bins(self, maps: Mapping[str, Tensor], boxes: Sequence[Tensor]) -> Tensor:
-        """(B, 256, 7, 7)."""
-        return roi.pyramid_align([maps[f"p{level}"] for level in range(2, 6)], 2, boxes, 7)
+    def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
+        return roi.pyramid_align([maps[name] for name in self.map_names], 2, boxes, 7)
 
-    def describe(self, maps: Mapping[str, Tensor], boxes: Sequence[Tensor]) -> Said:
-        features = self.roi_heads.box_head(self.bins(maps, boxes))
-        predictor = self.roi_heads.box_predictor
-        return Said(features, predictor.cls_score(features), predictor.bbox_pred(features))
+    def embed(self, bins: Tensor) -> Tensor:
+        features: Tensor = self.roi_heads.box_head(bins)
+        return features
 
 
 def parameters_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Without what follows from the configuration."""
+    """Those of the detector alone."""
     named = bare(checkpoint)
-    return {name: value for name, value in named.items() if not any(part in name for part in CONSTANTS)}
+    return {name: value for name, value in named.items() if not any(part in name for part in LEFT_ALONE)}
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> C4 | FPN:

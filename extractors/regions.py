@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.ops import batched_nms
 
 from extractors.boxes import clipped, solid
-from extractors.features import Frames, Stream, StreamSpec
+from extractors.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -26,12 +24,14 @@ class DetectionRule:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Best first. boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C)."""
+    """Best first. boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C);
+    attributes: (K, A) their probabilities, or None where the detector knows none."""
 
     boxes: Tensor
     scores: Tensor
     classes: Tensor
     features: Tensor
+    attributes: Tensor | None = None
 
 
 def detect(
@@ -45,23 +45,39 @@ def detect(
     return box[kept], score[kept], kind[kept]
 
 
-def fixed(
-    found: Sequence[Regions], count: int, sizes: Sequence[tuple[int, int]]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """features (T, count, C), boxes (T, count, 4) in [0, 1] and mask (T, count): the best, then zeros."""
-    features = found[0].features.new_zeros(len(found), count, found[0].features.shape[1])
-    boxes, mask = torch.zeros(len(found), count, 4), torch.zeros(len(found), count, dtype=torch.bool)
-    for t, (regions, (height, width)) in enumerate(zip(found, sizes, strict=True)):
-        kept = min(count, len(regions.boxes))
-        features[t, :kept] = regions.features[:kept]
-        boxes[t, :kept] = regions.boxes[:kept].cpu() / torch.tensor([width, height, width, height])
-        mask[t, :kept] = True
-    return features, boxes.clamp(0, 1), mask
+def rows(found: Sequence[Regions], size: tuple[int, int], count: int, things: int) -> dict[str, Rows]:
+    """What was found in pictures of that height and width, ``count`` boxes of each: the best, then zeros.
+
+    By the ending of their stream's name: "" features (T, count, C); "_scores" (T, count, things), a box's
+    score in the column of its class; "_attributes" (T, count, A) where the detector says any. float16.
+    """
+    kept = [cut(regions, count) for regions in found]
+    height, width = size
+    sides = found[0].boxes.new_tensor([width, height, width, height])
+    boxes = torch.stack([filled(regions.boxes / sides, count) for regions in kept]).float().clamp(0, 1)
+    places = torch.arange(count, device=boxes.device)
+    mask = torch.stack([places < len(regions.boxes) for regions in kept])
+    values = {"": torch.stack([filled(regions.features, count) for regions in kept])}
+    values["_scores"] = torch.stack([filled(in_columns(regions, things), count) for regions in kept])
+    said = [regions.attributes for regions in kept if regions.attributes is not None]
+    if len(said) == len(kept):
+        values["_attributes"] = torch.stack([filled(of_one, count) for of_one in said])
+    return {ending: Rows(value.half(), boxes, mask) for ending, value in values.items()}
 
 
-def stream(video: Frames, found: Sequence[Regions], count: int, spec: StreamSpec) -> Stream:
-    """The regions of each frame in the frame's own pixels as a stream; a row lasts until the next."""
-    size = (video.pixels.shape[1], video.pixels.shape[2])
-    features, boxes, mask = fixed(found, count, [size] * len(found))
-    end: NDArray[np.float64] = np.append(video.pts[1:], video.duration)
-    return Stream(features.cpu(), video.pts, end, spec, boxes=boxes, mask=mask)
+def cut(regions: Regions, count: int) -> Regions:
+    """The best of them."""
+    said = None if regions.attributes is None else regions.attributes[:count]
+    best = (regions.boxes[:count], regions.scores[:count], regions.classes[:count], regions.features[:count])
+    return Regions(*best, said)
+
+
+def filled(values: Tensor, count: int) -> Tensor:
+    """(K, …) to (count, …), zeros behind."""
+    return torch.cat([values, values.new_zeros(count - len(values), *values.shape[1:])])
+
+
+def in_columns(regions: Regions, things: int) -> Tensor:
+    """Scores (K, things), each in the column of its class."""
+    columns = regions.scores.new_zeros(len(regions.scores), things)
+    return columns.scatter_(1, regions.classes[:, None], regions.scores[:, None])

@@ -17,22 +17,37 @@ Floats = NDArray[np.float64]
 ZEROS, BETA, ROLLOFF = 50, 12.984585, 0.917347
 
 
-def resample(samples: NDArray[np.floating], rate: int, wanted: int) -> Floats:
-    """Mono sound at ``wanted`` samples a second: ⌊samples · wanted / rate⌋ of them, silence around it."""
-    sound = samples.astype(np.float64)
-    if rate == wanted or not len(sound):
-        return sound
+def resample(
+    samples: NDArray[np.floating], rate: int, wanted: int, begin: int = 0, end: int | None = None
+) -> Floats:
+    """Mono sound at ``wanted`` samples a second: ⌊samples · wanted / rate⌋ of them, silence around it.
+
+    begin, end: which of them are made, as if they were cut from the whole.
+    """
     divisor = math.gcd(rate, wanted)
     up, down = wanted // divisor, rate // divisor
-    result = np.zeros(len(sound) * up // down)
+    whole = len(samples) * up // down
+    begin, end = min(begin, whole), whole if end is None else min(end, whole)
+    if rate == wanted or begin == end:
+        return samples[begin:end].astype(np.float64)
+    result = np.zeros(end - begin)
     reach = math.ceil(ZEROS * max(1.0, down / up))
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(sound, (reach, reach + 1)), 2 * reach + 1)
+    zero = begin * down // up
+    around = _around(samples, zero - reach, (end - 1) * down // up + reach + 1)
+    windows = np.lib.stride_tricks.sliding_window_view(around, 2 * reach + 1)
     # outputs that lie alike between two inputs share one filter
     for phase in range(min(up, len(result))):
-        first, between = divmod(phase * down, up)
+        first, between = divmod((begin + phase) * down, up)
         count = len(result[phase::up])
-        result[phase::up] = windows[first::down][:count] @ _filter(between / up, reach, min(1.0, up / down))
+        here = windows[first - zero :: down][:count]
+        result[phase::up] = here @ _filter(between / up, reach, min(1.0, up / down))
     return result
+
+
+def _around(samples: NDArray[np.floating], begin: int, end: int) -> Floats:
+    """Samples from ``begin`` to ``end``, silence where there are none."""
+    inside = samples[max(begin, 0) : min(end, len(samples))].astype(np.float64)
+    return np.pad(inside, (max(-begin, 0), max(end - len(samples), 0)))
 
 
 def _filter(between: float, reach: int, scale: float) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,8 @@ from extractors.anchors import anchors, cell_anchors
 from extractors.boxes import clipped, moved, solid
 
 RATIOS = (0.5, 1.0, 2.0)
+#: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
+Said: TypeAlias = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,16 @@ class Head(nn.Module):
         self.objectness_logits = nn.Conv2d(width, per_cell * scores, 1)
         self.anchor_deltas = nn.Conv2d(width, per_cell * 4, 1)
 
-    def forward(self, grid: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, grid: Tensor) -> Said:
         grid = F.relu(self.conv(grid))
         return self.objectness_logits(grid), self.anchor_deltas(grid)
 
 
 class ProposalGenerator(nn.Module):
-    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map."""
+    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
+
+    extra: 1 where boxes count their last pixel into their width and height, and end on it.
+    """
 
     def __init__(
         self, rpn_head: Head, strides: Mapping[str, int], sizes: Sequence[Sequence[float]], extra: float = 0
@@ -65,14 +71,23 @@ class ProposalGenerator(nn.Module):
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
+    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, Said]:
+        """What the head says of each map."""
+        return {name: self.rpn_head(maps[name]) for name in self.strides}
+
     def score(self, maps: Mapping[str, Tensor]) -> list[list[Scored]]:
         """For each picture, each of its levels."""
-        placed = self.anchors(maps)
-        pictures: list[list[Scored]] = [[] for _ in next(iter(maps.values()))]
+        return self.scored(self.heads(maps))
+
+    def scored(self, heads: Mapping[str, Said]) -> list[list[Scored]]:
+        """The same from what the head said."""
+        placed = self.anchors({name: logits for name, (logits, _) in heads.items()})
+        pictures: list[list[Scored]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
-            logits, deltas = self.rpn_head(maps[name])
+            logits, deltas = heads[name]
             if logits.shape[1] * 4 != deltas.shape[1]:  # a softmax over nothing and something
-                logits = logits.unflatten(1, (2, -1)).diff(dim=1)[:, 0]
+                nothing, something = logits.chunk(2, 1)
+                logits = something - nothing
             per_anchor = logits.permute(0, 2, 3, 1).flatten(1)
             moves = deltas.permute(0, 2, 3, 1).reshape(len(logits), -1, 4)
             for picture, one, move in zip(pictures, per_anchor, moves, strict=True):
@@ -83,7 +98,13 @@ class ProposalGenerator(nn.Module):
         self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
         """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
-        return [self._best(levels, size, rule) for levels in self.score(maps)]
+        return self.select(self.heads(maps), size, rule)
+
+    def select(
+        self, heads: Mapping[str, Said], size: tuple[int, int], rule: ProposalRule
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The same from what the head said."""
+        return [self._best(levels, size, rule) for levels in self.scored(heads)]
 
     def _best(
         self, levels: Sequence[Scored], size: tuple[int, int], rule: ProposalRule
@@ -94,7 +115,12 @@ class ProposalGenerator(nn.Module):
             boxes.append(moved(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
             logits.append(best)
             numbers.append(torch.full_like(index, number))
-        box, logit, number_of = clipped(torch.cat(boxes), *size), torch.cat(logits), torch.cat(numbers)
+        height, width = size[0] - self.extra, size[1] - self.extra
+        box, logit, number_of = (
+            clipped(torch.cat(boxes), height, width),
+            torch.cat(logits),
+            torch.cat(numbers),
+        )
         kept = solid(box)
         box, logit, number_of = box[kept], logit[kept], number_of[kept]
         kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]

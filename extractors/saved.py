@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from extractors.features import Stream, StreamSpec
+from extractors.features import WHOLE, Stream, StreamSpec
 from extractors.windows import Windows
 
 FORMAT = "reelword-features-1"
@@ -207,7 +207,7 @@ class Form(Protocol):
 
 class SafetensorsForm:
     """``NAME.safetensors``: tensors ``STREAM.values``, ``.start``, ``.end`` and, where there are any,
-    ``.boxes`` and ``.mask``; the metadata's member ``reelword`` is a JSON document."""
+    ``.boxes``, ``.mask`` and ``.view``; the metadata's member ``reelword`` is a JSON document."""
 
     name = "safetensors"
 
@@ -254,6 +254,8 @@ def arrays_of(streams: Mapping[str, Stream]) -> Arrays:
             arrays[f"{name}.boxes"] = stream.boxes.contiguous().numpy()
         if stream.mask is not None:
             arrays[f"{name}.mask"] = stream.mask.contiguous().numpy()
+        if stream.view != WHOLE:
+            arrays[f"{name}.view"] = np.array(stream.view)
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
@@ -294,7 +296,7 @@ def whole(file: Path) -> Iterator[Path]:
 
 
 def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
-    boxes, mask = arrays.get(f"{name}.boxes"), arrays.get(f"{name}.mask")
+    boxes, mask, view = (arrays.get(f"{name}.{member}") for member in ("boxes", "mask", "view"))
     return Stream(
         torch.from_numpy(arrays[f"{name}.values"]),
         arrays[f"{name}.start"],
@@ -302,6 +304,7 @@ def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
         spec,
         None if boxes is None else torch.from_numpy(boxes),
         None if mask is None else torch.from_numpy(mask),
+        WHOLE if view is None else tuple(view.tolist()),
     )
 
 

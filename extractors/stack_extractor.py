@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extractors.features import Frames, Stream, StreamSpec
+from extractors.features import WHOLE, Frames, Stream, StreamSpec, View
 from extractors.preprocess import to_device
 from extractors.rows import Rows
 from extractors.sampling import shown
@@ -45,6 +45,10 @@ class StackExtractor(ABC):
     def prepare(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) on the device, resized or cut to uint8 (T, h, w, 3)."""
 
+    def view(self, height: int, width: int) -> View:  # noqa: ARG002 - a subclass that cuts needs them
+        """What part of frames of that size ``prepare`` keeps."""
+        return WHOLE
+
     @abstractmethod
     def describe(self, stacks: Tensor) -> Mapping[str, Rows]:
         """Stream name → what is said of windows, prepared frames uint8 (N, stack_size, h, w, 3)."""
@@ -61,8 +65,9 @@ class StackExtractor(ABC):
         for name in names:
             whole = joined([batch[name] for batch in rows])
             begin = 0
-            for cut, known in zip(cuts, streams, strict=True):
-                known[name] = stream(part(whole, begin, begin + len(cut)), cut, self.spec)
+            for video, cut, known in zip(videos, cuts, streams, strict=True):
+                view = self.view(*video.pixels.shape[1:3])
+                known[name] = stream(part(whole, begin, begin + len(cut)), cut, self.spec, view)
                 begin += len(cut)
         return streams
 
@@ -124,8 +129,8 @@ def part(rows: Rows, begin: int, end: int) -> Rows:
     return Rows(rows.values[begin:end], boxes, None if rows.mask is None else rows.mask[begin:end])
 
 
-def stream(rows: Rows, cut: Cut, spec: StreamSpec) -> Stream:
+def stream(rows: Rows, cut: Cut, spec: StreamSpec, view: View = WHOLE) -> Stream:
     """Rows with the times of their windows; a padded window is masked."""
     real = torch.from_numpy(~cut.padded)
     mask = real if rows.mask is None else rows.mask & real[:, None]
-    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask)
+    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from extractors import roi
-from extractors.anchors import anchors, cell_anchors
 from extractors.bottomup import BottomUp
-from extractors.boxes import moved
-from extractors.detection_input import resized, resized_size
 from extractors.rcnn import C4, FPN
-from extractors.rpn import RATIOS
+from tests.extractors.golden import Case
 
 Tensors = Mapping[str, Tensor]
 
 
-def run_c4(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
     maps = network.maps(network.input.normalised(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
@@ -38,7 +33,7 @@ def run_c4(network: nn.Module, inputs: Tensors) -> Tensors:
     }
 
 
-def run_fpn(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, FPN)
     maps = network.maps(network.input.normalised(inputs["image"]))
     outputs: dict[str, Tensor] = {}
@@ -46,7 +41,7 @@ def run_fpn(network: nn.Module, inputs: Tensors) -> Tensors:
         logits, deltas = network.proposal_generator.rpn_head(maps[level])
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
         outputs |= {f"rpn_logits_{level}": logits, f"rpn_deltas_{level}": deltas}
-    bins = network.bins(maps, [inputs["fixed_boxes"]])
+    bins = network.pool(maps, [inputs["fixed_boxes"]])
     said = network.describe(maps, [inputs["fixed_boxes"]])
     return {
         **outputs,
@@ -58,7 +53,7 @@ def run_fpn(network: nn.Module, inputs: Tensors) -> Tensors:
     }
 
 
-def run_bottomup(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Under both ports' names."""
     assert isinstance(network, BottomUp)
     x = network.input.normalised(inputs["image"])
@@ -81,29 +76,4 @@ def run_bottomup(network: nn.Module, inputs: Tensors) -> Tensors:
         "attr_logits_fixed": said.attributes,
         "attr_scores_fixed": said.attributes.softmax(1),
         "box_deltas_fixed": said.deltas,
-    }
-
-
-def run_blocks(_network: nn.Module, inputs: Tensors) -> Tensors:
-    """The parts that detectors are made of, alone."""
-    rois, boxes, deltas = inputs["rois"], inputs["boxes"], inputs["deltas"].clone()
-    deltas[0, 2] = 30
-    # the rows' first number is their picture, and all are of the first
-    on_first = [rois[:, 1:]]
-    sizes = [tuple(size) for size in inputs["resize_in"].tolist()]
-    picture = inputs["image"][0].flip(0).permute(1, 2, 0).contiguous().numpy()
-    return {
-        "deltas": deltas,
-        "roi_align_aligned_sr0": roi.align(inputs["map"], on_first, 1 / 16, 7),
-        "roi_align_legacy_sr0": roi.align(inputs["map"], on_first, 1 / 16, 7, shift=False),
-        "roi_align_aligned_sr2": roi.align(inputs["map"], on_first, 1 / 16, 7, samples=2),
-        "roi_pool_7": roi.max_pool(inputs["map"], on_first, 1 / 16, 7),
-        "decoded_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0)),
-        "decoded_w10": moved(boxes, deltas, (10.0, 10.0, 5.0, 5.0)),
-        "decoded_plus1_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0), extra=1),
-        "anchors_coco_c4": anchors(2, 3, 16, cell_anchors((32, 64, 128, 256, 512), RATIOS), 0.5),
-        "anchors_bottomup_d2": anchors(2, 3, 16, cell_anchors((64, 128, 256, 512), RATIOS), 0.5),
-        "resize_800_1333": torch.tensor([resized_size(h, w, 800, 1333) for h, w in sizes]),
-        "resize_600_1000": torch.tensor([resized_size(h, w, 600, 1000) for h, w in sizes]),
-        "resize_image_200": torch.from_numpy(np.array(resized(picture, 200, 285))).permute(2, 0, 1),
     }

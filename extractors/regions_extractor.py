@@ -1,0 +1,193 @@
+"""Detectors as extractors: of each frame a fixed number of boxes, what is in them and what they are called.
+
+``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO (extractors/rcnn.py),
+``bottom_up`` is bottom-up attention on Visual Genome (extractors/bottomup.py); torchvision's two are in
+extractors/torchvision_regions.py. A number after a colon says how many boxes: ``bottom_up:16``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from extractors import bottomup, rcnn
+from extractors.checkpoint import Checkpoint
+from extractors.coco_labels import COCO_80
+from extractors.detection_input import blue_first
+from extractors.detectron2_adapter import Detectron2, is_installed
+from extractors.engines import Engine, choose_engine
+from extractors.extractor import UnknownExtractor
+from extractors.features import StreamSpec
+from extractors.options import ExtractorOptions
+from extractors.regions import Regions, rows
+from extractors.rows import Rows
+from extractors.stack_extractor import StackExtractor, sampling
+from extractors.two_stage import Embed, Stages, Trunk, TwoStage
+from extractors.weights import obtain
+from extractors.windows import Windows
+
+
+class PictureInput(Protocol):
+    """How a detector's pictures are prepared: extractors/detection_input.py, or a library's own way."""
+
+    @property
+    def preprocessing(self) -> str: ...
+
+    def resize(self, frames: Tensor) -> Tensor:
+        """Frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
+        ...
+
+
+class Detector(Protocol):
+    """width: of a region's feature. things: classes. engine, precision: what runs it, for the name tag."""
+
+    @property
+    def input(self) -> PictureInput: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def things(self) -> int: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def precision(self) -> str: ...
+
+    def regions(self, planes: Tensor) -> list[Regions]:
+        """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
+        ...
+
+
+class Run:
+    """A detector of ours whose two networks are run by engines."""
+
+    def __init__(self, network: TwoStage, key: str, options: ExtractorOptions) -> None:
+        self.network = network.to(options.device)
+        self.input, self.width, self.things = network.input, network.width, network.things
+        trunk = engine_of(Trunk(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options)
+        bins = engine_of(Embed(network), torch.zeros(2, *network.bins), f"{key} second stage", (0,), options)
+        self.engine, self.precision = trunk.name, trunk.precision
+        self._stages = Stages(trunk.outputs, bins)
+
+    def regions(self, planes: Tensor) -> list[Regions]:
+        return self.network.regions(planes, self._stages)
+
+
+def engine_of(
+    module: nn.Module, example: Tensor, key: str, free: tuple[int, ...], options: ExtractorOptions
+) -> Engine:
+    return choose_engine(
+        module,
+        example,
+        key,
+        device=options.device,
+        engine=options.engine,
+        precision=options.precision,
+        threads=options.threads,
+        cache=options.cache,
+        free=free,
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One detector, apart from its weights. network: for the name tag. count: boxes a frame where none is
+    said. windows: which frames, where none are said. labels: of the classes, where known."""
+
+    network: str
+    count: int
+    windows: Windows
+    labels: tuple[str, ...] | None = None
+
+
+class RegionsExtractor(StackExtractor):
+    """Streams ``<name>`` (T, count, width); ``<name>_scores`` (T, count, classes), a box's score in the
+    column of its class; of bottom-up attention ``<name>_attributes`` (T, count, 400). float16, each with
+    ``boxes`` in [0, 1] of the frame and a ``mask``, the best box first, zeros behind the last.
+    """
+
+    short_side = None
+
+    def __init__(
+        self, name: str, kind: Kind, detector: Detector, weights: str, options: ExtractorOptions
+    ) -> None:
+        self.name, self.detector, self.width = name, detector, detector.width
+        self.count = count_in(name, kind.count)
+        self.windows, self.device = options.windows_over(kind.windows), options.device
+        self.batch = 1 if self.device.type == "cpu" else 4
+        self.classes = kind.labels
+        self.spec = StreamSpec(
+            kind.network,
+            weights,
+            detector.input.preprocessing,
+            f"{self.count} boxes; {sampling(self.windows)}",
+            detector.engine,
+            detector.precision,
+        )
+
+    def prepare(self, frames: Tensor) -> Tensor:
+        return self.detector.input.resize(frames)
+
+    def describe(self, stacks: Tensor) -> dict[str, Rows]:
+        pictures = stacks[:, -1]
+        found = self.detector.regions(blue_first(pictures))
+        size = (pictures.shape[1], pictures.shape[2])
+        said = rows(found, size, self.count, self.detector.things)
+        return {self.name + ending: of_one for ending, of_one in said.items()}
+
+
+def count_in(name: str, usual: int) -> int:
+    """Boxes a frame, from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
+    _, colon, number = name.partition(":")
+    if not colon:
+        return usual
+    if not number.isdecimal() or not 1 <= int(number) <= 100:
+        raise UnknownExtractor(f"{name!r} should end in a number of boxes from 1 to 100")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one of our networks is made of a checkpoint, or of nothing."""
+
+    kind: Kind
+    build: Callable[[Checkpoint], TwoStage]
+    blank: Callable[[], TwoStage]
+
+
+#: As the captioners of the papers are fed: every 32nd frame, ten boxes.
+COCO = Windows(step_size=32)
+FAMILIES: Mapping[str, Family] = {
+    "detectron2_c4": Family(
+        Kind("faster-rcnn-r101-c4-coco", 10, COCO, COCO_80), rcnn.from_checkpoint, rcnn.C4
+    ),
+    "detectron2_fpn": Family(
+        Kind("faster-rcnn-r101-fpn-coco", 10, COCO, COCO_80), rcnn.from_checkpoint, rcnn.FPN
+    ),
+    "bottom_up": Family(
+        Kind("bottom-up-attention-r101-vg", 36, Windows(step_size=15)),
+        bottomup.from_checkpoint,
+        bottomup.BottomUp,
+    ),
+}
+
+
+def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
+    """The extractor with its weights. Where detectron2 is installed, and no engine is asked for by name, that
+    library runs its own networks. Raises WeightsError, UnknownExtractor."""
+    own = name.partition(":")[0]
+    family = FAMILIES[own]
+    network, weights = obtain(own, options.weights, family.build, family.blank)
+    detector: Detector
+    if isinstance(network, rcnn.C4 | rcnn.FPN) and options.engine == "auto" and is_installed():
+        detector = Detectron2(network, options.device, options.precision)
+    else:
+        detector = Run(network, f"{family.kind.network} {weights}", options)
+    return RegionsExtractor(name, family.kind, detector, weights, options)
