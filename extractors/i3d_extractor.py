@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from extractors import flow as optical_flow
 from extractors import i3d_weights
+from extractors.features import View
 from extractors.framing import Framing
 from extractors.i3d import CHANNELS, I3D, rgb_input
 from extractors.initial import lively
@@ -101,6 +102,9 @@ class I3DFlow(NetworkExtractor):
         super().__init__(plan, network, classes, sha256, options)
         self.flow = flow.to(self.device)
         self.pairs = 1 if self.device.type == "cpu" else 8
+
+    def view(self, height: int, width: int) -> View:
+        return RGB.framing.view(height, width)
 
     def describe(self, stacks: Tensor) -> dict[str, Rows]:
         flow = torch.stack([self._flow(stack) for stack in stacks])
