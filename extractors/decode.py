@@ -30,6 +30,7 @@ from extractors.report import report
 from extractors.request import Audio, Decoded, DecodeRequest, Limits
 from extractors.sampling import Sampling
 from extractors.timeline import Timeline, timeline_of_index, timeline_of_reading
+from extractors.video import MediaWarning
 from extractors.webp import decode_webp, is_webp
 
 __all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here"]
@@ -51,17 +52,31 @@ def decode_here(
     request, limits = request or DecodeRequest(), limits or Limits()
     if is_webp(path):
         return decode_webp(path, request, limits)
+    source, index, seen = examine(path, request.short_side, limits)
+    shot = _shoot(source, seen, index, request.sampling, limits)
+    video = report(seen, index, shot.reading, shot.timeline)
+    audio, warnings = sound_of(source, request.audio_rate, seen, limits)
+    return Decoded(replace(video, warnings=(*video.warnings, *warnings)), _frames(shot), audio)
+
+
+def examine(
+    path: str | os.PathLike[str], short_side: int | None, limits: Limits
+) -> tuple[Source, Index, Look]:
+    """What can be known of a file before its frames are chosen."""
     source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
-    seen = look(source, request.short_side)
+    seen = look(source, short_side)
     index.begin_at(seen.tick)
-    shot = _shoot(source, seen, index, request.sampling, limits)
-    decoded = Decoded(report(seen, index, shot.reading, shot.timeline), _frames(shot))
-    if request.audio_rate is None or seen.sound is None:
-        return decoded
-    audio, warnings = read_audio(source, request.audio_rate, seen.zero, limits.audio_seconds)
-    video = replace(decoded.video, warnings=(*decoded.video.warnings, *warnings))
-    return Decoded(video, decoded.frames, audio)
+    return source, index, seen
+
+
+def sound_of(
+    source: Source, rate: int | None, seen: Look, limits: Limits
+) -> tuple[Audio | None, list[MediaWarning]]:
+    """The sound, None where it was not asked for or there is none, and what is wrong with it."""
+    if rate is None or seen.sound is None:
+        return None, []
+    return read_audio(source, rate, seen.zero, limits.audio_seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +91,7 @@ class _Shot:
 def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits: Limits) -> _Shot:
     """Read the wanted frames, choosing again until the choice agrees with what the file shows."""
     timeline = timeline_of_index(index)
-    _keep_duration(timeline, limits)
+    keep_duration(timeline, limits)
     painter = Painter(seen.display)
     wanted = sampling.choose(timeline.times, timeline.duration).tolist()
     if index.trusted and seek_share(wanted, index) < SEEK_BELOW:
@@ -87,26 +102,27 @@ def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits:
         reading = read_in_order(source, painter, frozenset(wanted), index)
         if not reading.complete:
             return _Shot(reading, timeline, wanted)
-        timeline = _settle(reading, index, limits)
+        timeline = settle(reading, index, limits)
         wanted = sampling.choose(timeline.times, timeline.duration).tolist()
         if reading.pictures.keys() >= set(wanted):
             return _Shot(reading, timeline, wanted)
     raise errors.TooDamaged("The file shows other frames each time it is decoded.")
 
 
-def _settle(reading: Reading, index: Index, limits: Limits) -> Timeline:
-    """The clock of what a whole reading showed, if it showed enough."""
+def settle(reading: Reading, index: Index, limits: Limits) -> Timeline:
+    """The clock of what a whole reading showed, if it showed enough. Raises NoFrames, TooDamaged, TooLong."""
     found = len(reading.ticks)
     if not found:
         raise errors.NoFrames("The picture track shows no frame.")
     if reading.lost > limits.lost_share * (found + reading.lost):
         raise errors.TooDamaged(f"Of {found + reading.lost} frames, {reading.lost} could not be decoded.")
     timeline = timeline_of_reading(reading, index)
-    _keep_duration(timeline, limits)
+    keep_duration(timeline, limits)
     return timeline
 
 
-def _keep_duration(timeline: Timeline, limits: Limits) -> None:
+def keep_duration(timeline: Timeline, limits: Limits) -> None:
+    """Raises TooLong where the limit is passed."""
     if timeline.duration > limits.max_duration:
         raise errors.TooLong(
             f"The video lasts {timeline.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."

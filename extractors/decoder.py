@@ -12,19 +12,22 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from extractors import errors
 from extractors.request import Decoded, DecodeRequest, Limits
-from extractors.wire import LONGEST_MESSAGE, pack_request, unpack_answer
+from extractors.streamed import Chunk, End, StreamPart, StreamRequest
+from extractors.wire import LONGEST_MESSAGE, TAKEN, pack_request, unpack_answer, unpack_part
 
 Reader = Literal["pyav", "decord"]
+Answer = TypeVar("Answer")
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
@@ -47,7 +50,7 @@ class Decoder:
         self._reader = reader
         self._files_per_child = files_per_child
         self._child: _Child | None = None
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()  # a stream that is given up may be collected in its owner's own turn
         self._guard = threading.Lock()
         self._closed = False
 
@@ -93,6 +96,36 @@ class Decoder:
                     self._drop(child)
                 raise
 
+    def stream(
+        self, path: str | os.PathLike[str], request: StreamRequest, limits: Limits | None = None
+    ) -> Iterator[StreamPart]:
+        """The parts of one file as they are decoded, a few chunks ahead of the caller and no more.
+
+        The child begins at once; the iterator raises any leaf of ``MediaError``. Only waiting for the child
+        counts towards ``limits.seconds``. Whatever is asked of the decoder before the iterator is at its end
+        gives the stream up, which costs the child: the iterator then raises DecoderKilled. PyAV reads,
+        whichever reader was chosen. Raises DecoderError where no child can be started.
+        """
+        limits = limits or Limits()
+        message = pack_request(os.path.abspath(path), request, limits)
+        with self._turn:
+            child = self._ready_child()
+            child.begin(message, limits)
+        return self._parts(child, limits)
+
+    def _parts(self, child: _Child, limits: Limits) -> Iterator[StreamPart]:
+        try:
+            ended = False
+            while not ended:
+                with self._turn:
+                    part = child.next_part(limits)
+                ended = isinstance(part, End)
+                yield part
+        finally:
+            with self._turn:
+                if not child.answered and self._child is child:
+                    self._drop(child)
+
     def kill(self) -> None:
         """End a running decode at once, from any thread: it raises DecoderKilled."""
         with self._guard:
@@ -110,7 +143,7 @@ class Decoder:
 
     def _ready_child(self) -> _Child:
         child = self._child
-        if child is not None and (child.files >= self._files_per_child or child.has_ended()):
+        if child is not None and (child.files >= self._files_per_child or not child.is_free()):
             self._drop(child)
         if self._child is None:
             fresh = _Child.start(self._reader)
@@ -136,7 +169,10 @@ class Decoder:
 
 @dataclass
 class _Child:
-    """One process with its pipe and the file its pixels come in. answered: whether it is free again."""
+    """One process with its pipe and the file its pixels come in.
+
+    answered: whether it is free again. seconds_left: for the file that it is at, while it is waited for.
+    """
 
     process: subprocess.Popen[bytes]
     link: Connection
@@ -144,6 +180,7 @@ class _Child:
     files: int = 0
     killed: bool = False
     answered: bool = True
+    seconds_left: float = 0.0
 
     @classmethod
     def start(cls, reader: Reader) -> _Child:
@@ -168,23 +205,51 @@ class _Child:
         self.answered = True
 
     def decode(self, message: bytes, limits: Limits) -> Decoded:
+        self.begin(message, limits)
+        decoded = self._unpacked(self._receive_in_time(), unpack_answer, limits)
+        self._finish()
+        return decoded
+
+    def begin(self, message: bytes, limits: Limits) -> None:
         self.answered = False
         self.files += 1
+        self.seconds_left = limits.seconds + GRACE_SECONDS
+        self._send(message)
+
+    def next_part(self, limits: Limits) -> StreamPart:
+        part = self._unpacked(self._receive_in_time(), unpack_part, limits)
+        if isinstance(part, Chunk):
+            self._send(TAKEN)
+        elif isinstance(part, End):
+            self._finish()
+        return part
+
+    def _send(self, message: bytes) -> None:
         try:
             self.link.send_bytes(message)
         except OSError:
             raise self._gone() from None
-        answer = self._receive(time.monotonic() + limits.seconds + GRACE_SECONDS)
+
+    def _receive_in_time(self) -> bytes:
+        began = time.monotonic()
+        message = self._receive(began + self.seconds_left)
+        self.seconds_left -= time.monotonic() - began
+        return message
+
+    def _unpacked(
+        self, message: bytes, unpack: Callable[[bytes, int, int], Answer], limits: Limits
+    ) -> Answer:
         try:
-            decoded = unpack_answer(answer, self.shared, limits.memory)
+            return unpack(message, self.shared, limits.memory)
         except errors.MediaError as error:
             self.answered = not isinstance(error, errors.DecoderError)
             raise
         except (ValueError, KeyError, TypeError) as error:
             raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
+
+    def _finish(self) -> None:
         os.ftruncate(self.shared, 0)
         self.answered = True
-        return decoded
 
     def _receive(self, deadline: float) -> bytes:
         try:
@@ -205,15 +270,15 @@ class _Child:
         how = f"signal {-status}" if status < 0 else f"exit code {status}"
         return errors.DecoderCrashed(f"The decoding process ended unexpectedly ({how}).")
 
-    def has_ended(self) -> bool:
-        return self.killed or self.process.poll() is not None
+    def is_free(self) -> bool:
+        return self.answered and not self.killed and self.process.poll() is None
 
     def kill(self) -> None:
         self.killed = True
         self.process.kill()
 
     def end(self) -> None:
-        self.process.kill()
+        self.kill()
         self.process.wait()
         self.link.close()
         os.close(self.shared)

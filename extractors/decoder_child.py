@@ -18,8 +18,18 @@ from typing import TypeAlias
 
 from extractors import errors
 from extractors.decode import decode_here
+from extractors.decode_stream import stream_here
 from extractors.request import Decoded, DecodeRequest, Limits
-from extractors.wire import LONGEST_MESSAGE, pack_answer, pack_error, unpack_request
+from extractors.streamed import Chunk, End, StreamPart, StreamRequest
+from extractors.wire import (
+    LONGEST_MESSAGE,
+    SLOTS,
+    TAKEN,
+    pack_answer,
+    pack_error,
+    pack_part,
+    unpack_request,
+)
 
 Read: TypeAlias = Callable[[str, DecodeRequest, Limits], Decoded]
 
@@ -43,7 +53,10 @@ def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
             return
         _limit_memory(held + limits.memory)
         try:
-            link.send_bytes(_answer(decode, path, request, limits, shared))
+            if isinstance(request, StreamRequest):
+                _stream(link, path, request, limits, shared)
+            else:
+                link.send_bytes(_answer(decode, path, request, limits, shared))
         except Exception as error:  # our own mistake: say which, and let a fresh process go on
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
@@ -66,7 +79,54 @@ def _answer(decode: Read, path: str, request: DecodeRequest, limits: Limits, sha
     except errors.MediaError as error:
         return pack_error(error)
     except MemoryError:
-        return pack_error(errors.DecodeMemory("Decoding the video took more memory than the limit allows."))
+        return pack_error(_out_of_memory())
+
+
+def _out_of_memory() -> errors.MediaError:
+    return errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
+
+
+def _stream(link: Connection, path: str, request: StreamRequest, limits: Limits, shared: int) -> None:
+    """Send the parts of a stream as they come; the last is its end or an error."""
+    slots = _Slots(link, shared, request.chunk_bytes)
+    try:
+        for part in stream_here(path, request, limits):
+            slots.send(part)
+        return
+    except errors.MediaError as error:
+        message = pack_error(error)
+    except MemoryError:
+        message = pack_error(_out_of_memory())
+    slots.wait_until_empty()
+    link.send_bytes(message)
+
+
+class _Slots:
+    """Places for chunks in the shared file. While all are full, decoding waits for the parent."""
+
+    def __init__(self, link: Connection, shared: int, chunk_bytes: int) -> None:
+        self._link, self._shared, self._chunk_bytes = link, shared, chunk_bytes
+        self._sent = self._taken = 0
+        os.ftruncate(shared, 0)
+
+    def send(self, part: StreamPart) -> None:
+        offset = 0
+        if isinstance(part, Chunk):
+            self._wait(SLOTS - 1)
+            # a frame may be larger than chunks are meant to be; all frames of a file are of one size
+            offset = self._sent % SLOTS * max(self._chunk_bytes, part.pixels[0].nbytes)
+            self._sent += 1
+        elif isinstance(part, End):
+            self.wait_until_empty()
+        self._link.send_bytes(pack_part(part, self._shared, offset))
+
+    def wait_until_empty(self) -> None:
+        self._wait(0)
+
+    def _wait(self, full: int) -> None:
+        while self._sent - self._taken > full:
+            self._link.recv_bytes(len(TAKEN))
+            self._taken += 1
 
 
 def _address_space() -> int:

@@ -46,7 +46,7 @@ class Look:
     warnings: tuple[MediaWarning, ...]
 
 
-def look(source: Source, short_side: int) -> Look:
+def look(source: Source, short_side: int | None) -> Look:
     """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     reading = Reading()
     with source.open() as (container, stream):

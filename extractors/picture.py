@@ -50,7 +50,7 @@ class Display:
         return self.stored_height, self.stored_width, 3
 
 
-def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: int) -> Display:
+def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: int | None) -> Display:
     """Rotation from the frame's display matrix, aspect from the stream, short side ≤ ``short_side``."""
     aspect = sample_aspect or Fraction(1)
     if not Fraction(1, WIDEST_PIXEL) <= aspect <= WIDEST_PIXEL:
@@ -61,7 +61,7 @@ def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: 
     else:
         height = round(height / aspect)
     turns, mirrored = _orientation(frame)
-    scale = min(1.0, short_side / min(width, height))
+    scale = 1.0 if short_side is None else min(1.0, short_side / min(width, height))
     stored = max(1, round(width * scale)), max(1, round(height * scale))
     shown = (height, width) if turns % 2 else (width, height)
     return Display(*shown, *stored, turns, mirrored)

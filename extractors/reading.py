@@ -1,7 +1,8 @@
 """Two ways to get wanted frames out of a file: in order from the start, or by jumping to each.
 
 Both decode packet by packet, so that one bad packet costs one picture and not the rest of the film.
-Jumping is checked: unless each wanted time is hit exactly, its result is thrown away.
+Jumping is checked: unless each wanted time is hit exactly, its result is thrown away. ``in_order`` and
+``by_jumps`` hand pictures over one by one; ``read_in_order`` and ``read_by_seeking`` keep them all.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ UNTIMED = -(2**63)
 LEADS = (0, 1, 5)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source:
-    """A file and what reading it may cost. deadline: on the clock of ``time.monotonic``."""
+    """A file and what reading it may cost. deadline: on the clock of ``time.monotonic``; it is moved by the
+    time that who takes the frames keeps the reader waiting."""
 
     path: str | os.PathLike[str]
     max_pixels: int
@@ -53,14 +55,20 @@ class Reading:
 
     pictures: position among the shown frames → pixels. ticks: presentation times of the frames in the
     order they came (UNTIMED where missing). lost: packets that would not decode. damaged: frames that
-    came with errors patched over. complete: whether the pass went on to the file's end.
+    came with errors patched over. agrees: whether the frames kept to the index so far. complete: whether the
+    pass went on to the file's end.
     """
 
     pictures: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     ticks: array[int] = field(default_factory=lambda: array("q"))
     lost: int = 0
     damaged: int = 0
+    agrees: bool = True
     complete: bool = False
+
+
+class JumpMissed(Exception):
+    """A jump did not hit the wanted frame; never seen outside the reading of files."""
 
 
 def decoded(
@@ -86,37 +94,54 @@ def decoded(
 
 
 def read_in_order(source: Source, painter: Painter, wanted: Collection[int], index: Index) -> Reading:
-    """Decode from the start and keep the frames at the ``wanted`` positions.
+    """Decode from the start and keep the frames at the ``wanted`` positions."""
+    reading = Reading()
+    reading.pictures.update(in_order(source, painter, wanted, index, reading))
+    return reading
+
+
+def in_order(
+    source: Source, painter: Painter, wanted: Collection[int], index: Index, reading: Reading
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """(position, pixels) of the frames at the ``wanted`` positions, decoded from the start.
 
     Ends after the last of them as long as the frames keep to the index; else reads to the end, since
     only the whole then tells which frames there are.
     """
-    reading, last, agrees = Reading(), max(wanted), index.trusted
+    last, reading.agrees = max(wanted, default=-1), index.trusted
     with source.open() as (container, stream):
         frames = decoded(packets_of(container, stream), container.format.name, source, reading)
         for position, frame in enumerate(frames):
             tick = UNTIMED if frame.pts is None else frame.pts
             reading.ticks.append(tick)
-            agrees = agrees and position < len(index.pts) and tick == index.pts[position]
+            kept = position < len(index.pts) and tick == index.pts[position]
+            reading.agrees = reading.agrees and kept
             if position in wanted:
-                reading.pictures[position] = painter.pixels(frame)
-            if agrees and position >= last:
-                return reading
+                yield position, painter.pixels(frame)
+            if reading.agrees and position >= last:
+                return
     reading.complete = True
-    return reading
 
 
 def read_by_seeking(source: Source, painter: Painter, wanted: Sequence[int], index: Index) -> Reading | None:
     """Jump to the key frame before each group of wanted positions; None where a jump went wrong."""
     reading = Reading()
+    try:
+        reading.pictures.update(by_jumps(source, painter, wanted, index, reading))
+    except JumpMissed:
+        return None
+    return reading
+
+
+def by_jumps(
+    source: Source, painter: Painter, wanted: Sequence[int], index: Index, reading: Reading
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """(position, pixels) of the wanted frames, each decoded from the key frame before. Raises JumpMissed."""
     with source.open() as (container, stream):
         for key, group in seek_groups(wanted, index):
             targets = {index.pts[position]: position for position in group}
             packets = _packets_from(container, stream, key)
-            frames = decoded(packets, container.format.name, source, reading)
-            if not _collect(frames, painter, targets, reading.pictures):
-                return None
-    return reading
+            yield from _hits(decoded(packets, container.format.name, source, reading), painter, targets)
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
@@ -141,24 +166,21 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
                 break
 
 
-def _collect(
-    frames: Iterable[VideoFrame],
-    painter: Painter,
-    targets: Mapping[int, int],
-    pictures: dict[int, NDArray[np.uint8]],
-) -> bool:
-    """Keep the frames at exactly the target ticks; False as soon as one is passed over."""
+def _hits(
+    frames: Iterable[VideoFrame], painter: Painter, targets: Mapping[int, int]
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The frames at exactly the target ticks; raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
         tick = UNTIMED if frame.pts is None else frame.pts
         if tick <= before or tick > waiting[-1]:
-            return False
+            raise JumpMissed
         before = tick
         if tick == waiting[-1]:
-            pictures[targets[waiting.pop()]] = painter.pixels(frame)
+            yield targets[waiting.pop()], painter.pixels(frame)
         if not waiting:
-            return True
-    return False
+            return
+    raise JumpMissed
 
 
 def seek_groups(wanted: Sequence[int], index: Index) -> list[tuple[int, list[int]]]:

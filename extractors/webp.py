@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from extractors import errors
 from extractors.container import keep_pixels
 from extractors.features import Frames
 from extractors.request import Decoded, DecodeRequest, Limits
+from extractors.streamed import Begin, End, StreamPart, StreamRequest, chunked
 from extractors.video import MediaWarning, Video
 
 STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
@@ -31,30 +34,49 @@ def is_webp(path: str | os.PathLike[str]) -> bool:
 
 def decode_webp(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
     """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
+    with _opened(path, limits) as (image, times, duration):
+        chosen = request.sampling.choose(times, duration)
+        pixels = np.stack([_picture(image, int(position), request.short_side) for position in chosen])
+        return Decoded(_video(image, len(times), duration), Frames(pixels, times[chosen], duration))
+
+
+def stream_webp(path: str | os.PathLike[str], request: StreamRequest, limits: Limits) -> Iterator[StreamPart]:
+    """The same parts as of any video. Raises what ``decode_webp`` raises."""
+    with _opened(path, limits) as (image, times, duration):
+        chosen = request.choose(times, duration)
+        yield Begin(duration, len(times) / duration)
+        pictures = (_picture(image, int(position), request.short_side) for position in chosen)
+        yield from chunked(pictures, times[chosen], request.chunk_bytes)
+        yield End(_video(image, len(times), duration))
+
+
+@contextmanager
+def _opened(
+    path: str | os.PathLike[str], limits: Limits
+) -> Iterator[tuple[Image.Image, NDArray[np.float64], float]]:
+    """(the file, when each frame is shown, how long all of them take)."""
     deadline = time.monotonic() + limits.seconds
     try:
         with Image.open(Path(path), formats=["WEBP"]) as image:
-            return _decode(image, request, limits, deadline)
+            lengths = _checked_lengths(image, limits, deadline)
+            yield image, np.cumsum(lengths) - lengths, float(lengths.sum())
     except Image.DecompressionBombError as error:
         raise errors.TooManyPixels(f"The picture is larger than {limits.pixels} pixels.") from error
     except (UnidentifiedImageError, EOFError, OSError, ValueError) as error:
         raise errors.IncompleteFile("The WebP file is damaged or cut off.") from error
 
 
-def _decode(image: Image.Image, request: DecodeRequest, limits: Limits, deadline: float) -> Decoded:
+def _checked_lengths(image: Image.Image, limits: Limits, deadline: float) -> NDArray[np.float64]:
     keep_pixels(image.width, image.height, limits.pixels)
     count = getattr(image, "n_frames", 1)
     if count > limits.max_frames:
         raise errors.TooManyFrames(f"The video has more than {limits.max_frames} frames.")
     lengths = _frame_lengths(image, count, deadline)
-    times, duration = np.cumsum(lengths) - lengths, float(lengths.sum())
-    if duration > limits.max_duration:
+    if lengths.sum() > limits.max_duration:
         raise errors.TooLong(
-            f"The video lasts {duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
+            f"The video lasts {lengths.sum():.0f} seconds, and {limits.max_duration:.0f} are allowed."
         )
-    chosen = request.sampling.choose(times, duration)
-    pixels = np.stack([_picture(image, int(position), request.short_side) for position in chosen])
-    return Decoded(_video(image, count, duration), Frames(pixels, times[chosen], duration))
+    return lengths
 
 
 def _frame_lengths(image: Image.Image, count: int, deadline: float) -> NDArray[np.float64]:
@@ -69,10 +91,10 @@ def _frame_lengths(image: Image.Image, count: int, deadline: float) -> NDArray[n
     return lengths
 
 
-def _picture(image: Image.Image, position: int, short_side: int) -> NDArray[np.uint8]:
+def _picture(image: Image.Image, position: int, short_side: int | None) -> NDArray[np.uint8]:
     image.seek(position)
     picture = image.convert("RGB")
-    scale = short_side / min(picture.size)
+    scale = 1.0 if short_side is None else short_side / min(picture.size)
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in picture.size)
         picture = picture.resize((width, height), Image.Resampling.BICUBIC)

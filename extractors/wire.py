@@ -2,55 +2,95 @@
 
 JSON and not pickle, because the child reads hostile files: whatever it has become, it can answer wrong
 values but cannot make its parent run code.
+
+A whole answer lies at the file's begin. Of a stream, chunk k lies in slot k mod SLOTS; the parent says TAKEN
+when it has copied one, and the child waits for that before it uses the slot again.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extractors.errors import MediaError, error_from_code
 from extractors.features import Frames
 from extractors.request import Audio, Decoded, DecodeRequest, Limits
 from extractors.sampling import Sampling
+from extractors.streamed import Begin, Chunk, End, StreamPart, StreamRequest
 from extractors.video import MediaWarning, Video
+from extractors.windows import Windows
 
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do
+SLOTS = 2  # one is read or awaited while the other is filled
+TAKEN = b"taken"
+
+Request: TypeAlias = DecodeRequest | StreamRequest
 
 
-def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
+def pack_request(path: str, request: Request, limits: Limits) -> bytes:
     # a path is bytes to the system: surrogates stand for those that are no UTF-8, and JSON escapes them
     return json.dumps({"path": path, "request": asdict(request), "limits": asdict(limits)}).encode()
 
 
-def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
+def unpack_request(message: bytes) -> tuple[str, Request, Limits]:
     content = json.loads(message)
-    asked = content["request"]
-    request = DecodeRequest(Sampling(**asked.pop("sampling")), **asked)
-    return content["path"], request, Limits(**content["limits"])
+    return content["path"], _request(content["request"]), Limits(**content["limits"])
+
+
+def _request(asked: dict[str, Any]) -> Request:
+    if "windows" in asked:
+        return StreamRequest(tuple(Windows(**each) for each in asked.pop("windows")), **asked)
+    return DecodeRequest(Sampling(**asked.pop("sampling")), **asked)
 
 
 def pack_answer(decoded: Decoded, shared: int) -> bytes:
     """Write pixels and samples to the file ``shared`` and describe them."""
     frames, audio = decoded.frames, decoded.audio
     os.ftruncate(shared, 0)
-    with open(shared, "wb", closefd=False) as file:
-        file.seek(0)
-        frames.pixels.tofile(file)
-        if audio is not None:
-            audio.samples.tofile(file)
+    _write(shared, 0, frames.pixels, *_samples(audio))
     content = {
         "video": asdict(decoded.video),
         "shape": frames.pixels.shape,
         "pts": frames.pts.tolist(),
         "duration": frames.duration,
-        "audio": None if audio is None else {"samples": len(audio.samples), "rate": audio.rate},
+        "audio": _of_audio(audio),
     }
     return json.dumps(content).encode()
+
+
+def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
+    """Describe one part of a stream; a chunk's pixels are written at ``offset``, the end's samples too."""
+    content: dict[str, Any]
+    if isinstance(part, Begin):
+        content = {"begin": asdict(part)}
+    elif isinstance(part, Chunk):
+        _write(shared, offset, part.pixels)
+        content = {"shape": part.pixels.shape, "pts": part.pts.tolist(), "until": part.until}
+    else:
+        _write(shared, offset, *_samples(part.audio))
+        content = {"video": asdict(part.video), "audio": _of_audio(part.audio)}
+    return json.dumps({**content, "offset": offset}).encode()
+
+
+def _write(shared: int, offset: int, *arrays: NDArray[Any]) -> None:
+    with open(shared, "wb", closefd=False) as file:
+        file.seek(offset)
+        for array in arrays:
+            array.tofile(file)
+
+
+def _samples(audio: Audio | None) -> tuple[NDArray[Any], ...]:
+    return () if audio is None else (audio.samples,)
+
+
+def _of_audio(audio: Audio | None) -> dict[str, int] | None:
+    return None if audio is None else {"samples": len(audio.samples), "rate": audio.rate}
 
 
 def pack_error(error: MediaError) -> bytes:
@@ -62,22 +102,58 @@ def unpack_answer(message: bytes, shared: int, most_bytes: int) -> Decoded:
 
     Raises ValueError where the answer does not describe what was written.
     """
-    content = json.loads(message)
+    content = _content(message)
+    pixels = _pixels(content, shared, 0, most_bytes)
+    audio = _audio(content, shared, pixels.nbytes, most_bytes - pixels.nbytes)
+    pts = np.array(content["pts"], np.float64)
+    return Decoded(_video(content["video"]), Frames(pixels, pts, float(content["duration"])), audio)
+
+
+def unpack_part(message: bytes, shared: int, most_bytes: int) -> StreamPart:
+    """The part of a stream, what it holds copied out of ``shared``; raises as ``unpack_answer`` does."""
+    content = _content(message)
+    if "begin" in content:
+        return Begin(**content["begin"])
+    if "video" in content:
+        audio = _audio(content, shared, content["offset"], most_bytes)
+        return End(_video(content["video"]), audio)
+    pixels = _pixels(content, shared, content["offset"], most_bytes)
+    pts = np.array(content["pts"], np.float64)
+    if len(pts) != len(pixels):
+        raise ValueError("other times than pixels")
+    return Chunk(pixels, pts, float(content["until"]))
+
+
+def _content(message: bytes) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(message)
     if "error" in content:
         raise error_from_code(content["error"]["code"], content["error"]["message"])
+    return content
+
+
+def _pixels(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -> NDArray[np.uint8]:
     shape = tuple(int(side) for side in content["shape"])
-    samples = content["audio"]["samples"] if content["audio"] else 0
-    if len(shape) != 4 or min(*shape, samples + 1) < 1 or int(np.prod(shape)) + 4 * samples > most_bytes:
+    if len(shape) != 4 or min(shape) < 1 or math.prod(shape) > most_bytes:
         raise ValueError("impossible shape")
+    return _read(shared, offset, np.dtype(np.uint8), math.prod(shape)).reshape(shape)
+
+
+def _audio(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -> Audio | None:
+    if not content["audio"]:
+        return None
+    samples = int(content["audio"]["samples"])
+    if not 0 <= 4 * samples <= most_bytes:
+        raise ValueError("impossible number of samples")
+    return Audio(_read(shared, offset, np.dtype(np.float32), samples), content["audio"]["rate"])
+
+
+def _read(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
     with open(shared, "rb", closefd=False) as file:
-        file.seek(0)
-        pixels = np.fromfile(file, np.uint8, int(np.prod(shape))).reshape(shape)
-        sound = np.fromfile(file, np.float32, samples)
-    if len(sound) != samples:
-        raise ValueError("fewer samples than described")
-    pts = np.array(content["pts"], np.float64)
-    audio = Audio(sound, content["audio"]["rate"]) if content["audio"] else None
-    return Decoded(_video(content["video"]), Frames(pixels, pts, float(content["duration"])), audio)
+        file.seek(offset)
+        found = np.fromfile(file, kind, count)
+    if len(found) != count:
+        raise ValueError("less was written than described")
+    return found
 
 
 def _video(content: dict[str, Any]) -> Video:

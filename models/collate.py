@@ -49,6 +49,6 @@ def _region_count(stream: Stream) -> int:
 
 def _region_mask(stream: Stream, regions: int) -> Tensor:
     """(T, N), or (T, 1) to be spread over the regions."""
-    if stream.mask is None:
+    if stream.mask is None or not stream.mask.any():  # padding alone is still all that is known
         return torch.ones(len(stream), regions, dtype=torch.bool)
     return stream.mask.reshape(len(stream), -1)

@@ -1,0 +1,220 @@
+"""From video files to their features: each file is decoded once, whatever is to be said of it.
+
+The decoder hands over frames in chunks while the networks look at those before; the next file's first
+chunks are decoded meanwhile where a second decoder is given. Windows of several files share a batch. What is
+held does not grow with a file's length, but for its sound (which has a limit of its own) and its rows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from extractors.crew import Crew
+from extractors.decoder import Decoder
+from extractors.errors import MediaError
+from extractors.extractor import AnyExtractor
+from extractors.features import Stream
+from extractors.preprocess import to_device
+from extractors.request import Limits
+from extractors.stacks import Batcher, Stacker, Ticket
+from extractors.streamed import Begin, Chunk, End, StreamPart, StreamRequest
+from extractors.video import Video
+
+Progress: TypeAlias = Callable[[Path, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What is known of one video.
+
+    streams: by name, on one clock. sampled: float64 (T,), seconds of the frames that were looked at.
+    decode_seconds: spent waiting for the decoder. extract_seconds: all else.
+    """
+
+    video: Video
+    streams: dict[str, Stream]
+    sampled: NDArray[np.float64]
+    decode_seconds: float
+    extract_seconds: float
+
+
+def describe_file(
+    decoder: Decoder,
+    path: str | os.PathLike[str],
+    extractors: Sequence[AnyExtractor],
+    limits: Limits | None = None,
+) -> Described:
+    """All streams of one file, by one reading of it.
+
+    Raises any leaf of ``MediaError``, what a network raises, and ValueError where the extractors do not
+    make a whole (see ``Crew``).
+    """
+    [(_, outcome)] = describe_files([decoder], [path], extractors, limits)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def describe_files(
+    decoders: Sequence[Decoder],
+    paths: Iterable[str | os.PathLike[str]],
+    extractors: Sequence[AnyExtractor],
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Path, Described | Exception]]:
+    """Every file, in its turn, with what is known of it or why that is nothing.
+
+    decoders: with two or more, the next files are decoded ahead. progress: is told the share of a file that
+    has been looked at. Raises ValueError where the extractors do not make a whole.
+    """
+    crew = Crew(extractors)
+    batchers = [Batcher(extractor) for extractor in crew.frames]
+    unfinished: deque[_File] = deque()
+    for path, parts in _opened(decoders, paths, crew.request(), limits or Limits()):
+        file = _File(path, crew, batchers, progress or _tell_nobody)
+        file.read(parts)
+        unfinished.append(file)
+        while unfinished and unfinished[0].complete:
+            yield unfinished.popleft().outcome()
+    for batcher in batchers:
+        batcher.flush()
+    for file in unfinished:
+        yield file.outcome()
+
+
+def _opened(
+    decoders: Sequence[Decoder],
+    paths: Iterable[str | os.PathLike[str]],
+    request: StreamRequest,
+    limits: Limits,
+) -> Iterator[tuple[Path, Iterator[StreamPart]]]:
+    """Each file with its parts, those that follow being opened already as far as there are decoders."""
+    waiting: deque[tuple[Path, Iterator[StreamPart]]] = deque()
+    for path, decoder in zip(paths, cycle(decoders)):
+        try:
+            parts = decoder.stream(path, request, limits)
+        except MediaError as error:
+            parts = map(_raised, [error])
+        waiting.append((Path(path), parts))
+        if len(waiting) == len(decoders):
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _raised(error: MediaError) -> StreamPart:
+    raise error
+
+
+@dataclass(eq=False)
+class _File:
+    """One file on its way through the networks."""
+
+    path: Path
+    crew: Crew
+    batchers: Sequence[Batcher]
+    progress: Progress
+    error: Exception | None = None
+    _stackers: list[Stacker] = field(default_factory=list)
+    _tickets: list[Ticket] = field(default_factory=list)
+    _sampled: list[NDArray[np.float64]] = field(default_factory=list)
+    _duration: float = 0.0
+    _video: Video | None = None
+    _sound: dict[str, Stream] = field(default_factory=dict)
+    _waited: float = 0.0
+    _worked: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return self.error is not None or all(ticket.complete for ticket in self._tickets)
+
+    def outcome(self) -> tuple[Path, Described | Exception]:
+        """Once complete; the derived streams are made now."""
+        try:
+            return self.path, self._described()
+        except Exception as error:
+            return self.path, error
+
+    def read(self, parts: Iterator[StreamPart]) -> None:
+        """Take in all parts; what goes wrong is kept as ``error``."""
+        try:
+            for part in self._timed(parts):
+                if isinstance(part, Begin):
+                    self._begin(part)
+                elif isinstance(part, Chunk):
+                    self._look(part)
+                else:
+                    self._end(part)
+        except Exception as error:
+            self.error = error
+            self._forget()
+
+    def _timed(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
+        while True:
+            asked = time.perf_counter()
+            part = next(parts, None)
+            given = time.perf_counter()
+            self._waited += given - asked
+            if part is None:
+                return
+            yield part
+            self._worked += time.perf_counter() - given
+
+    def _begin(self, begin: Begin) -> None:
+        """Start, or start again: the file turned out to show other frames than it promised."""
+        self._forget()
+        cuts = [extractor.windows.cut(begin.duration, begin.fps) for extractor in self.crew.frames]
+        pairs = list(zip(self.crew.frames, cuts, strict=True))
+        self._stackers = [Stacker(extractor, cut) for extractor, cut in pairs]
+        self._tickets = [Ticket(extractor, cut) for extractor, cut in pairs]
+        self._sampled, self._duration = [], begin.duration
+
+    def _forget(self) -> None:
+        for batcher, ticket in zip(self.batchers, self._tickets, strict=False):
+            batcher.forget(ticket)
+
+    def _look(self, chunk: Chunk) -> None:
+        self._sampled.append(chunk.pts)
+        on: dict[torch.device, Tensor] = {}
+        for batcher, stacker, ticket in zip(self.batchers, self._stackers, self._tickets, strict=True):
+            device = batcher.extractor.device
+            if device not in on:
+                on[device] = to_device(chunk.pixels, device)
+            for stack in stacker.feed(on[device], chunk.pts, chunk.until):
+                batcher.add(stack, ticket)
+            if ticket.error is not None:
+                raise ticket.error
+        self.progress(self.path, min(1.0, chunk.until / self._duration))
+
+    def _end(self, end: End) -> None:
+        self._video = end.video
+        for extractor in self.crew.sound:
+            self._sound.update(extractor.describe(end.audio, end.video.duration))
+
+    def _described(self) -> Described:
+        if self.error is not None:
+            raise self.error
+        assert self._video is not None
+        began = time.perf_counter()
+        streams = dict(self._sound)
+        for ticket in self._tickets:
+            streams.update(ticket.streams())
+        self.crew.derive(streams)
+        sampled = np.concatenate([np.zeros(0), *self._sampled])
+        worked = self._worked + time.perf_counter() - began
+        return Described(self._video, streams, sampled, self._waited, worked)
+
+
+def _tell_nobody(path: Path, share: float) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,100 @@
+"""A video's frames as they are handed over one chunk after another, so that no one ever holds them all.
+
+Begin   the clock of the frames that follow. A second Begin says that the file has turned out to show
+        other frames than its index promised: all that came before it is void
+Chunk   the next frames
+End     what the file was like, and its sound
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extractors.request import Audio
+from extractors.sampling import shown
+from extractors.video import Video
+from extractors.windows import Windows
+
+CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class StreamRequest:
+    """The frames that any of several ways to cut a video looks at, decoded once.
+
+    short_side: pixels of the shorter edge at most; smaller videos are not enlarged; None for frames as
+    stored. audio_rate: samples a second of the mono sound, or None for no sound. chunk_bytes: pixels handed
+    over at a time, a single frame at least.
+    """
+
+    windows: tuple[Windows, ...]
+    short_side: int | None = None
+    audio_rate: int | None = None
+    chunk_bytes: int = CHUNK_BYTES
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
+        if min(given) < 1:
+            raise ValueError("short_side, audio_rate and chunk_bytes must be at least 1")
+
+    def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
+        """Positions in ``times`` (rising) of the frames to hand over, rising, no doubles."""
+        cuts = [windows.cut(duration, len(times) / duration) for windows in self.windows]
+        instants = [cut.instants for cut in cuts]
+        return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
+
+
+@dataclass(frozen=True)
+class Begin:
+    """duration: seconds, the last frame's stay included. fps: frames of the file a second, on average."""
+
+    duration: float
+    fps: float
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """pixels: uint8 (T, H, W, 3), RGB, as displayed. pts: float64 (T,), seconds from the first shown frame.
+    until: when the first frame of the next chunk is shown, infinity where there is none."""
+
+    pixels: NDArray[np.uint8]
+    pts: NDArray[np.float64]
+    until: float
+
+
+@dataclass(frozen=True, eq=False)
+class End:
+    """audio is None where none was asked for or the file has none (``video.has_audio`` tells)."""
+
+    video: Video
+    audio: Audio | None = None
+
+
+StreamPart: TypeAlias = Begin | Chunk | End
+
+
+def chunked(
+    pictures: Iterable[NDArray[np.uint8]], times: NDArray[np.float64], chunk_bytes: int
+) -> Iterator[Chunk]:
+    """Pictures of one size, the k-th of them shown at ``times[k]``, in chunks of ``chunk_bytes`` at most."""
+    waiting: list[NDArray[np.uint8]] = []
+    begin = 0
+    for picture in pictures:
+        waiting.append(picture)
+        if (len(waiting) + 1) * picture.nbytes > chunk_bytes:
+            yield _chunk(waiting, times, begin)
+            begin += len(waiting)
+            waiting = []
+    if waiting:
+        yield _chunk(waiting, times, begin)
+
+
+def _chunk(pictures: Sequence[NDArray[np.uint8]], times: NDArray[np.float64], begin: int) -> Chunk:
+    end = begin + len(pictures)
+    return Chunk(np.stack(pictures), times[begin:end], float(times[end]) if end < len(times) else math.inf)
