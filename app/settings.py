@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
     engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")
+    manifest: Path = Field(
+        WEIGHTS / "manifest.toml", description="List of the networks' weights; another may name your mirror."
+    )
     offline: bool = Field(False, description="Download nothing; weights get then says what to bring by hand.")
     threads: int = Field(
         1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
@@ -100,7 +103,7 @@ class Settings(BaseSettings):
         "auto", description="auto: text on a terminal, else JSON."
     )
 
-    @field_validator("data", "weights")
+    @field_validator("data", "weights", "manifest")
     @classmethod
     def _from_here(cls, path: Path) -> Path:
         """Processes started from here may work in another folder."""

@@ -35,8 +35,8 @@ from extractors.weights_reader import look_at
 
 def print_weights(settings: Settings, *, as_json: bool) -> int:
     """All entries of the manifest, as a table or as one JSON document."""
-    folder = WeightsFolder(settings.data)
-    described = [describe(known, folder) for known in manifest()]
+    folder = WeightsFolder(settings.data, settings.manifest)
+    described = [describe(known, folder) for known in manifest(folder.manifest)]
     if as_json:
         print(json.dumps(described))
     else:
@@ -52,25 +52,25 @@ def describe(known: Entry, folder: WeightsFolder) -> dict[str, Any]:
 
 def get_weights(names: Sequence[str], settings: Settings) -> int:
     """Brings files from their URLs, each with a progress bar on a terminal."""
-    folder = WeightsFolder(settings.data)
+    folder = WeightsFolder(settings.data, settings.manifest)
 
     def bring(known: Entry) -> Found:
         with _bar(known) as downloader:
             look = functools.partial(look_at, known)
             return get(known, folder, downloader, look, offline=settings.offline)
 
-    return _each(names, bring)
+    return _each(names, folder, bring)
 
 
 def add_weights(file: Path, name: str, settings: Settings) -> int:
     """Takes a file of the user's in."""
-    folder = WeightsFolder(settings.data)
-    return _each([name], lambda known: folder.add(file, known, functools.partial(look_at, known)))
+    folder = WeightsFolder(settings.data, settings.manifest)
+    return _each([name], folder, lambda known: folder.add(file, known, functools.partial(look_at, known)))
 
 
 def verify_weights(names: Sequence[str], settings: Settings) -> int:
     """Checks the files that are named, or all that are here."""
-    folder = WeightsFolder(settings.data)
+    folder = WeightsFolder(settings.data, settings.manifest)
 
     def check(known: Entry) -> Found:
         file = folder.locate(known)
@@ -78,16 +78,16 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
             raise WeightsMissing(folder.remedy(known))
         return folder.check(known, file)
 
-    here = [known.name for known in manifest() if folder.locate(known) is not None]
+    here = [known.name for known in manifest(folder.manifest) if folder.locate(known) is not None]
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
-    return _each(names or here, check)
+    return _each(names or here, folder, check)
 
 
-def _each(names: Sequence[str], work: Callable[[Entry], Found]) -> int:
+def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:
     """Does it for each name; a failure costs that one alone, and is listed at the end."""
     try:
-        entries = [entry(name) for name in names]
+        entries = [entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
         print(unknown, file=sys.stderr)
         return 2

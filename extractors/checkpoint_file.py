@@ -73,8 +73,9 @@ def _torch(file: Path) -> object:
     except pickle.UnpicklingError as error:
         reason = "code would have to be run for it" if "weights_only" in str(error) else str(error)
         raise WeightsDamaged(f"{file} cannot be read as tensors alone: {reason}.") from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise WeightsDamaged(f"{file} is a damaged file of torch: {str(error).splitlines()[0]}.") from error
+    except Exception as error:  # a damaged byte may be anything's length, index or name
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise WeightsDamaged(f"{file} is a damaged file of torch: {reason}.") from error
 
 
 def _safetensors(file: Path) -> dict[str, Tensor]:

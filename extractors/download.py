@@ -20,7 +20,6 @@ from filelock import FileLock
 from extractors.partial_file import PartialFile
 from extractors.weights_errors import DownloadRefused, NoRoom, ServerUnreachable, WeightsError
 
-CHUNK = 1 << 20
 #: What must stay free on the disk.
 MARGIN = 64 << 20
 TIMEOUT = httpx.Timeout(60.0, connect=20.0)
@@ -123,7 +122,7 @@ class Downloader:
         _check_room(part.path, (total or 0) - part.size)
         self._tell(part.size, total)
         with part.open() as stream:
-            for piece in response.iter_bytes(CHUNK):
+            for piece in response.iter_bytes():  # as they come: of larger ones the last would be lost
                 stream.write(piece)
                 self._tell(stream.tell(), total)
         if total is not None and part.size != total:

@@ -46,8 +46,9 @@ class WeightsFolder:
 
     @classmethod
     def of(cls, data: Path | None) -> WeightsFolder:
-        """The one in that data folder, by default REELWORD_DATA."""
-        return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"))
+        """The one in that data folder, by default REELWORD_DATA; REELWORD_MANIFEST may name another list."""
+        manifest = os.environ.get("REELWORD_MANIFEST") or MANIFEST
+        return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))
 
     def place(self, known: Entry) -> Path:
         """Where the file goes that comes by URL or from the user."""

@@ -67,7 +67,7 @@ class Entry(BaseModel):
 
 
 @cache
-def manifest(file: Path = MANIFEST) -> tuple[Entry, ...]:
+def manifest(file: Path) -> tuple[Entry, ...]:
     """All entries, in the order of the file."""
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return tuple(
@@ -75,7 +75,7 @@ def manifest(file: Path = MANIFEST) -> tuple[Entry, ...]:
     )
 
 
-def entry(name: str, file: Path = MANIFEST) -> Entry:
+def entry(name: str, file: Path) -> Entry:
     """The file of that name. Raises UnknownWeights."""
     for known in manifest(file):
         if known.name == name:
@@ -84,7 +84,7 @@ def entry(name: str, file: Path = MANIFEST) -> Entry:
     raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
 
 
-def candidates(name: str, file: Path = MANIFEST) -> tuple[Entry, ...]:
+def candidates(name: str, file: Path) -> tuple[Entry, ...]:
     """The file of that name, then all others that serve the same network. Raises UnknownWeights."""
     first = entry(name, file)
     return (first, *(other for other in manifest(file) if other.network == name and other != first))
