@@ -1,4 +1,7 @@
-"""The mistakes of sensitivity.json, each made on purpose in our own networks."""
+"""The mistakes of sensitivity.json, each made on purpose in our own networks.
+
+All are patches that are taken back, for the next test is given the same network.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ Spoil = Callable[[pytest.MonkeyPatch, nn.Module, dict[str, Tensor]], None]
 
 
 def epsilon(value: float) -> Spoil:
-    def spoil(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    def spoil(patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
         for layer in network.modules():
             if isinstance(layer, _BatchNorm):
-                layer.eps = value
+                patch.setattr(layer, "eps", value)
 
     return spoil
 
@@ -44,10 +47,12 @@ def symmetric(layer: type[nn.Module]) -> Spoil:
     return lambda patch, _network, _inputs: patch.setattr(layer, "forward", forward)
 
 
-def stride_in_the_first(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+def stride_in_the_first(patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
     for block in network.modules():
         if isinstance(block, Bottleneck):
-            block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+            first, second = block.conv1.stride, block.conv2.stride
+            patch.setattr(block.conv1, "stride", second)
+            patch.setattr(block.conv2, "stride", first)
 
 
 def reversed_along(axis: int) -> Spoil:
@@ -57,25 +62,29 @@ def reversed_along(axis: int) -> Spoil:
     return spoil
 
 
-def pool5_after_only(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
-    network.pool5 = nn.Sequential(nn.ConstantPad3d((0, 1, 0, 1, 0, 0), 0.0), nn.MaxPool3d(2, 2))
+def pool5_after_only(patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+    pool = nn.Sequential(nn.ConstantPad3d((0, 1, 0, 1, 0, 0), 0.0), nn.MaxPool3d(2, 2))
+    patch.setattr(network, "pool5", pool)
 
 
-def padding_counted(_patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
+def padding_counted(patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]) -> None:
     for layer in network.modules():
         if isinstance(layer, nn.AvgPool2d):
-            layer.count_include_pad = True
+            patch.setattr(layer, "count_include_pad", True)
 
 
 def flattened_channels_first(
-    _patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]
+    patch: pytest.MonkeyPatch, network: nn.Module, _inputs: dict[str, Tensor]
 ) -> None:
     """VGGish's last map is of 6×4 cells and 512 channels."""
+    embeddings = network.get_submodule("network.embeddings")
+    right = embeddings.forward
 
-    def reorder(_layer: nn.Module, rows: tuple[Tensor]) -> Tensor:
-        return rows[0].reshape(-1, 6, 4, 512).permute(0, 3, 1, 2).flatten(1)
+    def forward(rows: Tensor) -> Tensor:
+        mistaken: Tensor = right(rows.reshape(-1, 6, 4, 512).permute(0, 3, 1, 2).flatten(1))
+        return mistaken
 
-    network.get_submodule("network.embeddings").register_forward_pre_hook(reorder)
+    patch.setattr(embeddings, "forward", forward)
 
 
 def symmetric_hann(patch: pytest.MonkeyPatch, _network: nn.Module, _inputs: dict[str, Tensor]) -> None:

@@ -14,14 +14,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from extractors import bottomup, c3d, csn, flow, i3d, i3d_weights, inception_v4, rcnn, resnet, resnet3d, slow
+from extractors import bottomup, c3d, csn, flow, i3d_weights, inception_v4, rcnn, resnet, resnet3d, slow
 from extractors.c3d import C3D
 from extractors.flow import Raft
 from extractors.i3d import I3D
 from extractors.inception_v4 import InceptionV4
-from extractors.preprocess import middle, shrink_or_enlarge
 from tests.extractors.golden import Case, Verdict
-from tests.extractors.golden_regions import run_blocks, run_bottomup, run_c4, run_fpn
+from tests.extractors.golden_preprocessing import run_blocks, run_i3d_preprocessing
+from tests.extractors.golden_regions import run_bottomup, run_c4, run_fpn
 from tests.extractors.golden_sound import BothFiles, run_frontend, run_vggish
 
 Tensors = Mapping[str, Tensor]
@@ -37,7 +37,7 @@ class GoldenNetwork:
     """
 
     build: Callable[[Tensors], nn.Module]
-    run: Callable[[nn.Module, Tensors], Tensors]
+    run: Callable[[nn.Module, Tensors, Case], Tensors]
     given: frozenset[str] = frozenset()
 
 
@@ -63,7 +63,7 @@ def judge(case: Case, network: nn.Module, inputs: Tensors) -> list[Verdict]:
     """Every output that the case compares; one that was not made is an error."""
     golden = network_of(case)
     with torch.inference_mode():
-        outputs = golden.run(network, inputs)
+        outputs = golden.run(network, inputs, case)
     compared = [output for output in case.compared if output not in golden.given]
     missing = [output for output in compared if output not in outputs]
     assert compared, f"{case.name} compares nothing"
@@ -87,28 +87,14 @@ def watched(network: nn.Module, paths: Mapping[str, str]) -> Iterator[dict[str, 
             handle.remove()
 
 
-I3D_POINTS = (
-    "Conv3d_1a_7x7",
-    "MaxPool3d_2a_3x3",
-    "MaxPool3d_3a_3x3",
-    "Mixed_3b",
-    "Mixed_3c",
-    "MaxPool3d_4a_3x3",
-    "Mixed_4b",
-    "Mixed_4f",
-    "MaxPool3d_5a_2x2",
-    "Mixed_5b",
-    "Mixed_5c",
-)
-
-
-def run_i3d(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_i3d(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Under piergiaj's names and hassony2's; no head where the map is smaller than its pool."""
     assert isinstance(network, I3D)
-    with watched(network, {point: point for point in I3D_POINTS}) as maps:
+    points = [name for name, _ in network.named_children() if name != "logits"]
+    with watched(network, {point: point for point in points}) as maps:
         grid = network(inputs["clip"])
-    outputs = {**maps, **{name.lower(): value for name, value in maps.items()}}
-    if min(grid.shape[3:]) < 7:
+    outputs = {**maps, **{name[0].lower() + name[1:]: value for name, value in maps.items()}}
+    if grid.shape[2] < 2 or min(grid.shape[3:]) < 7:
         return outputs
     head = network.head(grid)
     return {
@@ -122,7 +108,7 @@ def run_i3d(network: nn.Module, inputs: Tensors) -> Tensors:
     }
 
 
-def run_resnet(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_resnet(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Of pictures or of clips; the stem is what its pool gives."""
     paths = {"stem": "stem" if hasattr(network, "stem") else "maxpool"}
     paths |= {f"layer{stage}": f"layer{stage}" for stage in range(1, 5)}
@@ -131,7 +117,7 @@ def run_resnet(network: nn.Module, inputs: Tensors) -> Tensors:
     return {**maps, "grid": features.grid, "pool": features.pooled, "logits": features.logits}
 
 
-def run_slow(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_slow(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     blocks = [name for name, _ in network.get_submodule("blocks").named_children()][:-1]
     with watched(network, {f"blocks_{name}": f"blocks.{name}" for name in blocks}) as maps:
         features = network(inputs["clip"])
@@ -143,9 +129,12 @@ def run_slow(network: nn.Module, inputs: Tensors) -> Tensors:
     }
 
 
-def run_c3d(network: nn.Module, inputs: Tensors) -> Tensors:
+C3D_CONVOLUTIONS = ("conv1", "conv2", "conv3a", "conv3b", "conv4a", "conv4b", "conv5a", "conv5b")
+
+
+def run_c3d(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C3D)
-    with watched(network, {name: name for name in ("conv2", "conv3b", "conv4b", "conv5b")}) as maps:
+    with watched(network, {name: name for name in C3D_CONVOLUTIONS}) as maps:
         features = network(inputs["clip"].float())
     return {
         **{name: value.relu() for name, value in maps.items()},
@@ -154,7 +143,7 @@ def run_c3d(network: nn.Module, inputs: Tensors) -> Tensors:
     }
 
 
-def run_inception_v4(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_inception_v4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, InceptionV4)
     paths = {f"features_{index}": f"network.features.{index}" for index in range(22)}
     with watched(network, paths) as maps:
@@ -162,33 +151,15 @@ def run_inception_v4(network: nn.Module, inputs: Tensors) -> Tensors:
     return {**maps, "pool": features.pooled, "logits": features.logits}
 
 
-def run_raft(network: nn.Module, inputs: Tensors) -> Tensors:
-    """Pictures already in [-1, 1] and multiples of 8."""
+def run_raft(network: nn.Module, inputs: Tensors, case: Case) -> Tensors:
+    """Of pictures in [-1, 1] with sides of multiples of 8, every refinement; of bytes, the last."""
     assert isinstance(network, Raft)
-    flows = network.refinements(inputs["image1"], inputs["image2"])
+    network.updates = int(case.said(r"num_flow_updates=(\d+)", case.said(r"(\d+) updates", "20")))
+    first, second = inputs["image1"], inputs["image2"]
+    if not first.is_floating_point():
+        return {"flow": network(first.float(), second.float())}
+    flows = network.refinements(first, second)
     return {"flow_first": flows[0], "flow_last": flows[-1]}
-
-
-def run_raft_on_bytes(network: nn.Module, inputs: Tensors) -> Tensors:
-    return {"flow": network(inputs["image1"].float(), inputs["image2"].float())}
-
-
-def run_i3d_preprocessing(_: nn.Module, inputs: Tensors) -> Tensors:
-    pixels = shrink_or_enlarge(inputs["image"].permute(0, 2, 3, 1), 256)
-    cropped = middle(pixels, 224)[0].permute(2, 0, 1).float()
-    pairs = middle(inputs["flow"], 224, (3, 4))
-    values = inputs["flow_values"]
-    height, width = inputs["padded"].shape[2:]
-    return {
-        "resized_256": pixels[0].permute(2, 0, 1),
-        "crop_224": cropped,
-        "rgb_input": i3d.rgb_input(cropped),
-        "flow_uint8": flow.quantised(pairs)[0].transpose(0, 1),
-        "flow_input": flow.i3d_input(pairs),
-        "flow_values_uint8": flow.quantised(values),
-        "flow_values_input": flow.i3d_input(values),
-        "raft_padded": flow.replicated(inputs["padded"], flow.pads(height, width, flow.MULTIPLE)),
-    }
 
 
 def no_network(_: Tensors) -> nn.Module:
@@ -197,7 +168,7 @@ def no_network(_: Tensors) -> nn.Module:
 
 
 _I3D = GoldenNetwork(i3d_weights.from_checkpoint, run_i3d)
-_RAFT = GoldenNetwork(partial(flow.from_checkpoint, updates=6), run_raft)
+_RAFT = GoldenNetwork(flow.from_checkpoint, run_raft)
 _BOXES = frozenset({"fixed_boxes"})
 _BOTTOM_UP = GoldenNetwork(bottomup.from_checkpoint, run_bottomup, _BOXES)
 
@@ -226,7 +197,7 @@ NETWORKS: Mapping[str, GoldenNetwork] = {
     "Inception-V4": GoldenNetwork(inception_v4.from_checkpoint, run_inception_v4),
     "RAFT (torchvision raft_large)": _RAFT,
     "RAFT (torchvision raft_small)": _RAFT,
-    "RAFT (original key names, as in video_features)": GoldenNetwork(flow.from_checkpoint, run_raft_on_bytes),
+    "RAFT (original key names, as in video_features)": _RAFT,
     "VGGish": GoldenNetwork(BothFiles, run_vggish),
     "VGGish log-mel front end after resampling": GoldenNetwork(no_network, run_frontend),
     "detectron2 Faster R-CNN r101_c4": GoldenNetwork(rcnn.from_checkpoint, run_c4, _BOXES),

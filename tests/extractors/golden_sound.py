@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from extractors import log_mel, vggish
 from extractors.resampling import resample
+from tests.extractors.golden import Case
 
 Tensors = Mapping[str, Tensor]
 
@@ -29,7 +30,7 @@ class BothFiles(nn.Module):
         return rows
 
 
-def run_vggish(network: nn.Module, inputs: Tensors) -> Tensors:
+def run_vggish(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, BothFiles)
     sound = _floats(inputs["waveform"])
     examples = torch.from_numpy(log_mel.examples(sound))
@@ -48,12 +49,14 @@ def run_vggish(network: nn.Module, inputs: Tensors) -> Tensors:
     return outputs
 
 
-def run_frontend(_network: nn.Module, inputs: Tensors) -> Tensors:
-    """Two channels at 44,100 a second."""
-    mono = (_floats(inputs["left"]) + _floats(inputs["right"])) / 2
-    sound = resample(mono, 44_100, log_mel.RATE)
+def run_frontend(_network: nn.Module, inputs: Tensors, case: Case) -> Tensors:
+    """The mean of the channels, at the rate that the manifest says, or that ends the case's name."""
+    rate = int(case.said(r"resampled (\d+) ->", case.name.rsplit("_", 1)[-1]))
+    mono = np.mean([_floats(channel) for channel in inputs.values()], 0)
+    sound = resample(mono, rate, log_mel.RATE)
     return {
         "resampled_16k": torch.from_numpy(sound),
+        "log_mel": torch.from_numpy(log_mel.log_mel(sound)),
         "examples": torch.from_numpy(log_mel.examples(sound)),
     }
 
