@@ -9,34 +9,22 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from app.documents import AttentionDocument, FileDocument
 from app.job_document import ANSWER_MEMBERS
 from app.named_error import error_document
 from app.options import CaptionOptions
 from app.pipeline import Engine, Outcome, caption_videos
+from app.progress import progress
 from app.render import attention_picture
 from app.settings import Settings
+from app.usage import UsageError
 from models.service import available
-
-
-class UsageError(Exception):
-    """What was asked for cannot be done for any file; the message is a sentence."""
 
 
 def caption_files(
@@ -50,7 +38,7 @@ def caption_files(
     if folder is not None:
         _make(folder)
     failed = []
-    with _progress(len(files)) as bar:
+    with progress(len(files)) as bar:
         bar.say("Loading models")
         engine = Engine(settings)
         bar.say("Captioning")
@@ -143,40 +131,3 @@ def _report(failed: Sequence[Outcome], count: int) -> None:
         if outcome.error is not None:
             error = error_document(outcome.error)
             print(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]", file=sys.stderr)
-
-
-class Bar:
-    """A progress bar on standard error that lets lines through to standard output unharmed."""
-
-    def __init__(self, progress: Progress, files: int) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=files)
-
-    def say(self, text: str) -> None:
-        self._progress.update(self._task, description=text)
-
-    def print(self, lines: Sequence[str]) -> None:
-        """Prints the lines of one more file."""
-        self._progress.advance(self._task)
-        self._progress.stop()
-        for line in lines:
-            print(line, flush=True)
-        if not self._progress.finished:
-            self._progress.start()
-
-
-@contextmanager
-def _progress(files: int) -> Iterator[Bar]:
-    """Shown on a terminal only."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    progress = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        redirect_stdout=False,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        yield Bar(progress, files)

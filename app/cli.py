@@ -12,8 +12,10 @@ import typer
 from pydantic import ValidationError
 
 from app.errors import JobError
+from app.extract_cli import extract
 from app.options import DEFAULT_CAPTIONER, CaptionOptions
 from app.settings import Settings
+from app.usage import UsageError
 from app.weights_cli import weights
 
 PROGRAM = "python -m app"
@@ -26,6 +28,7 @@ cli = typer.Typer(
     help="A video goes in, a caption with its attention comes out.",
 )
 cli.add_typer(weights, name="weights")
+cli.command()(extract)
 
 
 def main() -> None:

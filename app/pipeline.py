@@ -25,6 +25,7 @@ from app.options import CaptionOptions
 from app.settings import Settings
 from app.states import Stage, State
 from extractors.decoder import Decoder
+from extractors.device import chosen_device
 from extractors.errors import MediaError
 from extractors.extractor import create
 from extractors.features import Frames, Stream
@@ -45,7 +46,7 @@ class Engine:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.device = _device(settings.device)
+        self.device = chosen_device(settings.device)
         torch.set_num_threads(settings.threads)
         self.request = DecodeRequest(Sampling(count=settings.frames), short_side=FRAME_SHORT_SIDE)
         folder = settings.weights
@@ -222,12 +223,6 @@ def _info(name: str, checkpoint: Checkpoint, seconds: float) -> CaptionerInfo:
 
 def _networks(checkpoints: Any) -> set[str]:
     return {spec.network for checkpoint in checkpoints for spec in checkpoint.card.streams.values()}
-
-
-def _device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _grey(request: DecodeRequest) -> Frames:

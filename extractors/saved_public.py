@@ -2,8 +2,9 @@
 
 That extractor writes ``NAME_<key>.npy`` for each stream, ``NAME_fps.npy`` and ``NAME_timestamps_ms.npy``, a
 row's time being the end of its window. What its layout has no place for lies beside it: ``<key>-times``,
-``<key>-boxes``, ``<key>-mask`` and a description. HDF5 has the same arrays in ``NAME.h5``, and for code that
-reads one file with a data set a video (``f["NAME"][()]``), ``link`` makes such files of links.
+``<key>-boxes``, ``<key>-mask``, ``<key>-view`` and a description. HDF5 has the same arrays in ``NAME.h5``,
+and for code that reads one file with a data set a video (``f["NAME"][()]``), ``link`` makes such files of
+links.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def own_arrays(header: Header, public: Mapping[str, NDArray[Any]]) -> Arrays:
         key = key_of(name, header.tag.extractor)
         arrays[f"{name}.values"] = public[key]
         arrays[f"{name}.start"], arrays[f"{name}.end"] = np.ascontiguousarray(public[f"{key}-times"].T)
-        for member in ("boxes", "mask"):
+        for member in ("boxes", "mask", "view"):
             if f"{key}-{member}" in public:
                 arrays[f"{name}.{member}"] = public[f"{key}-{member}"]
     return arrays
@@ -138,26 +139,26 @@ class Hdf5Form:
         return header, arrays
 
 
-def link(folder: Path, extractor: str) -> list[Path]:
-    """For every stream of an extractor ``folder/<extractor>/<key>.hdf5``: a data set a video, each a link to
-    the video's own file. Files of features that cannot be read are left out."""
+def link(folder: Path) -> list[Path]:
+    """Of an extractor's folder of ``.h5`` files, for every stream ``<key>.hdf5``: a data set a video, each a
+    link to the video's own file. Files of features that cannot be read are left out."""
     import h5py
 
-    form, inside = Hdf5Form(), folder / extractor
+    form = Hdf5Form()
     places: dict[str, list[Path]] = {}
-    for file in sorted(inside.rglob("*.h5")):
+    for file in sorted(folder.rglob("*.h5")):
         try:
             header = form.header(file.parent, file.stem)
         except FeaturesDamaged:
             continue
         for stream in header.specs:
-            places.setdefault(key_of(stream, header.tag.extractor), []).append(file.relative_to(inside))
+            places.setdefault(key_of(stream, header.tag.extractor), []).append(file.relative_to(folder))
     written = []
     for key, files in places.items():
-        with whole(inside / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
+        with whole(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
             for file in files:
                 collection[_video(file)] = h5py.ExternalLink(os.fspath(file), key)
-        written.append(inside / f"{key}.hdf5")
+        written.append(folder / f"{key}.hdf5")
     return written
 
 

@@ -47,6 +47,7 @@ def streams(extractor: str = "i3d_rgb") -> dict[str, Stream]:
             end,
             SPEC,
             mask=tail,
+            view=(0.1, 0.0, 0.9, 1.0),
         ),
         f"{extractor}_boxes": Stream(
             torch.rand(3, 2, 5, generator=draw), start, end, SPEC, boxes=boxes, mask=present
@@ -76,6 +77,7 @@ def test_what_was_written_comes_back(form: Form, tmp_path: Path) -> None:
     for name, stream in wanted.streams.items():
         again = read.streams[name]
         assert again.spec == stream.spec
+        assert again.view == stream.view
         assert again.values.dtype == stream.values.dtype
         assert torch.equal(again.values, stream.values)
         np.testing.assert_array_equal(again.start, stream.start)
@@ -153,7 +155,7 @@ def test_hdf5_is_read_by_a_video_name(tmp_path: Path) -> None:
     form.write(tmp_path / "i3d_rgb", "clip", saved())
     form.write(tmp_path / "i3d_rgb", "sub/other", saved())
     (tmp_path / "i3d_rgb" / "cut.h5").write_bytes(b"cut")
-    written = link(tmp_path, "i3d_rgb")
+    written = link(tmp_path / "i3d_rgb")
     assert sorted(file.name for file in written) == ["rgb.hdf5", "rgb_boxes.hdf5", "rgb_grid.hdf5"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     with h5py.File(moved / "i3d_rgb" / "rgb.hdf5", "r") as file:

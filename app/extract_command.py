@@ -1,0 +1,100 @@
+"""``python -m app extract``: features of videos as files, for training, and for other people's code.
+
+Every video is decoded once for all extractors. Features that are there, whole and made as they would be
+now, are left alone, so that a run that was stopped goes on where it was. A line a video goes to standard
+output where predictions are asked for; progress, what was done anew and what failed go to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from app.extract_inputs import Input, find_videos, name_apart
+from app.extract_jobs import describe_all
+from app.extract_plan import Outcome, Plan, form_of
+from app.progress import progress
+from app.usage import UsageError
+from extractors.saved import FeaturesDamaged, Source, path_digest
+from extractors.saved_public import link
+
+
+def extract_files(paths: Sequence[Path], plan: Plan, jobs: int) -> int:
+    """Describes files and the videos in folders; returns how many failed.
+
+    Raises UsageError, and ExtractorsMissing where weights or a package are absent.
+    """
+    _check(plan)
+    found = find_videos(paths, plan.out)
+    videos = name_apart(found, lambda video: owner_of(video, plan))
+    outcomes = []
+    with progress(len(videos)) as bar:
+        bar.say(f"Extracting {', '.join(plan.extractors)}")
+        for outcome in describe_all(plan, videos, jobs):
+            outcomes.append(outcome)
+            bar.print(_lines(outcome))
+    if plan.form == "hdf5":
+        for name in plan.extractors:
+            link(plan.folder(name))
+    return _report(outcomes)
+
+
+def owner_of(video: Input, plan: Plan) -> str | None:
+    """Whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
+    sources = _sources(video, plan)
+    if not sources:
+        return None
+    return "own" if all(_is_of(source, video.file) for source in sources) else "other"
+
+
+def _sources(video: Input, plan: Plan) -> set[Source]:
+    form, found = form_of(plan.form), set()
+    for folder in map(plan.folder, plan.extractors):
+        if form.main_file(folder, video.name).exists():
+            with suppress(FeaturesDamaged):
+                found.add(form.header(folder, video.name).source)
+    return found
+
+
+def _is_of(source: Source, file: Path) -> bool:
+    """The file lies where the source lay, whatever its bytes are now, or has the source's bytes."""
+    if source.path == path_digest(file):
+        return True
+    try:
+        return file.stat().st_size == source.bytes and Source.of(file).sha256 == source.sha256
+    except OSError:
+        return False
+
+
+def _check(plan: Plan) -> None:
+    try:
+        form_of(plan.form)
+        plan.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
+    except ImportError as error:
+        raise UsageError(f"{error}.") from error
+
+
+def _lines(outcome: Outcome) -> list[str]:
+    return [f"{outcome.file}: {line}" for line in outcome.predictions]
+
+
+def _report(outcomes: Sequence[Outcome]) -> int:
+    """What was done, what was made anew and why, what failed and what to do, after everything else."""
+    failed = [outcome for outcome in outcomes if outcome.error]
+    kept = sum(not outcome.made and not outcome.error for outcome in outcomes)
+    made = len(outcomes) - kept - len(failed)
+    for outcome in outcomes:
+        for reason in outcome.renewed:
+            print(f"  {outcome.file}: made anew, {reason}", file=sys.stderr)
+    print(
+        f"{len(outcomes)} videos: {made} described, {kept} were there, {len(failed)} failed.", file=sys.stderr
+    )
+    for outcome in failed:
+        if outcome.error:
+            error = outcome.error
+            print(f"  {outcome.file}: {error.message} {error.hint} [{error.code}]", file=sys.stderr)
+    return len(failed)

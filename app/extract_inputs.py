@@ -1,0 +1,86 @@
+"""Which videos ``extract`` is to describe, and what their features are called.
+
+A file's features are called by its stem; a file found in a folder that was given keeps its path below that
+folder. Where two files would share a name, or the name is taken by another video's features from an earlier
+run, eight digits made from the file's own path are added, so that no file ever writes over another one's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.usage import UsageError
+from extractors.saved import path_digest
+
+#: What is taken for a video in a folder; a file that is named itself is tried whatever its suffix.
+SUFFIXES = frozenset(
+    {
+        *(".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
+        *(".mts", ".ogv", ".ts", ".vob", ".webm", ".webp", ".wmv"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A video and the name of its features, with slashes where it lay in a folder below the one given."""
+
+    file: Path
+    name: str
+
+    @property
+    def key(self) -> str:
+        """Equal where two names would be one file; some file systems do not look at case."""
+        return self.name.lower()
+
+    @property
+    def apart(self) -> Input:
+        """The same video by the name that no other one has."""
+        return Input(self.file, f"{self.name}-{path_digest(self.file)}")
+
+
+def find_videos(paths: Sequence[Path], out: Path) -> list[Input]:
+    """Files as they are given, folders searched to the bottom (``out`` left out), each file once.
+
+    Raises UsageError where there is nothing to describe.
+    """
+    found: dict[str, Input] = {}
+    for path in paths:
+        for each in _below(path, out) if path.is_dir() else [Input(path, path.stem)]:
+            found.setdefault(os.path.abspath(each.file), each)
+    if not found:
+        raise UsageError(f"There is no video in {', '.join(str(path) for path in paths)}.")
+    return list(found.values())
+
+
+def _below(folder: Path, out: Path) -> Iterator[Input]:
+    out = Path(os.path.abspath(out))
+    for place, folders, files in os.walk(folder):
+        inner = Path(place)
+        folders[:] = sorted(
+            name for name in folders if name[0] != "." and Path(os.path.abspath(inner / name)) != out
+        )
+        for name in sorted(files):
+            file = inner / name
+            if name[0] != "." and file.suffix.lower() in SUFFIXES:
+                yield Input(file, file.relative_to(folder).with_suffix("").as_posix())
+
+
+def name_apart(inputs: Sequence[Input], owner: Callable[[Input], str | None]) -> list[Input]:
+    """The inputs, renamed where their names are not theirs alone.
+
+    owner: says whose features lie under an input's name: "own", "other", or None where there are none.
+    """
+    shared = Counter(each.key for each in inputs)
+    claimed: set[str] = set()
+    renamed: dict[Input, Input] = {}
+    # those that own their names already come first, so that a second run finds what the first one made
+    for each in sorted(inputs, key=lambda each: owner(each) != "own" if shared[each.key] > 1 else False):
+        is_free = owner(each) != "other" and each.key not in claimed
+        renamed[each] = each if is_free else each.apart
+        claimed.add(renamed[each].key)
+    return [renamed[each] for each in inputs]
