@@ -36,12 +36,10 @@ class Crew:
             raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {set(extractor.needs)}")
 
     def request(self) -> StreamRequest:
-        """One decode for all: every frame that any looks at, as large as the most demanding needs it."""
-        sides = [extractor.short_side for extractor in self.frames]
-        known = [side for side in sides if side is not None]
+        """One decode for all: every frame that any looks at, in the sizes that any wants."""
         return StreamRequest(
             windows=tuple(dict.fromkeys(extractor.windows for extractor in self.frames)),
-            short_side=max(known) if known and len(known) == len(sides) else None,
+            short_sides=tuple(dict.fromkeys(extractor.short_side for extractor in self.frames)) or (None,),
             audio_rate=max((extractor.rate for extractor in self.sound), default=None),
         )
 

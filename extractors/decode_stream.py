@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
+from av.video.frame import VideoFrame
 
 from extractors import errors
 from extractors.decode import READINGS, SEEK_BELOW, examine, keep_duration, settle, sound_of
@@ -24,7 +24,7 @@ from extractors.picture import Painter
 from extractors.reading import JumpMissed, Reading, Source, by_jumps, in_order, read_in_order, seek_share
 from extractors.report import report
 from extractors.request import Limits
-from extractors.streamed import Begin, End, StreamPart, StreamRequest, chunked
+from extractors.streamed import Begin, End, Sizes, StreamPart, StreamRequest, chunked
 from extractors.timeline import Timeline, timeline_of_index
 from extractors.webp import is_webp, stream_webp
 
@@ -41,7 +41,7 @@ def stream_here(
     if is_webp(path):
         yield from stream_webp(path, request, limits)
         return
-    source, index, seen = examine(path, request.short_side, limits)
+    source, index, seen = examine(path, None, limits)
     reader = _StreamReader(source, index, seen, request, limits)
     for part in reader.parts():
         handed_over = time.monotonic()
@@ -59,7 +59,7 @@ class _StreamReader:
         self, source: Source, index: Index, seen: Look, request: StreamRequest, limits: Limits
     ) -> None:
         self._source, self._index, self._request, self._limits = source, index, request, limits
-        self._painter = Painter(seen.display)
+        self._painters = [Painter(seen.display.at(side)) for side in request.short_sides]
         self.reading = Reading()
         self.timeline = timeline_of_index(index)
         keep_duration(self.timeline, limits)
@@ -85,23 +85,26 @@ class _StreamReader:
         raise errors.TooDamaged("The file shows other frames each time it is decoded.")
 
     def _counted(self) -> Timeline:
-        reading = read_in_order(self._source, self._painter, (), self._index)
+        reading = read_in_order(self._source, self._painters[0], (), self._index)
         return settle(reading, self._index, self._limits)
 
     def _by_jumps(self) -> Iterator[StreamPart]:
         self.reading, wanted = Reading(), self._wanted()
-        jumps = by_jumps(self._source, self._painter, wanted, self._index, self.reading)
+        jumps = by_jumps(self._source, self._paint, wanted, self._index, self.reading)
         yield from self._handed_over((picture for _, picture in jumps), wanted)
 
     def _in_order(self, by_index: bool) -> Iterator[StreamPart]:
         """by_index: the choice was made from the index, and is void as soon as the frames leave it."""
         reading, wanted = Reading(), self._wanted()
         self.reading = reading
-        shown = in_order(self._source, self._painter, frozenset(wanted), self._index, reading)
+        shown = in_order(self._source, self._paint, frozenset(wanted), self._index, reading)
         pictures = (picture for _, picture in shown if reading.agrees or not by_index)
         yield from self._handed_over(pictures, wanted)
 
-    def _handed_over(self, pictures: Iterator[NDArray[np.uint8]], wanted: list[int]) -> Iterator[StreamPart]:
+    def _paint(self, frame: VideoFrame) -> Sizes:
+        return tuple(painter.pixels(frame) for painter in self._painters)
+
+    def _handed_over(self, pictures: Iterator[Sizes], wanted: list[int]) -> Iterator[StreamPart]:
         duration = self.timeline.duration
         yield Begin(duration, len(self.timeline) / duration)
         yield from chunked(pictures, self.timeline.times[wanted], self._request.chunk_bytes)

@@ -113,8 +113,9 @@ class _Slots:
         offset = 0
         if isinstance(part, Chunk):
             self._wait(SLOTS - 1)
-            # a frame may be larger than chunks are meant to be; all frames of a file are of one size
-            offset = self._sent % SLOTS * max(self._chunk_bytes, part.pixels[0].nbytes)
+            # a frame may be larger than chunks are meant to be; all frames of a file are of the same sizes
+            frame = sum(pixels[0].nbytes for pixels in part.pixels)
+            offset = self._sent % SLOTS * max(self._chunk_bytes, frame)
             self._sent += 1
         elif isinstance(part, End):
             self.wait_until_empty()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -28,6 +28,7 @@ from extractors.extractor import AnyExtractor
 from extractors.features import Stream
 from extractors.preprocess import to_device
 from extractors.request import Limits
+from extractors.stack_extractor import StackExtractor
 from extractors.stacks import Batcher, Stacker, Ticket
 from extractors.streamed import Begin, Chunk, End, StreamPart, StreamRequest
 from extractors.video import Video
@@ -186,12 +187,9 @@ class _File:
 
     def _look(self, chunk: Chunk) -> None:
         self._sampled.append(chunk.pts)
-        on: dict[torch.device, Tensor] = {}
+        pixels = _Pixels(dict(zip(self.crew.request().short_sides, chunk.pixels, strict=True)))
         for batcher, stacker, ticket in zip(self.batchers, self._stackers, self._tickets, strict=True):
-            device = batcher.extractor.device
-            if device not in on:
-                on[device] = to_device(chunk.pixels, device)
-            for stack in stacker.feed(on[device], chunk.pts, chunk.until):
+            for stack in stacker.feed(pixels.of(batcher.extractor), chunk.pts, chunk.until):
                 batcher.add(stack, ticket)
             if ticket.error is not None:
                 raise ticket.error
@@ -214,6 +212,20 @@ class _File:
         sampled = np.concatenate([np.zeros(0), *self._sampled])
         worked = self._worked + time.perf_counter() - began
         return Described(self._video, streams, sampled, self._waited, worked)
+
+
+class _Pixels:
+    """The frames of one chunk by their short side, each size taken to a device once."""
+
+    def __init__(self, sizes: Mapping[int | None, NDArray[np.uint8]]) -> None:
+        self._sizes = sizes
+        self._there: dict[tuple[int | None, torch.device], Tensor] = {}
+
+    def of(self, extractor: StackExtractor) -> Tensor:
+        side, device = extractor.short_side, extractor.device
+        if (side, device) not in self._there:
+            self._there[side, device] = to_device(self._sizes[side], device)
+        return self._there[side, device]
 
 
 def _tell_nobody(path: Path, share: float) -> None:

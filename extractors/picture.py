@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -49,6 +49,16 @@ class Display:
             return self.stored_width, self.stored_height, 3
         return self.stored_height, self.stored_width, 3
 
+    def at(self, short_side: int | None) -> Display:
+        """The same frames handed out smaller, from a display of frames as stored; None leaves them so."""
+        width, height = _at_most(self.stored_width, self.stored_height, short_side)
+        return replace(self, stored_width=width, stored_height=height)
+
+
+def _at_most(width: int, height: int, short_side: int | None) -> tuple[int, int]:
+    scale = 1.0 if short_side is None else min(1.0, short_side / min(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
 
 def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: int | None) -> Display:
     """Rotation from the frame's display matrix, aspect from the stream, short side ≤ ``short_side``."""
@@ -61,10 +71,8 @@ def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, short_side: 
     else:
         height = round(height / aspect)
     turns, mirrored = _orientation(frame)
-    scale = 1.0 if short_side is None else min(1.0, short_side / min(width, height))
-    stored = max(1, round(width * scale)), max(1, round(height * scale))
     shown = (height, width) if turns % 2 else (width, height)
-    return Display(*shown, *stored, turns, mirrored)
+    return Display(*shown, *_at_most(width, height, short_side), turns, mirrored)
 
 
 def _orientation(frame: VideoFrame) -> tuple[int, bool]:

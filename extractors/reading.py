@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TypeAlias, TypeVar
 
 import av
 import numpy as np
@@ -27,6 +28,9 @@ from extractors import errors
 from extractors.container import has_room, open_media, packets_of, picture_stream
 from extractors.index import Index, is_cut_off
 from extractors.picture import Painter
+
+Picture = TypeVar("Picture")
+Paint: TypeAlias = Callable[[VideoFrame], Picture]
 
 BYTES_PER_PIXEL = 4
 UNTIMED = -(2**63)
@@ -96,14 +100,14 @@ def decoded(
 def read_in_order(source: Source, painter: Painter, wanted: Collection[int], index: Index) -> Reading:
     """Decode from the start and keep the frames at the ``wanted`` positions."""
     reading = Reading()
-    reading.pictures.update(in_order(source, painter, wanted, index, reading))
+    reading.pictures.update(in_order(source, painter.pixels, wanted, index, reading))
     return reading
 
 
 def in_order(
-    source: Source, painter: Painter, wanted: Collection[int], index: Index, reading: Reading
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(position, pixels) of the frames at the ``wanted`` positions, decoded from the start.
+    source: Source, paint: Paint[Picture], wanted: Collection[int], index: Index, reading: Reading
+) -> Iterator[tuple[int, Picture]]:
+    """(position, picture) of the frames at the ``wanted`` positions, decoded from the start.
 
     Ends after the last of them as long as the frames keep to the index; else reads to the end, since
     only the whole then tells which frames there are.
@@ -117,7 +121,7 @@ def in_order(
             kept = position < len(index.pts) and tick == index.pts[position]
             reading.agrees = reading.agrees and kept
             if position in wanted:
-                yield position, painter.pixels(frame)
+                yield position, paint(frame)
             if reading.agrees and position >= last:
                 return
     reading.complete = True
@@ -127,21 +131,21 @@ def read_by_seeking(source: Source, painter: Painter, wanted: Sequence[int], ind
     """Jump to the key frame before each group of wanted positions; None where a jump went wrong."""
     reading = Reading()
     try:
-        reading.pictures.update(by_jumps(source, painter, wanted, index, reading))
+        reading.pictures.update(by_jumps(source, painter.pixels, wanted, index, reading))
     except JumpMissed:
         return None
     return reading
 
 
 def by_jumps(
-    source: Source, painter: Painter, wanted: Sequence[int], index: Index, reading: Reading
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(position, pixels) of the wanted frames, each decoded from the key frame before. Raises JumpMissed."""
+    source: Source, paint: Paint[Picture], wanted: Sequence[int], index: Index, reading: Reading
+) -> Iterator[tuple[int, Picture]]:
+    """(position, picture) of the wanted frames, each decoded from the key frame before. Raises JumpMissed."""
     with source.open() as (container, stream):
         for key, group in seek_groups(wanted, index):
             targets = {index.pts[position]: position for position in group}
             packets = _packets_from(container, stream, key)
-            yield from _hits(decoded(packets, container.format.name, source, reading), painter, targets)
+            yield from _hits(decoded(packets, container.format.name, source, reading), paint, targets)
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
@@ -167,8 +171,8 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
 
 
 def _hits(
-    frames: Iterable[VideoFrame], painter: Painter, targets: Mapping[int, int]
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
+) -> Iterator[tuple[int, Picture]]:
     """The frames at exactly the target ticks; raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
@@ -177,7 +181,7 @@ def _hits(
             raise JumpMissed
         before = tick
         if tick == waiting[-1]:
-            yield targets[waiting.pop()], painter.pixels(frame)
+            yield targets[waiting.pop()], paint(frame)
         if not waiting:
             return
     raise JumpMissed

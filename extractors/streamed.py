@@ -23,25 +23,29 @@ from extractors.windows import Windows
 
 CHUNK_BYTES = 16 << 20
 
+#: One frame in each of the sizes asked for, uint8 (H, W, 3).
+Sizes: TypeAlias = tuple[NDArray[np.uint8], ...]
+
 
 @dataclass(frozen=True)
 class StreamRequest:
     """The frames that any of several ways to cut a video looks at, decoded once.
 
-    short_side: pixels of the shorter edge at most; smaller videos are not enlarged; None for frames as
-    stored. audio_rate: samples a second of the mono sound, or None for no sound. chunk_bytes: pixels handed
-    over at a time, a single frame at least.
+    short_sides: the sizes in which each frame is handed over: pixels of the shorter edge at most, where
+    smaller videos are not enlarged, or None for the frame as stored. So what an extractor sees does not
+    depend on what others need. audio_rate: samples a second of the mono sound, or None for no sound.
+    chunk_bytes: pixels handed over at a time, a single frame at least.
     """
 
     windows: tuple[Windows, ...]
-    short_side: int | None = None
+    short_sides: tuple[int | None, ...] = (None,)
     audio_rate: int | None = None
     chunk_bytes: int = CHUNK_BYTES
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
-        if min(given) < 1:
-            raise ValueError("short_side, audio_rate and chunk_bytes must be at least 1")
+        given = [each for each in (*self.short_sides, self.audio_rate, self.chunk_bytes) if each is not None]
+        if min(given) < 1 or not self.short_sides:
+            raise ValueError("short_sides, audio_rate and chunk_bytes must be at least 1, one size be given")
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
         """Positions in ``times`` (rising) of the frames to hand over, rising, no doubles."""
@@ -60,10 +64,11 @@ class Begin:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """pixels: uint8 (T, H, W, 3), RGB, as displayed. pts: float64 (T,), seconds from the first shown frame.
-    until: when the first frame of the next chunk is shown, infinity where there is none."""
+    """pixels: for each of ``short_sides`` the frames, uint8 (T, H, W, 3), RGB, as displayed. pts: float64
+    (T,), seconds from the first shown frame. until: when the first frame of the next chunk is shown, infinity
+    where there is none."""
 
-    pixels: NDArray[np.uint8]
+    pixels: tuple[NDArray[np.uint8], ...]
     pts: NDArray[np.float64]
     until: float
 
@@ -79,15 +84,13 @@ class End:
 StreamPart: TypeAlias = Begin | Chunk | End
 
 
-def chunked(
-    pictures: Iterable[NDArray[np.uint8]], times: NDArray[np.float64], chunk_bytes: int
-) -> Iterator[Chunk]:
-    """Pictures of one size, the k-th of them shown at ``times[k]``, in chunks of ``chunk_bytes`` at most."""
-    waiting: list[NDArray[np.uint8]] = []
+def chunked(frames: Iterable[Sizes], times: NDArray[np.float64], chunk_bytes: int) -> Iterator[Chunk]:
+    """Frames in the same sizes, the k-th of them shown at ``times[k]``, by ``chunk_bytes`` at most."""
+    waiting: list[Sizes] = []
     begin = 0
-    for picture in pictures:
-        waiting.append(picture)
-        if (len(waiting) + 1) * picture.nbytes > chunk_bytes:
+    for sizes in frames:
+        waiting.append(sizes)
+        if (len(waiting) + 1) * sum(picture.nbytes for picture in sizes) > chunk_bytes:
             yield _chunk(waiting, times, begin)
             begin += len(waiting)
             waiting = []
@@ -95,6 +98,7 @@ def chunked(
         yield _chunk(waiting, times, begin)
 
 
-def _chunk(pictures: Sequence[NDArray[np.uint8]], times: NDArray[np.float64], begin: int) -> Chunk:
-    end = begin + len(pictures)
-    return Chunk(np.stack(pictures), times[begin:end], float(times[end]) if end < len(times) else math.inf)
+def _chunk(frames: Sequence[Sizes], times: NDArray[np.float64], begin: int) -> Chunk:
+    end = begin + len(frames)
+    pixels = tuple(np.stack(of_one_size) for of_one_size in zip(*frames, strict=True))
+    return Chunk(pixels, times[begin:end], float(times[end]) if end < len(times) else math.inf)

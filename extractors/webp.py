@@ -16,7 +16,7 @@ from extractors import errors
 from extractors.container import keep_pixels
 from extractors.features import Frames
 from extractors.request import Decoded, DecodeRequest, Limits
-from extractors.streamed import Begin, End, StreamPart, StreamRequest, chunked
+from extractors.streamed import Begin, End, Sizes, StreamPart, StreamRequest, chunked
 from extractors.video import MediaWarning, Video
 
 STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
@@ -45,7 +45,7 @@ def stream_webp(path: str | os.PathLike[str], request: StreamRequest, limits: Li
     with _opened(path, limits) as (image, times, duration):
         chosen = request.choose(times, duration)
         yield Begin(duration, len(times) / duration)
-        pictures = (_picture(image, int(position), request.short_side) for position in chosen)
+        pictures = (_sizes(image, int(position), request.short_sides) for position in chosen)
         yield from chunked(pictures, times[chosen], request.chunk_bytes)
         yield End(_video(image, len(times), duration))
 
@@ -99,6 +99,10 @@ def _picture(image: Image.Image, position: int, short_side: int | None) -> NDArr
         width, height = (max(1, round(side * scale)) for side in picture.size)
         picture = picture.resize((width, height), Image.Resampling.BICUBIC)
     return np.asarray(picture, np.uint8)
+
+
+def _sizes(image: Image.Image, position: int, short_sides: tuple[int | None, ...]) -> Sizes:
+    return tuple(_picture(image, position, side) for side in short_sides)
 
 
 def _video(image: Image.Image, count: int, duration: float) -> Video:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
@@ -45,7 +46,8 @@ def unpack_request(message: bytes) -> tuple[str, Request, Limits]:
 
 def _request(asked: dict[str, Any]) -> Request:
     if "windows" in asked:
-        return StreamRequest(tuple(Windows(**each) for each in asked.pop("windows")), **asked)
+        windows = tuple(Windows(**each) for each in asked.pop("windows"))
+        return StreamRequest(windows, tuple(asked.pop("short_sides")), **asked)
     return DecodeRequest(Sampling(**asked.pop("sampling")), **asked)
 
 
@@ -70,8 +72,9 @@ def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
     if isinstance(part, Begin):
         content = {"begin": asdict(part)}
     elif isinstance(part, Chunk):
-        _write(shared, offset, part.pixels)
-        content = {"shape": part.pixels.shape, "pts": part.pts.tolist(), "until": part.until}
+        _write(shared, offset, *part.pixels)
+        shapes = [pixels.shape for pixels in part.pixels]
+        content = {"shapes": shapes, "pts": part.pts.tolist(), "until": part.until}
     else:
         _write(shared, offset, *_samples(part.audio))
         content = {"video": asdict(part.video), "audio": _of_audio(part.audio)}
@@ -103,7 +106,7 @@ def unpack_answer(message: bytes, shared: int, most_bytes: int) -> Decoded:
     Raises ValueError where the answer does not describe what was written.
     """
     content = _content(message)
-    pixels = _pixels(content, shared, 0, most_bytes)
+    pixels = _pixels(content["shape"], shared, 0, most_bytes)
     audio = _audio(content, shared, pixels.nbytes, most_bytes - pixels.nbytes)
     pts = np.array(content["pts"], np.float64)
     return Decoded(_video(content["video"]), Frames(pixels, pts, float(content["duration"])), audio)
@@ -117,11 +120,14 @@ def unpack_part(message: bytes, shared: int, most_bytes: int) -> StreamPart:
     if "video" in content:
         audio = _audio(content, shared, content["offset"], most_bytes)
         return End(_video(content["video"]), audio)
-    pixels = _pixels(content, shared, content["offset"], most_bytes)
-    pts = np.array(content["pts"], np.float64)
-    if len(pts) != len(pixels):
-        raise ValueError("other times than pixels")
-    return Chunk(pixels, pts, float(content["until"]))
+    pts, until = np.array(content["pts"], np.float64), float(content["until"])
+    pixels, offset = [], content["offset"]
+    for shape in content["shapes"]:
+        pixels.append(_pixels(shape, shared, offset, most_bytes))
+        offset += pixels[-1].nbytes
+        if len(pixels[-1]) != len(pts):
+            raise ValueError("other times than pixels")
+    return Chunk(tuple(pixels), pts, until)
 
 
 def _content(message: bytes) -> dict[str, Any]:
@@ -131,8 +137,8 @@ def _content(message: bytes) -> dict[str, Any]:
     return content
 
 
-def _pixels(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -> NDArray[np.uint8]:
-    shape = tuple(int(side) for side in content["shape"])
+def _pixels(said: Sequence[int], shared: int, offset: int, most_bytes: int) -> NDArray[np.uint8]:
+    shape = tuple(int(side) for side in said)
     if len(shape) != 4 or min(shape) < 1 or math.prod(shape) > most_bytes:
         raise ValueError("impossible shape")
     return _read(shared, offset, np.dtype(np.uint8), math.prod(shape)).reshape(shape)
