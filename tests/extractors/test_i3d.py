@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torchvision.models.video import R3D_18_Weights
 
-from extractors import flax_checkpoint, i3d_weights
+from extractors import i3d_weights
 from extractors.checkpoint import WrongCheckpoint
 from extractors.decode import decode_here
 from extractors.i3d import I3D, same_padding
-from extractors.weights_errors import WeightsDamaged
 from extractors.request import DecodeRequest, Limits
 from extractors.sampling import Sampling
 
@@ -55,43 +51,6 @@ def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: 
 )
 def test_padding_depends_on_the_size(size: int, kernel: int, stride: int, zeros: tuple[int, int]) -> None:
     assert same_padding(size, kernel, stride) == zeros
-
-
-def small_tree() -> dict[str, object]:
-    kernel = np.arange(6, dtype=np.float32).reshape(1, 1, 1, 2, 3)
-    return {"params": {"unit": {"Conv_0": {"kernel": kernel}}}, "batch_stats": {"unit": {"mean": np.ones(3)}}}
-
-
-def test_a_flax_checkpoint_is_read_by_its_paths(tmp_path: Path) -> None:
-    file = tmp_path / "net.ckpt"
-    file.write_bytes(pickle.dumps(small_tree()))
-    read = flax_checkpoint.read(file)
-    assert set(read) == {"params/unit/Conv_0/kernel", "batch_stats/unit/mean"}
-    torch.testing.assert_close(read["params/unit/Conv_0/kernel"].flatten(), torch.arange(6.0))
-
-
-class Attack:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, ("attacked",)
-
-
-def test_a_flax_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "net.ckpt"
-    file.write_bytes(pickle.dumps({"params": Attack()}))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(WeightsDamaged, match=r"posix\.mkdir"):
-        flax_checkpoint.read(file)
-    assert not (tmp_path / "attacked").exists()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"no pickle", pickle.dumps([1, 2]), pickle.dumps({"a": {"b": "c"}})]
-)
-def test_a_file_that_is_no_flax_checkpoint_says_so(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "net.ckpt"
-    file.write_bytes(content)
-    with pytest.raises(WeightsDamaged, match=r"net\.ckpt is not a checkpoint of flax"):
-        flax_checkpoint.read(file)
 
 
 def test_another_networks_checkpoint_is_refused(network: I3D) -> None:
