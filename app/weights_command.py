@@ -5,7 +5,6 @@ Each function prints what it did and returns the exit code: 0 all well, 1 someth
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +26,9 @@ from rich.table import Table
 from app.settings import Settings
 from extractors.download import Downloader
 from extractors.weights_errors import UnknownWeights, WeightsError, WeightsMissing
-from extractors.weights_folder import COMMAND, Found, WeightsFolder
+from extractors.weights_folder import COMMAND, Found, Look, WeightsFolder
 from extractors.weights_get import get
 from extractors.weights_manifest import Entry, entry, manifest
-from extractors.weights_reader import look_at
 
 
 def print_weights(settings: Settings, *, as_json: bool) -> int:
@@ -56,8 +54,7 @@ def get_weights(names: Sequence[str], settings: Settings) -> int:
 
     def bring(known: Entry) -> Found:
         with _bar(known) as downloader:
-            look = functools.partial(look_at, known)
-            return get(known, folder, downloader, look, offline=settings.offline)
+            return get(known, folder, downloader, _look(known), offline=settings.offline)
 
     return _each(names, folder, bring)
 
@@ -65,7 +62,7 @@ def get_weights(names: Sequence[str], settings: Settings) -> int:
 def add_weights(file: Path, name: str, settings: Settings) -> int:
     """Takes a file of the user's in."""
     folder = WeightsFolder(settings.data, settings.manifest)
-    return _each([name], folder, lambda known: folder.add(file, known, functools.partial(look_at, known)))
+    return _each([name], folder, lambda known: folder.add(file, known, _look(known)))
 
 
 def verify_weights(names: Sequence[str], settings: Settings) -> int:
@@ -82,6 +79,17 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
     return _each(names or here, folder, check)
+
+
+def _look(known: Entry) -> Look:
+    """Builds the network, for which torch is loaded; most commands do without."""
+
+    def look(file: Path) -> None:
+        from extractors.weights_reader import look_at
+
+        look_at(known, file)
+
+    return look
 
 
 def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:

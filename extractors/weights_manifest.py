@@ -56,6 +56,11 @@ class Entry(BaseModel):
     def file_name(self) -> str:
         return PurePosixPath(self.path).name
 
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether the publisher, or the package, says the whole sha256."""
+        return self.sha256 is not None and len(self.sha256) == 64
+
     @model_validator(mode="after")
     def _whole(self) -> Entry:
         """Each kind of source says all that it takes to get the file."""

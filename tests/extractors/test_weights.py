@@ -13,6 +13,7 @@ from torchvision.models import detection, optical_flow
 
 from extractors import efficientnet, i3d_weights
 from extractors.digests import git_blob_of, sha256_of
+from extractors.i3d import I3D
 from extractors.weights import find, obtain
 from extractors.weights_errors import UnknownWeights, WeightsDamaged, WeightsMissing
 from extractors.weights_folder import WeightsFolder
@@ -184,7 +185,8 @@ def test_seeded_weights_need_no_file_and_are_the_same_each_time(folder: WeightsF
 
 
 def test_a_users_file_is_looked_at_before_it_is_taken_in(folder: WeightsFolder, tmp_path: Path) -> None:
-    known, seen = entry("unknown", folder.manifest), []
+    known = entry("unknown", folder.manifest)
+    seen: list[Path] = []
     found = folder.add(small_checkpoint(tmp_path / "brought.pth"), known, seen.append)
     assert seen == [tmp_path / "brought.pth"]
     assert found.file == folder.place(known)
@@ -207,12 +209,10 @@ def test_a_users_file_that_is_not_the_published_is_not_taken_in(
 
 
 def test_i3ds_pickle_is_kept_as_safetensors(tmp_path: Path) -> None:
-    network, digest = obtain(
-        "i3d_rgb", "published", i3d_weights.from_checkpoint, i3d_weights.I3D, data=tmp_path
-    )
+    network, digest = obtain("i3d_rgb", "published", i3d_weights.from_checkpoint, I3D, data=tmp_path)
     kept = tmp_path / "weights" / "i3d_rgb" / f"{digest[:16]}.safetensors"
     assert kept.is_file()
-    again, _ = obtain("i3d_rgb", "published", i3d_weights.from_checkpoint, i3d_weights.I3D, data=tmp_path)
+    again, _ = obtain("i3d_rgb", "published", i3d_weights.from_checkpoint, I3D, data=tmp_path)
     for name, value in network.state_dict().items():
         np.testing.assert_array_equal(value, again.state_dict()[name], err_msg=name)
 
