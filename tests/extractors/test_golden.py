@@ -1,14 +1,15 @@
 """Our networks against the public ones, output by output, under weights that anybody can make.
 
-pytest runs all tests of one network before the next, whose place it takes in memory: the fixture that
-builds it is the module's, and its parameter says which it is.
+Cases, the boxes of detectors and known mistakes stand in the order of their networks, so that each network is
+built once and only one is in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,80 +31,34 @@ SHARED_CASES = golden.cases(FOLDER) if FOLDER else []
 
 @dataclass
 class Bench:
-    """Where one network stands; it is built by the first case that is put to it."""
+    """Where one network stands until a case of another is put to it."""
 
-    filled: Filled
+    filled: Filled | None = None
     built: nn.Module | None = None
 
     def network(self, case: Case) -> nn.Module:
-        assert case.filled == self.filled
-        if self.built is None:
-            self.built = network_of(case).build(case.weights())
+        if self.built is None or self.filled != case.filled:
+            self.built = None  # before the next, for two are more than they need be
+            self.built, self.filled = network_of(case).build(case.weights()), case.filled
         return self.built
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A case from the folder of that name, and the mistake that it is to notice, if any."""
-
-    case: Case
-    folder: str
-    mistake: str = ""
-
-    def __str__(self) -> str:
-        return "-".join(part for part in (self.folder, self.case.name, self.mistake) if part)
-
-
-def of_cases(cases: list[Case], folder: str) -> list[Trial]:
-    return [Trial(case, folder) for case in cases]
-
-
-def of_mistakes(cases: list[Case], folder: str) -> list[Trial]:
-    """Every mistake of the folder's sensitivity.json, each put to its case, where it is there."""
-    return [
-        Trial(case, folder, mistake)
-        for case in cases
-        for mistake in golden.sensitivity(case.folder).get(case.name, {})
-    ]
-
-
-CASES = [*of_cases(CARRIED_CASES, "carried"), *of_cases(SHARED_CASES, "shared")]
-MATCHED = [trial for trial in CASES if trial.case.whole_boxes]
-SPOILED = [*of_mistakes(CARRIED_CASES, "carried"), *of_mistakes(SHARED_CASES, "shared")]
-
-
 @pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    made = Bench(request.param)
+def bench() -> Iterator[Bench]:
+    made = Bench()
     yield made
     made.built = None
 
 
-def on_benches(trials: list[Trial]) -> pytest.MarkDecorator:
-    """The test once for each, with the bench that its network stands on."""
-    return pytest.mark.parametrize(
-        ("bench", "trial"),
-        [pytest.param(trial.case.filled, trial, id=str(trial)) for trial in trials],
-        indirect=["bench"],
-    )
-
-
-def check(case: Case, network: nn.Module) -> None:
+def check_case(case: Case, network: nn.Module, _patch: pytest.MonkeyPatch) -> None:
     wrong = [str(verdict) for verdict in judge(case, network, inputs_of(case)) if not verdict.ok]
     assert not wrong, f"{case.name}: " + "; ".join(wrong)
 
 
-@on_benches(CASES)
-def test_golden_case(bench: Bench, trial: Trial) -> None:
-    check(trial.case, bench.network(trial.case))
-
-
-@on_benches(MATCHED)
-def test_golden_boxes_after_matching(bench: Bench, trial: Trial) -> None:
+def check_boxes(case: Case, network: nn.Module, _patch: pytest.MonkeyPatch) -> None:
     """Nearly all stored boxes are found, and what is said of them is what was stored."""
-    case = trial.case
     with torch.inference_mode():
-        got = detector_rows(bench.network(case), inputs_of(case)["image"], case)
+        got = detector_rows(network, inputs_of(case)["image"], case)
     for boxes, wanted in stored_rows(case).items():
         matched = match(case, wanted, got[boxes], boxes)
         assert matched.share >= ENOUGH, f"{case.name}: {matched.share:.0%} of {boxes} found"
@@ -111,20 +66,54 @@ def test_golden_boxes_after_matching(bench: Bench, trial: Trial) -> None:
         assert not wrong, f"{case.name}: {wrong}"
 
 
-@on_benches(SPOILED)
-def test_golden_mistake_turns_its_case_red(
-    bench: Bench, trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def check_mistake(mistake: str, case: Case, network: nn.Module, patch: pytest.MonkeyPatch) -> None:
     """Outputs move as far as the folder says, or less where not all values are kept; beyond the tolerance
     they are wrong."""
-    case, network, inputs = trial.case, bench.network(trial.case), inputs_of(trial.case)
-    MISTAKES[trial.mistake](monkeypatch, network, inputs)
-    verdicts = {verdict.output: verdict for verdict in judge(case, network, inputs)}
-    monkeypatch.undo()
+    inputs = inputs_of(case)
+    with patch.context() as taken_back:
+        MISTAKES[mistake](taken_back, network, inputs)
+        verdicts = {verdict.output: verdict for verdict in judge(case, network, inputs)}
     assert not all(verdict.ok for verdict in verdicts.values())
-    for output, error in golden.sensitivity(case.folder)[case.name][trial.mistake].items():
+    for output, error in golden.sensitivity(case.folder)[case.name][mistake].items():
         assert verdicts[output].ok == (error <= verdicts[output].tolerance), verdicts[output]
         assert error / 2 - 1e-4 <= verdicts[output].error <= error * 1.1 + 1e-4, verdicts[output]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case and what is asked of it."""
+
+    case: Case
+    name: str
+    check: Callable[[Case, nn.Module, pytest.MonkeyPatch], None]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def trials(cases: list[Case], folder: str) -> Iterator[Trial]:
+    """Of each case itself, its boxes where it has any, and each mistake that it must notice."""
+    for case in cases:
+        name = f"{folder}-{case.name}"
+        yield Trial(case, name, check_case)
+        if case.whole_boxes:
+            yield Trial(case, f"{name}-boxes", check_boxes)
+        for mistake in golden.sensitivity(case.folder).get(case.name, {}):
+            yield Trial(case, f"{name}-{mistake}", partial(check_mistake, mistake))
+
+
+def by_network(unordered: list[Trial]) -> list[Trial]:
+    """Networks in the order in which they come first."""
+    networks = list(dict.fromkeys(trial.case.filled for trial in unordered))
+    return sorted(unordered, key=lambda trial: networks.index(trial.case.filled))
+
+
+TRIALS = by_network([*trials(CARRIED_CASES, "carried"), *trials(SHARED_CASES, "shared")])
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=str)
+def test_golden(trial: Trial, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial.check(trial.case, bench.network(trial.case), monkeypatch)
 
 
 def test_golden_folder_holds_cases() -> None:
@@ -156,7 +145,7 @@ def test_golden_rule_leaves_the_networks_own_values_alone() -> None:
 def test_golden_case_without_its_network_fails() -> None:
     case = Case(golden.CARRIED, {**CARRIED_CASES[0].entry, "network": "a network of nobody"})
     with pytest.raises(NoNetwork, match="a network of nobody"):
-        Bench(case.filled).network(case)
+        Bench().network(case)
 
 
 def test_golden_comparison_is_of_every_value_kept() -> None:
@@ -174,10 +163,10 @@ def test_golden_comparison_is_of_every_value_kept() -> None:
         assert not case.judge("map", bad).ok
 
 
-def test_golden_case_with_an_output_that_nobody_makes_fails() -> None:
+def test_golden_case_with_an_output_that_nobody_makes_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in CARRIED_CASES if "parameters" not in case.entry)
     outputs = {**case.entry["outputs"], "one_more": {"shape": [1]}}
     more = Case(golden.CARRIED, {**case.entry, "outputs": outputs})
     more.__dict__["stored"] = case.stored
     with pytest.raises(AssertionError, match="one_more"):
-        check(more, network_of(more).build({}))
+        check_case(more, network_of(more).build({}), monkeypatch)

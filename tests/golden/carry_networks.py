@@ -22,7 +22,8 @@ def carry(golden: Path, names: list[str]) -> None:
     manifest = json.loads((golden / "manifest.json").read_text("utf-8"))
     mistakes = json.loads((golden / "sensitivity.json").read_text("utf-8"))
     for folder in ("npz", "params"):
-        (HERE / folder).mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(HERE / folder, ignore_errors=True)
+        (HERE / folder).mkdir(parents=True)
     manifest["cases"] = [_carried(golden, case) for case in manifest["cases"] if case["case"] in names]
     _write("manifest.json", manifest)
     _write("sensitivity.json", {name: mistakes[name] for name in names if name in mistakes})
