@@ -180,8 +180,9 @@ def weights(settings: Settings) -> Iterator[Finding]:
     """The captioners' checkpoints, and the packages that carry the networks' weights."""
     if importlib.util.find_spec("torch") is None:
         return
-    from extractors.efficientnet import WEIGHTS as NETWORK
+    from extractors.efficientnet import NETWORK
     from extractors.weights_errors import WeightsError
+    from extractors.weights_folder import WeightsFolder
     from models.checkpoint import CheckpointError, read_card
     from models.service import available
 
@@ -198,9 +199,10 @@ def weights(settings: Settings) -> Iterator[Finding]:
         except CheckpointError as error:
             yield Finding(f"captioner {name}", "damaged", str(error))
     try:
-        yield Finding("image network", str(NETWORK.locate()))
+        found = WeightsFolder(settings.data, settings.manifest).find(NETWORK)
+        yield Finding("image network", str(found.file))
     except WeightsError as error:
-        yield Finding("image network", "not found", f"{error}.")
+        yield Finding("image network", "not found", str(error))
 
 
 CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (

@@ -159,7 +159,7 @@ def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
         attributes = len(parameters[f"{predictor}attr_score.bias"])
         background_first = len(parameters[f"{predictor}bbox_pred.bias"]) == 4 * classes
     except KeyError as error:
-        raise WrongCheckpoint(f"not a checkpoint of bottom-up attention: it has no {error}") from error
+        raise WrongCheckpoint(f"Not a checkpoint of bottom-up attention: it has no {error}.") from error
     network = load(BottomUp(classes, attributes, background_first), parameters)
     cells = [value for name, value in bare(checkpoint).items() if "cell_anchors" in name]
     if cells:  # of the weights' own training: MILVLG's configurations name other sizes

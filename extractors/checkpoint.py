@@ -26,7 +26,7 @@ def bare(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def classes(parameters: Checkpoint, classifier: str) -> int:
     """How many classes the weight of this name tells apart. Raises WrongCheckpoint where there is none."""
     if classifier not in parameters:
-        raise WrongCheckpoint(f"not the checkpoint that was expected: it has no {classifier}")
+        raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
     return parameters[classifier].shape[0]
 
 
@@ -46,8 +46,9 @@ def load(network: Network, parameters: Checkpoint) -> Network:
     ]
     if problems:
         raise WrongCheckpoint(
-            f"not a checkpoint of {type(network).__name__}: {len(problems)} parameters do not fit; "
+            f"Not a checkpoint of {type(network).__name__}: {len(problems)} parameters do not fit; "
             + "; ".join(sorted(problems)[:4])
+            + "."
         )
     network.load_state_dict(given, strict=False)
     return network.eval()

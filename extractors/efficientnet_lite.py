@@ -8,11 +8,12 @@ by 1.2. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from extractors.checkpoint import Checkpoint, WrongCheckpoint, bare, load
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -136,7 +137,12 @@ BLOCK_PARTS = {
 }
 
 
-def our_names(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
+    """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
+    return load(EfficientNetLite(), our_names(bare(checkpoint)))
+
+
+def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
     renamed = {}
     for name, value in checkpoint.items():
@@ -144,6 +150,8 @@ def our_names(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if part == "_blocks":
             index, part, rest = rest.split(".", 2)
             renamed[f"blocks.{index}.{BLOCK_PARTS[part]}.{rest}"] = value
-        else:
+        elif part in PARTS:
             renamed[f"{PARTS[part]}.{rest}"] = value
+        else:
+            raise WrongCheckpoint(f"Not a checkpoint of EfficientNet-Lite: it has {name}.")
     return renamed

@@ -30,7 +30,7 @@ def from_checkpoint(checkpoint: Checkpoint) -> I3D:
     parameters = our_names(bare(checkpoint))
     stem = parameters.get("Conv3d_1a_7x7.conv.weight")
     if stem is None:
-        raise WrongCheckpoint("not a checkpoint of I3D: it has no Conv3d_1a_7x7")
+        raise WrongCheckpoint("Not a checkpoint of I3D: it has no Conv3d_1a_7x7.")
     network = I3D(channels=stem.shape[1], classes=classes(parameters, "logits.weight"))
     return load(network, parameters)
 

@@ -198,6 +198,6 @@ def from_checkpoint(checkpoint: Checkpoint) -> C4 | FPN:
     try:
         classes = len(parameters["roi_heads.box_predictor.cls_score.bias"]) - 1
     except KeyError as error:
-        raise WrongCheckpoint(f"not a detector's checkpoint: it has no {error}") from error
+        raise WrongCheckpoint(f"Not a detector's checkpoint: it has no {error}.") from error
     pyramid = any(".fpn_output" in name for name in parameters)
     return load(FPN(classes), parameters) if pyramid else load(C4(classes), parameters)

@@ -15,6 +15,7 @@ from torch import nn
 from extractors.checkpoint import Checkpoint
 from extractors.checkpoint_file import read
 from extractors.options import Choice
+from extractors.weights_errors import WrongCheckpoint
 from extractors.weights_folder import Found, WeightsFolder
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -42,7 +43,10 @@ def obtain(
     if choice == SEEDED:
         return seeded(blank), SEEDED
     found = find(name, data=data)
-    return build(read(found.file, kept=found.converted)).eval(), found.sha256
+    try:
+        return build(read(found.file, kept=found.converted)).eval(), found.sha256
+    except WrongCheckpoint as error:
+        raise WrongCheckpoint(f"{found.file}: {error}") from error
 
 
 def find(name: str, *, data: Path | None = None) -> Found:

@@ -11,6 +11,7 @@ from torch import nn
 
 from extractors.checkpoint import Checkpoint
 from extractors.checkpoint_file import read
+from extractors.weights_errors import WrongCheckpoint
 from extractors.weights_manifest import Entry
 
 Reader = Callable[[Checkpoint], nn.Module]
@@ -28,5 +29,9 @@ def reader_of(known: Entry) -> Reader | None:
 def look_at(known: Entry, file: Path) -> None:
     """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where it cannot be."""
     reader = reader_of(known)
-    if reader is not None:
+    if reader is None:
+        return
+    try:
         reader(read(file))
+    except WrongCheckpoint as error:
+        raise WrongCheckpoint(f"{file}: {error}") from error

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
-from extractors.efficientnet import NETWORK, PREPROCESSING, WEIGHTS
+from extractors.efficientnet import NETWORK, PREPROCESSING
 from extractors.efficientnet_lite import CHANNELS
 from extractors.features import StreamSpec
+from extractors.weights import find
 from models.checkpoint import Card, save_checkpoint
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.vocabulary import Vocabulary
@@ -21,7 +22,7 @@ def write_captioner(folder: Path, name: str = "stats", seed: int = 1) -> Path:
     torch.manual_seed(seed)
     streams = (StreamConfig(name="grid", width=CHANNELS),)
     config = StatsConfig(streams=streams, embedded=32, words=16, attention=16, hidden=32, query=32)
-    spec = StreamSpec(NETWORK, WEIGHTS.sha256, PREPROCESSING)
+    spec = StreamSpec(NETWORK, find(NETWORK).sha256, PREPROCESSING)
     card = Card("stats", {"grid": spec}, scores={}, training={"recipe": "random"})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"

