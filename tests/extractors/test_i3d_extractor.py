@@ -163,11 +163,11 @@ def test_by_default_windows_are_those_of_the_public_extractors() -> None:
 
 
 def test_the_packaged_weights_name_the_action_of_a_clip(shared: Path) -> None:
-    file = shared / "data" / "clips" / "mmaction2__part_0.mp4"
+    file = shared / "data" / "clips" / "mmaction2__demo_spatiotemporal_det.mp4"
     whole = decode_here(file, DecodeRequest(Sampling(fps=25)), Limits()).frames
     extractor = made("i3d_rgb", Windows(32, 32, extraction_fps=25), weights="published")
     (streams,) = extractor.extract([Frames(whole.pixels[:32], whole.pts[:32], 32 / 25)])
     assert extractor.classes is not None
     (best, share), *_ = likeliest(streams["i3d_rgb_logits"].values, extractor.classes)
-    assert best == "cleaning pool"
+    assert best == "arm wrestling"
     assert share > 0.5
