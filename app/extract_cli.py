@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from app.settings import Settings
-from app.usage import UsageError
+from app.usage import UsageError, sentence
 
 FormName = Literal["safetensors", "npy", "hdf5"]
 Choice = Literal["published", "seeded"]
@@ -68,7 +68,7 @@ def extract(
         )
         failed = extract_files(videos, plan, jobs)
     except (UsageError, ValueError) as error:
-        _end(str(error), 2)
+        _end(sentence(str(error)), 2)
     except ExtractorsMissing as error:
         _end(str(error), 1)
     except KeyboardInterrupt:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from app.extract_inputs import Input, find_videos, name_apart
 from app.extract_jobs import describe_all
 from app.extract_plan import Outcome, Plan, form_of
 from app.progress import progress
-from app.usage import UsageError
+from app.usage import UsageError, sentence
+from extractors.extractor import UnknownExtractor, inputs_of, names
 from extractors.saved import FeaturesDamaged, Source, path_digest
 from extractors.saved_public import link
 
@@ -26,7 +28,7 @@ def extract_files(paths: Sequence[Path], plan: Plan, jobs: int) -> int:
 
     Raises UsageError, and ExtractorsMissing where weights or a package are absent.
     """
-    _check(plan)
+    plan = _completed(plan)
     found = find_videos(paths, plan.out)
     videos = name_apart(found, lambda video: owner_of(video, plan))
     outcomes = []
@@ -68,14 +70,22 @@ def _is_of(source: Source, file: Path) -> bool:
         return False
 
 
-def _check(plan: Plan) -> None:
+def _completed(plan: Plan) -> Plan:
+    """The plan with the extractors that others take streams of. Raises UsageError where it cannot be done."""
+    if not plan.extractors:
+        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(names())}.")
+    try:
+        needed = [of for name in plan.extractors for of in inputs_of(name)]
+    except UnknownExtractor as error:
+        raise UsageError(sentence(str(error))) from error
     try:
         form_of(plan.form)
         plan.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
     except ImportError as error:
-        raise UsageError(f"{error}.") from error
+        raise UsageError(sentence(str(error))) from error
+    return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 
 def _lines(outcome: Outcome) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 from app.extract_inputs import Input
 from app.extract_plan import ExtractionCrashed, Failure, Outcome, Plan
 from app.lifeline import die_with_parent
-from app.usage import UsageError
+from app.usage import UsageError, sentence
 from extractors.extractor import UnknownExtractor
 from extractors.weights_errors import WeightsError
 
@@ -54,15 +54,11 @@ def _loaded(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except (UnknownExtractor, ValueError) as error:
-        raise UsageError(f"{_capital(str(error))}.") from error
+        raise UsageError(sentence(str(error))) from error
     except WeightsError as error:
-        raise ExtractorsMissing(f"{_capital(str(error))}") from error
+        raise ExtractorsMissing(sentence(str(error))) from error
     except ImportError as error:
-        raise ExtractorsMissing(f"A package is not installed: {error}.") from error
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:].rstrip(".")
+        raise ExtractorsMissing(sentence(f"a package is not installed: {error}")) from error
 
 
 @dataclass(eq=False)

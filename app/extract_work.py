@@ -19,7 +19,7 @@ from extractors.decoder import Decoder
 from extractors.describe import Described, describe_files
 from extractors.device import chosen_device
 from extractors.errors import MediaError, MissingFile
-from extractors.extractor import AnyExtractor, create
+from extractors.extractor import OLDEST, AnyExtractor, create
 from extractors.features import Stream
 from extractors.saved import FeaturesDamaged, Saved, Source, Tag
 from extractors.windows import Windows
@@ -203,7 +203,7 @@ def windows_of(extractor: AnyExtractor) -> Windows | None:
 def owner(stream: str, names: Iterable[str]) -> str | None:
     """The extractor that a stream is called after; streams called after none are the oldest extractor's."""
     called = [name for name in names if stream == name or stream.startswith(f"{name}_")]
-    return max(called, key=len, default="efficientnet-lite2" if stream in ("frames", "grid") else None)
+    return max(called, key=len, default=OLDEST if stream in ("frames", "grid") else None)
 
 
 def own_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:

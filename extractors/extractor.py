@@ -72,9 +72,10 @@ class UnknownExtractor(ValueError):
     """No extractor has that name; the message lists those there are."""
 
 
+OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``, as captioners know them
 #: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
 MODULES: Mapping[str, str] = {
-    "efficientnet-lite2": "extractors.efficientnet",
+    OLDEST: "extractors.efficientnet",
     "i3d_rgb": "extractors.i3d_extractor",
     "i3d_flow": "extractors.i3d_extractor",
     "i3d_flow_lk": "extractors.i3d_extractor",
@@ -117,6 +118,29 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(MODULES))
 
 
+def module_of(name: str) -> str:
+    """The module that makes it. Raises UnknownExtractor."""
+    module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
+    if module is None:
+        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(names())}")
+    return module
+
+
+def inputs_of(name: str) -> tuple[str, ...]:
+    """The extractors whose streams that one takes. Raises UnknownExtractor."""
+    if module_of(name) != FAMILIES["roi"]:
+        return ()
+    streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
+    return tuple(called_after(stream) for stream in streams)
+
+
+def called_after(stream: str) -> str:
+    """The extractor that makes a vector, a map or boxes of that name. Raises UnknownExtractor."""
+    name = OLDEST if stream in ("frames", "grid") else stream.removesuffix("_grid")
+    module_of(name)
+    return name
+
+
 def create(
     name: str,
     device: torch.device | str = "cpu",
@@ -133,9 +157,7 @@ def create(
     Raises UnknownExtractor, WeightsError where the weights are missing or damaged, ImportError where a
     package that the extractor or the engine runs on is not installed.
     """
-    module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
-    if module is None:
-        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(names())}")
+    module = module_of(name)
     options = ExtractorOptions(
         torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
     )

@@ -8,6 +8,7 @@ The forms for other people's code are in extractors/saved_public.py.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -94,7 +95,9 @@ class Source:
 
     @classmethod
     def of(cls, file: Path) -> Source:
-        """Reads the whole file. Raises OSError."""
+        """Reads the whole file. Raises OSError, also for what is no file and might have no end."""
+        if file.exists() and not file.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file")
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         return cls(file.name, path_digest(file), digest, file.stat().st_size)
