@@ -1,7 +1,8 @@
 """What any network's map shows inside any detector's boxes: ``roi:<map>@<boxes>``.
 
 ``roi:resnet152@mask_rcnn`` takes the 7 × 7 cells of ResNet-152 and pools them inside Mask R-CNN's boxes by
-ROI align (He et al., 2017, arXiv:1703.06870), as captioners of several networks and one set of objects are fed.
+ROI align (He et al., 2017, arXiv:1703.06870), as captioners are fed that join several networks to one set of
+objects.
 Both streams have their own clock: a row of the map gets the boxes of the row that covers its middle, or else
 of the nearest. A network that saw only the middle of the frame knows nothing of what is beside it: boxes are
 cut to that view, and those that lie outside are masked.

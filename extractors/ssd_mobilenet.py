@@ -66,7 +66,7 @@ class Predictor(nn.Module):
 
     def forward(self, grid: Tensor) -> tuple[Tensor, Tensor]:
         moves, logits = (head(grid).permute(0, 2, 3, 1) for head in (self.moves, self.logits))
-        return moves.reshape(len(grid), -1, 4), logits.reshape(len(grid), -1, CLASSES + 1)
+        return moves.reshape(grid.shape[0], -1, 4), logits.reshape(grid.shape[0], -1, CLASSES + 1)
 
 
 class SSD(nn.Module):

@@ -72,6 +72,7 @@ def write_video(
     audio_rate: int = 16000,
     audio_layout: str = "mono",
     audio_start: float = 0.0,
+    audio_pitch: float = 440.0,
     painter: Painter = quarters,
     options: Mapping[str, str] | None = None,
     container_format: str | None = None,
@@ -104,15 +105,17 @@ def write_video(
             out.mux(video.encode(frame))
         out.mux(video.encode())
         if audio is not None:
-            for block in tone(audio_seconds, audio_rate, audio_layout, audio_start):
+            for block in tone(audio_seconds, audio_rate, audio_layout, audio_start, audio_pitch):
                 out.mux(audio.encode(block))
             out.mux(audio.encode())
     return path
 
 
-def tone(seconds: float, rate: int, layout: str = "mono", start: float = 0.0) -> Iterator[av.AudioFrame]:
-    """Blocks of a 440 Hz sine at a quarter of full scale."""
-    samples = np.sin(2 * np.pi * 440 * np.arange(round(seconds * rate)) / rate) * 8192
+def tone(
+    seconds: float, rate: int, layout: str = "mono", start: float = 0.0, pitch: float = 440.0
+) -> Iterator[av.AudioFrame]:
+    """Blocks of a sine of so many hertz at a quarter of full scale."""
+    samples = np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate) * 8192
     channels = av.AudioLayout(layout).nb_channels
     for at in range(0, len(samples), AUDIO_BLOCK):
         block = samples[at : at + AUDIO_BLOCK].astype(np.int16)

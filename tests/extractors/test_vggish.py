@@ -1,4 +1,4 @@
-"""VGGish on short sound, on silence, on none, and on sound that outlasts the picture."""
+"""VGGish's parts: what is refused, resampling, principal components and their quantising."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from extractors import log_mel
 from extractors.checkpoint import WrongCheckpoint
-from extractors.request import Audio
 from extractors.resampling import resample
 from extractors.vggish import (
     Embedder,
@@ -18,7 +17,6 @@ from extractors.vggish import (
     VGGishOptions,
     components_from_checkpoint,
 )
-from extractors.vggish_stream import SoundExtractor, windows
 
 
 def tone(seconds: float, rate: int = log_mel.RATE, pitch: float = 440.0) -> NDArray[np.float32]:
@@ -32,67 +30,6 @@ class Small(nn.Module):
         return examples.mean(1).repeat(1, 2) + 5
 
 
-@pytest.fixture
-def extractor() -> SoundExtractor:
-    return SoundExtractor(Embedder(Small(), None, VGGishOptions()), "seeded")
-
-
-@pytest.mark.parametrize(("seconds", "rows"), [(6.0, 6), (2.0, 2), (0.975, 1)])
-def test_rows_of_whole_seconds(extractor: SoundExtractor, seconds: float, rows: int) -> None:
-    stream = extractor.describe(Audio(tone(seconds), log_mel.RATE), seconds)
-    assert stream.values.shape == (rows, 128)
-    assert stream.mask is not None
-    assert stream.mask.all()
-    assert stream.end[-1] == pytest.approx(0.96 * rows)
-
-
-def test_sound_is_cut_to_the_picture(extractor: SoundExtractor) -> None:
-    stream = extractor.describe(Audio(tone(6.0), log_mel.RATE), 2.0)
-    assert len(stream) == 2
-    assert stream.end[-1] <= 2.0
-
-
-@pytest.mark.parametrize("seconds", [0.5, 0.2, 0.01])
-def test_short_sound_is_one_padded_row(extractor: SoundExtractor, seconds: float) -> None:
-    stream = extractor.describe(Audio(tone(seconds), log_mel.RATE), 6.0)
-    assert len(stream) == 1
-    assert stream.mask is not None
-    assert not stream.mask.any()
-    assert stream.values.abs().sum() > 0
-
-
-def test_a_long_tail_is_repeated_and_marked(extractor: SoundExtractor) -> None:
-    sound = np.concatenate([tone(0.96, pitch=440), tone(0.6, pitch=3000)])
-    stream = extractor.describe(Audio(sound, log_mel.RATE), 1.56)
-    assert stream.mask is not None
-    assert stream.mask.tolist() == [True, False]
-    assert stream.end.tolist() == pytest.approx([0.96, 1.56])
-    examples, padded = windows(sound.astype(np.float64))
-    assert padded
-    loudest = examples.mean(1).argmax(1)
-    assert loudest[1] > loudest[0]  # of the higher tone throughout: nothing of the first row is in it
-
-
-def test_no_sound_is_a_masked_row_of_zeros_that_says_so(extractor: SoundExtractor) -> None:
-    for audio in (None, Audio(np.zeros(0, np.float32), 16_000)):
-        stream = extractor.describe(audio, 3.0)
-        assert stream.spec.sampling == "no_audio"
-        assert stream.spec.identity == extractor.spec.identity
-        assert stream.mask is not None
-        assert not stream.mask.any()
-        assert not stream.values.any()
-        assert stream.end.tolist() == [3.0]
-
-
-def test_silence_is_sound(extractor: SoundExtractor) -> None:
-    silence = np.zeros(16_000, np.float32)
-    np.testing.assert_allclose(log_mel.log_mel(silence), np.log(0.01))
-    stream = extractor.describe(Audio(silence, log_mel.RATE), 1.0)
-    assert stream.mask is not None
-    assert stream.mask.all()
-    assert torch.isfinite(stream.values).all()
-
-
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
 def test_resampling_keeps_a_tone(rate: int) -> None:
     got = resample(tone(1.0, rate), rate, log_mel.RATE)
@@ -102,6 +39,15 @@ def test_resampling_keeps_a_tone(rate: int) -> None:
 
 def test_resampling_removes_what_the_lower_rate_cannot_hold() -> None:
     assert np.abs(resample(tone(1.0, 48_000, 12_000), 48_000, log_mel.RATE)[500:-500]).max() < 1e-4
+
+
+@pytest.mark.parametrize("rate", [8_000, 32_000, 44_100])
+def test_a_part_of_resampled_sound_is_cut_from_the_whole(rate: int) -> None:
+    sound = np.random.default_rng(3).normal(size=rate).astype(np.float32)
+    whole = resample(sound, rate, log_mel.RATE)
+    for begin, end in ((0, 100), (777, 9_001), (15_990, 20_000), (16_000, 16_100)):
+        part = resample(sound, rate, log_mel.RATE, begin, end)
+        np.testing.assert_allclose(part, whole[begin:end], atol=1e-12)
 
 
 def test_quantising_rounds_or_truncates() -> None:
