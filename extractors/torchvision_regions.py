@@ -8,19 +8,20 @@ only its two networks are handed to an engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.detection import FasterRCNN, fasterrcnn_resnet50_fpn, maskrcnn_resnet50_fpn
+from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 from torchvision.models.detection.transform import resize_boxes
 
-from extractors.checkpoint import Checkpoint, bare, load
 from extractors.coco_labels import COCO_90
 from extractors.options import ExtractorOptions
 from extractors.regions import Regions
 from extractors.regions_extractor import Kind, RegionsExtractor, engine_of
+from extractors.torchvision_checkpoint import blank, from_checkpoint
 from extractors.weights import obtain
 from extractors.windows import Windows
 
@@ -29,7 +30,6 @@ KINDS: Mapping[str, Kind] = {
     "faster_rcnn": Kind("fasterrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
     "mask_rcnn": Kind("maskrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
 }
-MAKERS = {"faster_rcnn": fasterrcnn_resnet50_fpn, "mask_rcnn": maskrcnn_resnet50_fpn}
 
 
 class LibraryInput:
@@ -120,13 +120,6 @@ class TorchvisionDetector:
 def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     """The extractor with its weights. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
-
-    def blank() -> FasterRCNN:
-        return MAKERS[own](weights=None, weights_backbone=None)
-
-    def build(checkpoint: Checkpoint) -> FasterRCNN:
-        return load(blank(), bare(checkpoint))
-
-    model, weights = obtain(own, options.weights, build, blank)
+    model, weights = obtain(own, options.weights, partial(from_checkpoint, own), partial(blank, own))
     detector = TorchvisionDetector(model, f"{KINDS[own].network} {weights}", options)
     return RegionsExtractor(name, KINDS[own], detector, weights, options)
