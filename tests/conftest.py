@@ -22,6 +22,7 @@ ALLOWED_SKIPS = (
     r"no CUDA device",
     r"no bf16 on this processor",
     r"decord is not installed",
+    r"pytorchvideo is not installed",
     r"chromium is not installed",
 )
 
