@@ -8,6 +8,7 @@ import tarfile
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,6 +31,31 @@ def zipped(file: Path) -> None:
 
 def before_zip(file: Path) -> None:
     torch.save(STATE, file, _use_new_zipfile_serialization=False)
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes text as Python 2 did, whose strings were bytes: piergiaj's files are of that time."""
+
+    write: Callable[[bytes], int]
+    memoize: Callable[[str], None]
+
+    def save_str(self, text: str) -> None:
+        self.write(pickle.SHORT_BINSTRING + bytes([len(text)]) + text.encode())
+        self.memoize(text)
+
+    dispatch: ClassVar[dict[type, Any]] = {**pickle._Pickler.dispatch, str: save_str}
+
+
+class Python2:
+    Pickler = Python2Pickler
+
+    @staticmethod
+    def dump(value: object, file: IO[bytes], protocol: int) -> None:
+        Python2Pickler(file, protocol).dump(value)
+
+
+def python_2(file: Path) -> None:
+    torch.save(STATE, file, pickle_module=Python2, _use_new_zipfile_serialization=False)
 
 
 def tensors_alone(file: Path) -> None:
@@ -65,7 +91,18 @@ def caffe2(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "write",
-    [zipped, before_zip, tensors_alone, arrays, arrays_for_python_2, hara, pytorchvideo, detectron2, caffe2],
+    [
+        zipped,
+        before_zip,
+        python_2,
+        tensors_alone,
+        arrays,
+        arrays_for_python_2,
+        hara,
+        pytorchvideo,
+        detectron2,
+        caffe2,
+    ],
 )
 def test_each_kind_is_read(tmp_path: Path, write: Callable[[Path], None]) -> None:
     write(tmp_path / "net")
