@@ -13,6 +13,7 @@ from torchvision.ops import batched_nms
 
 from extractors import ssd_mobilenet
 from extractors.coco_labels import COCO_90
+from extractors.efficientnet_lite import fold_norms
 from extractors.engines import choose_engine
 from extractors.features import StreamSpec
 from extractors.frozen_graph import constants
@@ -39,11 +40,12 @@ WINDOWS = Windows(extraction_fps=2.0)
 
 
 class Squares(nn.Module):
-    """The network on squares of bytes (N, 300, 300, 3)."""
+    """The network on squares of bytes (N, 300, 300, 3), batch norms folded away."""
 
     def __init__(self, network: SSD) -> None:
         super().__init__()
         self.network = network
+        fold_norms(network)
 
     def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         x = squares.permute(0, 3, 1, 2).float() * (1 / 127.5) - 1

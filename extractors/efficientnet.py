@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from extractors.efficientnet_lite import CHANNELS, Convolution, EfficientNetLite, from_checkpoint
+from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, from_checkpoint
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.options import Choice, ExtractorOptions
@@ -44,10 +43,7 @@ class Grid(nn.Module):
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
         self.network = network
-        for layer in network.modules():
-            if isinstance(layer, Convolution) and isinstance(layer.norm, nn.BatchNorm2d):
-                layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)
-                layer.norm = nn.Identity()
+        fold_norms(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
