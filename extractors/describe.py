@@ -189,7 +189,9 @@ class _File:
         self._sampled.append(chunk.pts)
         pixels = _Pixels(dict(zip(self.crew.request().short_sides, chunk.pixels, strict=True)))
         for batcher, stacker, ticket in zip(self.batchers, self._stackers, self._tickets, strict=True):
-            for stack in stacker.feed(pixels.of(batcher.extractor), chunk.pts, chunk.until):
+            frames = pixels.of(batcher.extractor)
+            ticket.view = batcher.extractor.view(*frames.shape[1:3])
+            for stack in stacker.feed(frames, chunk.pts, chunk.until):
                 batcher.add(stack, ticket)
             if ticket.error is not None:
                 raise ticket.error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ class StackExtractor(ABC):
     """
 
     name: str
-    needs: ClassVar[frozenset[str]] = frozenset({"frames"})
+    needs: frozenset[str] = frozenset({"frames"})
     spec: StreamSpec
     width: int
     windows: Windows
@@ -55,7 +54,7 @@ class StackExtractor(ABC):
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """For each video its streams, on the CPU; windows of all videos are batched together."""
-        cuts = [self.windows.cut(video.duration, rate(video)) for video in videos]
+        cuts = [self.windows.cut(video.duration, video.rate) for video in videos]
         stacks = (
             stack for video, cut in zip(videos, cuts, strict=True) for stack in self._stacks(video, cut)
         )
@@ -85,11 +84,6 @@ def sampling(windows: Windows) -> str:
     if windows.extraction_total is not None:
         clock = f"extraction_total {windows.extraction_total}"
     return f"stack_size {windows.stack_size}, step_size {windows.step_size}, {clock}"
-
-
-def rate(video: Frames) -> float:
-    """Frames a second on average."""
-    return len(video) / video.duration
 
 
 def batches(stacks: Iterable[Tensor], most: int) -> Iterator[Tensor]:

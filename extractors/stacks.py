@@ -7,7 +7,7 @@ Ticket    gathers what was said of one video's windows until its streams can be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extractors.features import Stream
+from extractors.features import WHOLE, Stream, View
 from extractors.rows import Rows
 from extractors.sampling import TICK
-from extractors.stack_extractor import StackExtractor, joined, on_the_cpu, part, stream
+from extractors.stack_extractor import StackExtractor, on_the_cpu, stream
 from extractors.windows import Cut
 
 # Small frames are enlarged when they are prepared: a chunk of them at once would be a hundred times as large.
@@ -69,31 +69,53 @@ class Stacker:
 
 @dataclass(eq=False)
 class Ticket:
-    """One video's rows from one extractor. error: why there will be none, or None."""
+    """One video's rows from one extractor. view: the part of its frames that was looked at. error: why there
+    will be no rows, or None."""
 
     extractor: StackExtractor
     cut: Cut
+    view: View = WHOLE
     error: Exception | None = None
-    _rows: list[dict[str, Rows]] = field(default_factory=list)
+    _rows: dict[str, Rows] = field(default_factory=dict)
     _count: int = 0
 
     @property
     def complete(self) -> bool:
         return self.error is not None or self._count == len(self.cut)
 
-    def take(self, rows: dict[str, Rows], count: int) -> None:
-        """What was said of the next ``count`` windows."""
-        self._rows.append(rows)
+    def take(self, said: Mapping[str, Rows], begin: int, count: int) -> None:
+        """What was said of the next ``count`` windows: rows of a batch from ``begin`` on.
+
+        They are copied to a place for all. Kept one by one, small blocks between the large ones of each batch
+        would make the heap grow with the length of the film.
+        """
+        if not self._rows:
+            self._rows = {name: _room(rows, len(self.cut)) for name, rows in said.items()}
+        for name, rows in said.items():
+            for ours, new in zip(_tensors(self._rows[name]), _tensors(rows), strict=True):
+                ours[self._count : self._count + count] = new[begin : begin + count]
         self._count += count
 
     def streams(self) -> dict[str, Stream]:
         """Raises ``error`` where there is one; needs all rows."""
         if self.error is not None:
             raise self.error
-        return {
-            name: stream(joined([rows[name] for rows in self._rows]), self.cut, self.extractor.spec)
-            for name in self._rows[0]
-        }
+        spec, view = self.extractor.spec, self.view
+        return {name: stream(rows, self.cut, spec, view) for name, rows in self._rows.items()}
+
+
+def _tensors(rows: Rows) -> list[Tensor]:
+    return [tensor for tensor in (rows.values, rows.boxes, rows.mask) if tensor is not None]
+
+
+def _room(like: Rows, count: int) -> Rows:
+    """Uninitialised rows of as many windows, on the CPU."""
+    values, boxes, mask = (
+        None if tensor is None else torch.empty(count, *tensor.shape[1:], dtype=tensor.dtype)
+        for tensor in (like.values, like.boxes, like.mask)
+    )
+    assert values is not None
+    return Rows(values, boxes, mask)
 
 
 class Batcher:
@@ -141,8 +163,7 @@ class Batcher:
         said = on_the_cpu(self.extractor.describe(torch.stack(stacks)))
         begin = 0
         for ticket, own in of_each:
-            rows = {name: part(rows, begin, begin + len(own)) for name, rows in said.items()}
-            ticket.take(rows, len(own))
+            ticket.take(said, begin, len(own))
             begin += len(own)
 
 

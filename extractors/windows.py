@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+#: Seconds by which a frame's time may have been rounded up and the frame is still not missed.
+LATENESS = 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class Cut:
@@ -94,8 +97,9 @@ class Windows:
             rate = np.float64(self.extraction_total / duration)
             return self.extraction_total, rate, 0.5 / rate
         rate = np.float64(self.extraction_fps or fps)
-        # half a frame later: containers round times to milliseconds, and a frame due now must not be missed
-        offset = np.float64(0.5 / max(fps, rate))
+        # the middle of a frame's stay, or a little later than due: containers round times, GIF to hundredths
+        latest = np.inf if self.extraction_fps is None else LATENESS
+        offset = np.float64(min(0.5 / max(fps, rate), latest))
         return max(1, int(np.ceil((duration - offset) * rate))), rate, min(offset, np.float64(duration / 2))
 
     def _starts(self, ticks: int) -> NDArray[np.int64]:

@@ -45,10 +45,10 @@ def unpack_request(message: bytes) -> tuple[str, Request, Limits]:
 
 
 def _request(asked: dict[str, Any]) -> Request:
-    if "windows" in asked:
-        windows = tuple(Windows(**each) for each in asked.pop("windows"))
+    windows = tuple(Windows(**each) for each in asked.pop("windows"))
+    if "short_sides" in asked:
         return StreamRequest(windows, tuple(asked.pop("short_sides")), **asked)
-    return DecodeRequest(Sampling(**asked.pop("sampling")), **asked)
+    return DecodeRequest(Sampling(**asked.pop("sampling")), **asked, windows=windows)
 
 
 def pack_answer(decoded: Decoded, shared: int) -> bytes:
@@ -61,6 +61,7 @@ def pack_answer(decoded: Decoded, shared: int) -> bytes:
         "shape": frames.pixels.shape,
         "pts": frames.pts.tolist(),
         "duration": frames.duration,
+        "fps": frames.fps,
         "audio": _of_audio(audio),
     }
     return json.dumps(content).encode()
@@ -82,10 +83,12 @@ def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
 
 
 def _write(shared: int, offset: int, *arrays: NDArray[Any]) -> None:
-    with open(shared, "wb", closefd=False) as file:
-        file.seek(offset)
-        for array in arrays:
-            array.tofile(file)
+    """By position: parent and child have one file position between them, and use the file at once."""
+    for array in arrays:
+        left = array.reshape(-1).view(np.uint8).data
+        while left:
+            written = os.pwrite(shared, left, offset)
+            left, offset = left[written:], offset + written
 
 
 def _samples(audio: Audio | None) -> tuple[NDArray[Any], ...]:
@@ -109,7 +112,8 @@ def unpack_answer(message: bytes, shared: int, most_bytes: int) -> Decoded:
     pixels = _pixels(content["shape"], shared, 0, most_bytes)
     audio = _audio(content, shared, pixels.nbytes, most_bytes - pixels.nbytes)
     pts = np.array(content["pts"], np.float64)
-    return Decoded(_video(content["video"]), Frames(pixels, pts, float(content["duration"])), audio)
+    frames = Frames(pixels, pts, float(content["duration"]), content["fps"])
+    return Decoded(_video(content["video"]), frames, audio)
 
 
 def unpack_part(message: bytes, shared: int, most_bytes: int) -> StreamPart:
@@ -154,11 +158,13 @@ def _audio(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -
 
 
 def _read(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
-    with open(shared, "rb", closefd=False) as file:
-        file.seek(offset)
-        found = np.fromfile(file, kind, count)
-    if len(found) != count:
-        raise ValueError("less was written than described")
+    found = np.empty(count, kind)
+    left = found.view(np.uint8).data
+    while left:
+        read = os.preadv(shared, [left], offset)
+        if not read:
+            raise ValueError("less was written than described")
+        left, offset = left[read:], offset + read
     return found
 
 
