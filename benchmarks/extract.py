@@ -1,143 +1,288 @@
-"""How fast frames become features, and how far each engine is from fp32: python -m benchmarks.extract
+"""How fast windows become features, against the loop that one would write first; and what that costs.
 
-Every row starts from the same frames (340 × 256, as the decoder hands them over) and ends with the grid
-on the CPU. The baseline is the plain way: the network as written, eager fp32, at whichever thread count and
-batch is its fastest here. Rounds alternate between the rows, and each row keeps its best, so that other
-work on the machine harms all of them alike.
+    python -m benchmarks.extract [--only resnet50,i3d_rgb] [--engines auto,torch] [--clips FOLDER]
+
+For each network: from windows of prepared bytes to rows on the CPU, in windows a second. The plain loop is
+the library's own network (torchvision, timm, pytorchvideo, where installed; else ours), eager and fp32. Both
+sides run at their own best number of threads out of 1 and 2, take turns, and keep their medians. On a machine
+that is busy otherwise, ``--clock processor`` counts the time on a processor instead, with one thread: what an
+idle machine's clock would show. FLOPs are
+multiplications and additions, counted; "of the peak" is their share of what a large matrix product of that
+precision reaches here. The numerical cost is against our own fp32, on the frames of --clips or on smooth
+ones, with published weights where they are installed, else with seeded ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import functools
+import gc
 import os
 import platform
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from extractors.efficientnet import SIDE, EfficientNetLite2, pretrained
-from extractors.engines import EngineName, Precision
-from extractors.preprocess import squash
+from benchmarks._likeness import HEADINGS, Likeness, compare
+from benchmarks._material import clips, describe, windows
+from benchmarks._plain_loops import loop
+from extractors.engines import HALVES, EngineName, Precision
+from extractors.extractor import AnyExtractor, create, names
+from extractors.weights_errors import WeightsError
 
-Run = Callable[[NDArray[np.uint8]], NDArray[np.float16]]
-HEIGHT, WIDTH = 256, 340
-PATIENCE = 10  # seconds for a pass
-OURS: tuple[tuple[EngineName, Precision], ...] = (
-    ("torch", "fp32"),
-    ("torch", "bf16"),
-    ("openvino", "fp32"),
-    ("openvino", "bf16"),
-)
+#: Seconds that a pass should last to be timed well, and windows it may have; after such a pass patience ends.
+PASS, MOST, PATIENCE = 0.5, 32, 5.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What counts as time, and the numbers of threads that are tried under it."""
+
+    read: Callable[[], float]
+    threads: tuple[int, ...]
+
+
+CLOCKS: Mapping[str, Clock] = {
+    "wall": Clock(time.perf_counter, (1, 2)),
+    "processor": Clock(time.process_time, (1,)),
+}
 
 
 @dataclass
-class Row:
-    """One way to run the network, with its best speed so far (frames a second)."""
+class Way:
+    """One way to run a network, with the passes timed so far. items: windows of a pass."""
 
     label: str
+    clock: Clock
     threads: int
-    run: Run
-    speed: float = 0.0
+    items: int
+    run: Callable[[], object]
+    speeds: list[float] = field(default_factory=list)
+
+    def measure(self) -> float:
+        """One pass; seconds."""
+        torch.set_num_threads(self.threads)
+        begin = self.clock.read()
+        self.run()
+        seconds = self.clock.read() - begin
+        self.speeds.append(self.items / seconds)
+        return seconds
+
+    @property
+    def speed(self) -> float:
+        """Windows a second, the median."""
+        return statistics.median(self.speeds)
 
 
-def frames(count: int) -> NDArray[np.uint8]:
-    """Smooth colours that differ from frame to frame; noise would not excite the later layers."""
-    coarse = np.random.default_rng(0).uniform(0, 255, (count, 3, 8, 10))
-    smooth = torch.nn.functional.interpolate(
-        torch.from_numpy(coarse), (HEIGHT, WIDTH), mode="bicubic", align_corners=False
-    )
-    pictures: NDArray[np.uint8] = smooth.clamp(0, 255).byte().permute(0, 2, 3, 1).contiguous().numpy()
-    return pictures
+@dataclass(frozen=True)
+class Made:
+    """An extractor and the weights it was made with."""
+
+    extractor: AnyExtractor
+    weights: str
 
 
-def plain_loop(batch: int) -> Run:
-    """What one would write first."""
-    network = pretrained()
+@dataclass(frozen=True)
+class Result:
+    """One line of the table."""
 
-    def run(pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
-        grids = []
-        with torch.inference_mode():
-            for part in torch.split(torch.from_numpy(pictures), batch):
-                x = (squash(part, SIDE).permute(0, 3, 1, 2).float() - 127) / 128
-                grids.append(network(x).permute(0, 2, 3, 1).half())
-        whole: NDArray[np.float16] = torch.cat(grids).numpy()
-        return whole
+    name: str
+    ratio: float
+    cells: tuple[str, ...]
 
-    return run
+    def __str__(self) -> str:
+        return "| " + " | ".join((self.name, *self.cells)) + " |"
 
 
-def rows(cache: Path) -> Iterator[Row]:
-    for threads in sorted({1, os.cpu_count() or 1}):
-        for batch in (1, 8):
-            yield Row(f"plain torch loop fp32, batch {batch}", threads, plain_loop(batch))
-        for engine, precision in OURS:
-            made = EfficientNetLite2(engine=engine, precision=precision, threads=threads, cache=cache)
-            yield Row(f"{engine} {precision}", threads, made.grid)
-    if torch.cuda.is_available():
-        yield Row("torch fp32 on a GPU", 1, EfficientNetLite2("cuda", precision="fp32").grid)
-        yield Row("torch fp16 on a GPU", 1, EfficientNetLite2("cuda", precision="fp16").grid)
+COLUMNS = (
+    "network | weights | GFLOP | plain loop, fp32 | threads | windows/s | engine | threads | windows/s "
+    f"| × | of the peak, plain and ours | {HEADINGS}"
+)
 
 
-def measure(row: Row, pictures: NDArray[np.uint8]) -> None:
-    """One timed pass; threads that crawl on busy cores are seen by two frames and not waited for."""
-    torch.set_num_threads(row.threads)
-    for part in (pictures[:2], pictures):
-        begin = time.perf_counter()
-        row.run(part)
-        row.speed = max(row.speed, len(part) / (time.perf_counter() - begin))
-        if len(pictures) / row.speed > PATIENCE:
-            return
+def made(
+    name: str, cache: Path, threads: int, engine: EngineName, precision: Precision | None = None
+) -> Made:
+    """With published weights where they are installed."""
+    make = functools.partial(create, name, engine=engine, precision=precision, threads=threads, cache=cache)
+    try:
+        return Made(make(), "published")
+    except WeightsError:
+        return Made(make(weights="seeded"), "seeded")
 
 
-def difference(row: Row, pictures: NDArray[np.uint8], exact: NDArray[np.float16]) -> tuple[float, float]:
-    """Largest difference of a value, and root mean square of all as a share of the exact values' own."""
-    apart = row.run(pictures).astype(np.float32) - exact.astype(np.float32)
-    size = np.sqrt(np.mean(np.square(exact.astype(np.float32))))
-    return float(np.abs(apart).max()), float(np.sqrt(np.mean(np.square(apart))) / size)
+def operations(extractor: AnyExtractor, window: Tensor) -> int:
+    """Floating-point operations of one window."""
+    with FlopCounterMode(display=False) as counter:
+        describe(extractor, window)
+    return int(counter.get_total_flops())
+
+
+@functools.cache
+def peak(precision: Precision, clock: Clock, threads: int) -> float:
+    """Operations a second of a large matrix product, the best of five."""
+    torch.set_num_threads(threads)
+    size = 2048
+    a, b = (torch.rand(size, size).to(HALVES.get(precision, torch.float32)) for _ in range(2))
+    seconds = []
+    for _ in range(6):
+        begin = clock.read()
+        a @ b
+        seconds.append(clock.read() - begin)
+    return 2 * size**3 / min(seconds[1:])
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How all networks are measured."""
+
+    clock: Clock
+    rounds: int
+    cache: Path
+    material: Sequence[Tensor]
+
+    def plain_ways(self, name: str, exact: AnyExtractor) -> Iterator[Way]:
+        for threads in self.clock.threads:
+            for batch in (1, 4):
+                stacks = windows(exact, self.material[0], batch)
+                found = loop(name, batch)
+                if found is not None:
+                    library, run = f"{found[0]}, {batch} at a time", functools.partial(found[1], stacks)
+                    yield Way(library, self.clock, threads, batch, run)
+                elif batch == 1:
+                    yield self._way("ours", exact, threads, 1)
+
+    def fast_ways(self, name: str, engine: EngineName) -> Iterator[tuple[Way, Made]]:
+        for threads in self.clock.threads:
+            fast = made(name, self.cache, threads, engine)
+            spec, batch = fast.extractor.spec, getattr(fast.extractor, "batch", 4)
+            label = f"{spec.engine} {spec.precision}".strip()
+            trial = self._way(label, fast.extractor, threads, batch)
+            trial.measure()  # the first pass also makes kernels and memory
+            passes = max(1, min(round(PASS / trial.measure()), MOST // batch))
+            yield self._way(label, fast.extractor, threads, passes * batch), fast
+
+    def _way(self, label: str, extractor: AnyExtractor, threads: int, items: int) -> Way:
+        stacks = windows(extractor, self.material[0], items)
+        return Way(label, self.clock, threads, items, functools.partial(describe, extractor, stacks))
+
+    def take_turns(self, ways: Sequence[Way]) -> None:
+        for _ in range(self.rounds):
+            for way in ways:
+                way.measure()
+
+    def measure(self, name: str, engine: EngineName) -> Result:
+        exact = made(name, self.cache, 1, "torch", "fp32")
+        flops = operations(exact.extractor, windows(exact.extractor, self.material[0], 1))
+        plain = best(list(self.plain_ways(name, exact.extractor)))
+        made_ways = list(self.fast_ways(name, engine))
+        ours = best([way for way, _ in made_ways])
+        fast = next(of_one for way, of_one in made_ways if way is ours)
+        self.take_turns([plain, ours])
+        return Result(
+            name,
+            ours.speed / plain.speed,
+            (
+                *(fast.weights, f"{flops / 1e9:.3g}"),
+                *(plain.label, str(plain.threads), f"{plain.speed:.3g}"),
+                *(ours.label, str(ours.threads), f"{ours.speed:.3g}"),
+                f"{ours.speed / plain.speed:.2f}",
+                f"{self.utilisation(plain, flops):.0%}, {self.utilisation(ours, flops):.0%}",
+                str(self.likeness(fast.extractor, exact.extractor)),
+            ),
+        )
+
+    def utilisation(self, way: Way, flops: int) -> float:
+        """The operations' share of what a matrix product of that precision reaches."""
+        return way.speed * flops / peak("bf16" if "bf16" in way.label else "fp32", self.clock, way.threads)
+
+    def likeness(self, fast: AnyExtractor, exact: AnyExtractor) -> Likeness:
+        """Over all clips: a window of each, four where a window is one frame."""
+        total = Likeness()
+        for clip in self.material:
+            stacks = windows(exact, clip, 1)
+            if stacks.dim() < 5 or stacks.shape[1] == 1:
+                stacks = windows(exact, clip, 4)
+            total += compare(describe(fast, stacks), describe(exact, stacks))
+        return total
+
+
+def best(ways: Sequence[Way]) -> Way:
+    """The quickest of a trial, its passes forgotten."""
+    for way in ways:
+        if way.measure() < PATIENCE:
+            way.measure()
+    quickest = max(ways, key=lambda way: max(way.speeds))
+    quickest.speeds.clear()
+    return quickest
 
 
 def machine() -> str:
-    processor = str(torch.cpu.get_capabilities().get("cpu_name") or platform.processor())
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{processor}, {os.cpu_count()} cores{gpu}; torch {torch.__version__}; {datetime.date.today()}"
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
+    able = [name for name, has in torch.cpu.get_capabilities().items() if has is True]
+    fast = ", ".join(name for name in ("amx_bf16", "avx512_bf16", "avx512_f", "avx2") if name in able)
+    return f"{model or platform.processor()} ({fast}), {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def versions() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    for package in ("torch", "openvino", "torchvision", "timm", "pytorchvideo"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"no {package}")
+    return ", ".join(found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--frames", type=int, default=64, help="frames in a round (default 64)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the best counts (default 3)")
+    parser.add_argument("--only", help="these networks, by commas")
+    parser.add_argument("--engines", default="auto", help=f"of {', '.join(get_args(EngineName))}, by commas")
+    parser.add_argument("--clips", type=Path, help="folder of videos for the numerical cost")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the medians count (default 3)")
+    parser.add_argument("--cache", type=Path, help="where converted models are kept (default: nowhere)")
+    parser.add_argument("--most-clips", type=int, default=4, help="of the folder (default 4)")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     arguments = parser.parse_args()
-    pictures = frames(max(8, arguments.frames))
-    with tempfile.TemporaryDirectory() as cache:
-        measured = list(rows(Path(cache)))
-        for _ in range(arguments.rounds):
-            for row in measured:
-                print(f"{row.label}, {row.threads} threads …", file=sys.stderr)
-                measure(row, pictures)
-    plain = [row for row in measured if row.label.startswith("plain")]
-    report(measured, max(plain, key=lambda row: row.speed), pictures)
+    clock = CLOCKS[arguments.clock]
+    print(f"{machine()}; {versions()}; {datetime.date.today()}; {arguments.clock} clock")
+    kinds: tuple[Precision, ...] = ("fp32", "bf16")
+    peaks = (f"{kind}, {t}: {peak(kind, clock, t) / 1e9:.0f}" for kind in kinds for t in clock.threads)
+    print(f"GFLOP/s of a matrix product, by precision and threads: {'; '.join(peaks)}\n")
+    print(f"| {COLUMNS} |\n|{' --- |' * (1 + COLUMNS.count('|'))}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = arguments.cache or Path(folder)
+        bench = Bench(clock, arguments.rounds, cache, clips(arguments.clips, arguments.most_clips))
+        chosen = (arguments.only or ",".join(names())).split(",")
+        ratios = [ratio for name in chosen for ratio in report(bench, name, arguments.engines.split(","))]
+    if ratios:
+        print(f"\nmedian of {len(ratios)}: {statistics.median(ratios):.2f} ×")
 
 
-def report(measured: list[Row], baseline: Row, pictures: NDArray[np.uint8]) -> None:
-    """The table, as Markdown."""
-    pictures = pictures[:8]
-    exact = baseline.run(pictures)
-    print(f"EfficientNet-Lite2, {machine()}\n")
-    print("| engine | threads | frames/s | × the plain loop's best | largest difference | rms, relative |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for row in measured:
-        torch.set_num_threads(1)
-        largest, rms = difference(row, pictures, exact)
-        ratio = row.speed / baseline.speed
-        print(f"| {row.label} | {row.threads} | {row.speed:.1f} | {ratio:.2f} | {largest:.4f} | {rms:.1e} |")
+def report(bench: Bench, name: str, engines: Sequence[EngineName]) -> Iterator[float]:
+    """Print the network's lines; the ratios."""
+    for engine in engines:
+        try:
+            result = bench.measure(name, engine)
+        except ImportError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr)
+            continue
+        print(result, flush=True)
+        yield result.ratio
+        gc.collect()
 
 
 if __name__ == "__main__":
