@@ -2,7 +2,7 @@
 
 Lucas and Kanade, IJCAI 1981, with the pyramid and the iterated warps of Bouguet, "Pyramidal Implementation
 of the Lucas Kanade Feature Tracker", 2001. Far below RAFT where things move differently side by side or have
-no texture, and some hundred times as cheap. Flow is in pixels, (dx, dy), of the first picture.
+no texture, and some twenty times as cheap. Flow is in pixels, (dx, dy), of the first picture.
 """
 
 from __future__ import annotations
