@@ -25,7 +25,7 @@ from rich.table import Table
 
 from app.settings import Settings
 from extractors.download import Downloader
-from extractors.weights_errors import UnknownWeights, WeightsError, WeightsMissing
+from extractors.weights_errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
 from extractors.weights_folder import COMMAND, Found, Look, WeightsFolder
 from extractors.weights_get import get
 from extractors.weights_manifest import Entry, entry, manifest
@@ -34,7 +34,7 @@ from extractors.weights_manifest import Entry, entry, manifest
 def print_weights(settings: Settings, *, as_json: bool) -> int:
     """All entries of the manifest, as a table or as one JSON document."""
     folder = WeightsFolder(settings.data, settings.manifest)
-    described = [describe(known, folder) for known in manifest(folder.manifest)]
+    described = [describe(known, folder) for known in _manifest(folder)]
     if as_json:
         print(json.dumps(described))
     else:
@@ -75,10 +75,18 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
             raise WeightsMissing(folder.remedy(known))
         return folder.check(known, file)
 
-    here = [known.name for known in manifest(folder.manifest) if folder.locate(known) is not None]
+    here = [known.name for known in _manifest(folder) if folder.locate(known) is not None]
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
     return _each(names or here, folder, check)
+
+
+def _manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
+    try:
+        return manifest(folder.manifest)
+    except ManifestDamaged as error:
+        print(f"{error} {error.hint}", file=sys.stderr)
+        raise SystemExit(2) from error
 
 
 def _look(known: Entry) -> Look:
@@ -94,6 +102,7 @@ def _look(known: Entry) -> Look:
 
 def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:
     """Does it for each name; a failure costs that one alone, and is listed at the end."""
+    _manifest(folder)
     try:
         entries = [entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:

@@ -1,6 +1,7 @@
 """Everything that can go wrong between a network's name and its weights.
 
     WeightsError
+    ├── ManifestDamaged     manifest_damaged     the list of weights cannot be read
     ├── UnknownWeights      unknown_weights      weights/manifest.toml has no entry of that name
     ├── WeightsMissing      weights_missing      neither the package nor the file is here
     ├── WeightsDamaged      weights_damaged      the file is not the one that was proven, or cannot be read
@@ -28,6 +29,11 @@ class WeightsError(Exception):
 
     code: ClassVar[str] = "weights_error"
     hint: ClassVar[str] = "Run python -m app weights list to see what is here."
+
+
+class ManifestDamaged(WeightsError):
+    code = "manifest_damaged"
+    hint = "Correct the file that REELWORD_MANIFEST names; docs/extractors.md says what an entry has."
 
 
 class UnknownWeights(WeightsError):

@@ -7,9 +7,17 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-from extractors.weights_errors import UnknownWeights
+from extractors.weights_errors import ManifestDamaged, UnknownWeights
 
 MANIFEST = Path(__file__).resolve().parent.parent / "weights" / "manifest.toml"
 Source: TypeAlias = Literal["package", "url", "file"]
@@ -73,15 +81,22 @@ class Entry(BaseModel):
 
 @cache
 def manifest(file: Path) -> tuple[Entry, ...]:
-    """All entries, in the order of the file."""
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    return tuple(
-        Entry.model_validate({"name": name, "network": name, **table}) for name, table in tables.items()
-    )
+    """All entries, in the order of the file. Raises ManifestDamaged."""
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tuple(
+            Entry.model_validate({"name": name, "network": name, **table}) for name, table in tables.items()
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ManifestDamaged(f"{file} has a wrong entry: {where} {first['msg']}.") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise ManifestDamaged(f"{file} cannot be read: {error}.") from error
 
 
 def entry(name: str, file: Path) -> Entry:
-    """The file of that name. Raises UnknownWeights."""
+    """The file of that name. Raises UnknownWeights or ManifestDamaged."""
     for known in manifest(file):
         if known.name == name:
             return known
@@ -90,6 +105,6 @@ def entry(name: str, file: Path) -> Entry:
 
 
 def candidates(name: str, file: Path) -> tuple[Entry, ...]:
-    """The file of that name, then all others that serve the same network. Raises UnknownWeights."""
+    """The file of that name, then all others that serve the same network. Raises as ``entry``."""
     first = entry(name, file)
     return (first, *(other for other in manifest(file) if other.network == name and other != first))

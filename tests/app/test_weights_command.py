@@ -190,6 +190,17 @@ def test_wrong_usage(shell: Shell, arguments: tuple[str, ...]) -> None:
     assert shell.run(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize("content", ["[net", '[net]\nsource = "url"\n', "net = 1\n", None])
+def test_a_manifest_that_cannot_be_read(shell: Shell, content: str | None) -> None:
+    other = shell.folder / "other.toml"
+    if content is not None:
+        other.write_text(content)
+    for arguments in (["list"], ["get", "net"], ["verify"]):
+        run = shell.run(*arguments, REELWORD_MANIFEST=str(other))
+        assert run.exit_code == 2
+        assert run.stderr.startswith(str(other))
+
+
 def test_a_terminal_gets_a_progress_bar(shell: Shell, root: Path) -> None:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "app", "weights", "get", "net"]

@@ -21,10 +21,11 @@ from extractors.initial import lively
 from extractors.labels import likeliest
 from extractors.lucas_kanade import LucasKanade
 from extractors.network_extractor import NetworkExtractor
+from extractors.options import Choice
 from extractors.preprocess import middle, shrink_or_enlarge
 from extractors.request import DecodeRequest, Limits
 from extractors.sampling import Sampling
-from extractors.weights import Choice, seeded
+from extractors.weights import seeded
 from extractors.windows import Windows
 from tests.extractors.moving import moving
 

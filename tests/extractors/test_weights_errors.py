@@ -35,6 +35,11 @@ def bring(data: Path, url: str = CLOSED, *, offline: bool = False, sha256: str |
     get(known, folder, downloader, lambda part: look_at(known, part), offline=offline)
 
 
+def bad_manifest(data: Path) -> None:
+    (data / "manifest.toml").write_text('[net]\nsource = "url"\nsha256 = "short"\n')
+    WeightsFolder(data, data / "manifest.toml").find("net")
+
+
 def unknown(data: Path) -> None:
     WeightsFolder(data).find("nothing")
 
@@ -86,6 +91,7 @@ def no_room(data: Path) -> None:
 
 
 REACHED: dict[type[WeightsError], Callable[[Path], None]] = {
+    weights_errors.ManifestDamaged: bad_manifest,
     weights_errors.UnknownWeights: unknown,
     weights_errors.WeightsMissing: missing,
     weights_errors.WeightsDamaged: damaged,
