@@ -15,8 +15,8 @@ from extractors.extractor import AnyExtractor
 from extractors.features import Frames
 from extractors.preprocess import to_device
 from extractors.request import Audio, DecodeRequest
-from extractors.rows import Rows
-from extractors.stack_extractor import StackExtractor, joined, on_the_cpu
+from extractors.rows import Rows, joined, on_the_cpu
+from extractors.stack_extractor import StackExtractor
 
 HEIGHT, WIDTH = 256, 340
 #: Of a clip so much is looked at.

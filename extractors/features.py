@@ -25,11 +25,18 @@ class Frames:
     pixels: uint8 (T, H, W, 3), RGB.
     pts: float64 (T,), presentation times in seconds from the first shown frame, rising.
     duration: seconds of the whole video, where the last row of a stream ends.
+    fps: frames a second of the whole video on average, None where these are all its frames.
     """
 
     pixels: NDArray[np.uint8]
     pts: NDArray[np.float64]
     duration: float
+    fps: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Frames a second of the whole video, on average."""
+        return self.fps or len(self) / self.duration
 
     def __len__(self) -> int:
         return len(self.pts)

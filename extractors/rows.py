@@ -1,10 +1,15 @@
-"""What an extractor says of a batch of windows, before anybody knows when they were."""
+"""What an extractor says of a batch of windows, before and after it is known when they were."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from extractors.features import WHOLE, Stream, StreamSpec, View
+from extractors.windows import Cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,3 +24,30 @@ class Rows:
     values: Tensor
     boxes: Tensor | None = None
     mask: Tensor | None = None
+
+
+def on_the_cpu(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    """The same rows where streams are kept."""
+    return {
+        name: Rows(
+            row.values.cpu(),
+            None if row.boxes is None else row.boxes.cpu(),
+            None if row.mask is None else row.mask.cpu(),
+        )
+        for name, row in rows.items()
+    }
+
+
+def joined(rows: Sequence[Rows]) -> Rows:
+    """Batches of one stream, one behind the other."""
+    boxes = [row.boxes for row in rows if row.boxes is not None]
+    masks = [row.mask for row in rows if row.mask is not None]
+    values = torch.cat([row.values for row in rows])
+    return Rows(values, torch.cat(boxes) if boxes else None, torch.cat(masks) if masks else None)
+
+
+def stream(rows: Rows, cut: Cut, spec: StreamSpec, view: View = WHOLE) -> Stream:
+    """Rows with the times of their windows; a padded window is masked."""
+    real = torch.from_numpy(~cut.padded)
+    mask = real if rows.mask is None else rows.mask & real[:, None]
+    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)

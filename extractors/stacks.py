@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.features import WHOLE, Stream, View
-from extractors.rows import Rows
+from extractors.rows import Rows, on_the_cpu, stream
 from extractors.sampling import TICK
-from extractors.stack_extractor import StackExtractor, on_the_cpu, stream
 from extractors.windows import Cut
+
+if TYPE_CHECKING:
+    from extractors.stack_extractor import StackExtractor
 
 # Small frames are enlarged when they are prepared: a chunk of them at once would be a hundred times as large.
 FRAMES_AT_ONCE = 32

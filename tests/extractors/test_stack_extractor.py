@@ -92,7 +92,9 @@ def test_videos_are_batched_together_and_keep_their_rows() -> None:
             torch.testing.assert_close(stream.values, alone[name].values, atol=0, rtol=0)
             np.testing.assert_array_equal(stream.start, alone[name].start)
             assert stream.mask is not None
-            assert torch.equal(stream.mask, alone[name].mask)
+            mask = alone[name].mask
+            assert mask is not None
+            assert torch.equal(stream.mask, mask)
     assert together.batches == [(4, 4, 12, 16), (1, 4, 12, 16), (3, 4, 20, 10), (1, 4, 12, 16)]
 
 
