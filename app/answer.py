@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from app.advertisement import CaptionerInfo
@@ -31,11 +31,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an engine can do once it is warm. request: the frames that its extractors want."""
+    """What an engine can do once it is warm.
+
+    requests: captioner → the frames that its extractors want. request: the same of one that is not listed.
+    """
 
     device: str
     captioners: tuple[CaptionerInfo, ...]
     request: DecodeRequest
+    requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
+
+    def request_for(self, captioner: str) -> DecodeRequest:
+        return self.requests.get(captioner, self.request)
 
 
 Report: TypeAlias = Callable[[Stage, float], None]

@@ -23,8 +23,9 @@ from app.pipeline import Engine, Outcome, caption_videos
 from app.progress import progress
 from app.render import attention_picture
 from app.settings import Settings
-from app.usage import UsageError
+from app.usage import UsageError, sentence
 from models.service import available
+from models.stream_sets import UnknownStreamSet
 
 
 def caption_files(
@@ -40,7 +41,7 @@ def caption_files(
     failed = []
     with progress(len(files)) as bar:
         bar.say("Loading models")
-        engine = Engine(settings)
+        engine = _engine(settings)
         bar.say("Captioning")
         outcomes = caption_videos(files, options, settings, engine)
         for outcome, stem in zip(outcomes, stems(files), strict=True):
@@ -105,6 +106,13 @@ def _check_captioner(name: str, weights: Path) -> None:
     known = available(weights)
     if known and name not in known:
         raise UsageError(f"There is no captioner called {name}; there are: {', '.join(known)}.")
+
+
+def _engine(settings: Settings) -> Engine:
+    try:
+        return Engine(settings)
+    except UnknownStreamSet as error:
+        raise UsageError(sentence(str(error))) from error
 
 
 def _make(folder: Path) -> None:

@@ -19,6 +19,10 @@ from app.usage import UsageError
 from app.weights_cli import weights
 
 PROGRAM = "python -m app"
+Streams = Annotated[
+    str | None,
+    typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
+]
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 cli = typer.Typer(
@@ -58,6 +62,7 @@ def caption(
         Path | None,
         typer.Option(metavar="DIR", help="Write <stem>.png and <stem>.json there, for each file."),
     ] = None,
+    streams: Streams = None,
 ) -> None:
     """Caption video files, without a server."""
     options = _options(
@@ -71,26 +76,26 @@ def caption(
     from app.caption_command import caption_files
 
     try:
-        failed = caption_files(files, options, settings(), as_json=as_json, folder=attention)
+        failed = caption_files(files, options, _fed(streams), as_json=as_json, folder=attention)
     except UsageError as error:
         _wrong_usage(str(error))
     raise typer.Exit(1 if failed else 0)
 
 
 @cli.command()
-def serve() -> None:
+def serve(streams: Streams = None) -> None:
     """Start everything: Redis (embedded unless REDIS_URL is set), a worker and the API."""
     from app.serve import serve as run
 
-    run(settings())
+    run(_fed(streams))
 
 
 @cli.command()
-def worker() -> None:
+def worker(streams: Streams = None) -> None:
     """Run one worker on the Redis at REDIS_URL, or on the one that runs in the data folder."""
     from app.worker import work
 
-    configured = settings()
+    configured = _fed(streams)
     _log(configured, "worker")
     work(configured)
 
@@ -115,11 +120,18 @@ def api(
 
 
 @cli.command()
-def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the captioners that are installed, with their features, sizes and scores."""
-    from app.models_command import print_models
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    sets: Annotated[bool, typer.Option("--sets", help="The stream sets alone.")] = False,
+) -> None:
+    """List captioners with features, sizes and scores, and the stream sets with what they lack here."""
+    from app.models_command import print_models, print_sets
 
-    print_models(settings().weights, as_json=as_json)
+    configured = settings()
+    if not sets:
+        print_models(configured.weights, as_json=as_json)
+    if sets or not as_json:
+        print_sets(configured.data, as_json=as_json)
 
 
 @cli.command()
@@ -149,6 +161,12 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         _wrong_usage(f"The setting {'.'.join(map(str, first['loc']))} has a wrong value: {first['msg']}.")
+
+
+def _fed(streams: str | None) -> Settings:
+    """The settings, with the stream set that the command line names."""
+    configured = settings()
+    return configured if streams is None else configured.model_copy(update={"streams": streams})
 
 
 def _options(**given: object) -> CaptionOptions:

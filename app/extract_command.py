@@ -100,9 +100,8 @@ def _report(outcomes: Sequence[Outcome]) -> int:
     for outcome in outcomes:
         for reason in outcome.renewed:
             print(f"  {outcome.file}: made anew, {reason}", file=sys.stderr)
-    print(
-        f"{len(outcomes)} videos: {made} described, {kept} were there, {len(failed)} failed.", file=sys.stderr
-    )
+    videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
+    print(f"{videos}: {made} described, {kept} were there, {len(failed)} failed.", file=sys.stderr)
     for outcome in failed:
         if outcome.error:
             error = outcome.error

@@ -56,7 +56,7 @@ def _loaded(make: Callable[[], Any]) -> Any:
     except (UnknownExtractor, ValueError) as error:
         raise UsageError(sentence(str(error))) from error
     except WeightsError as error:
-        raise ExtractorsMissing(sentence(str(error))) from error
+        raise ExtractorsMissing(str(error)) from error
     except ImportError as error:
         raise ExtractorsMissing(sentence(f"a package is not installed: {error}")) from error
 

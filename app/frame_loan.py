@@ -18,12 +18,14 @@ class FrameLoan:
     """Where a video's pixels lie in the shared memory.
 
     offset: of the first byte. shape: (T, H, W, 3). pts: T seconds as float64 bytes. duration: seconds.
+    fps: frames a second of the whole video.
     """
 
     offset: int
     shape: tuple[int, ...]
     pts: bytes
     duration: float
+    fps: float
 
 
 def shared_memory() -> int:
@@ -42,7 +44,9 @@ def lend(videos: Sequence[Frames], shared: int) -> list[FrameLoan]:
         file.seek(0)
         for video in videos:
             file.write(np.ascontiguousarray(video.pixels).data.cast("B"))
-            loans.append(FrameLoan(offset, video.pixels.shape, video.pts.tobytes(), video.duration))
+            loans.append(
+                FrameLoan(offset, video.pixels.shape, video.pts.tobytes(), video.duration, video.rate)
+            )
             offset += video.pixels.nbytes
     return loans
 
@@ -57,6 +61,7 @@ def borrow(loans: Sequence[FrameLoan], shared: int) -> list[Frames]:
             np.frombuffer(memory, np.uint8, int(np.prod(loan.shape)), loan.offset).reshape(loan.shape),
             np.frombuffer(loan.pts, np.float64).copy(),
             loan.duration,
+            loan.fps,
         )
         for loan in loans
     ]

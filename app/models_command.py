@@ -1,16 +1,23 @@
-"""``python -m app models``: the captioners that are installed, read from their checkpoints' metadata."""
+"""``python -m app models``: the captioners that are installed, read from their checkpoints' metadata, and the
+stream sets that captioners can be fed with, with what each lacks here."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from extractors.extractor import weights_of
+from extractors.weights_folder import WeightsFolder
+from extractors.weights_manifest import candidates
+from extractors.window_options import WindowOptions
 from models.checkpoint import CheckpointError, read_card
 from models.service import available
+from models.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
 
@@ -36,8 +43,54 @@ def describe(name: str, path: Path) -> dict[str, Any]:
     features = {stream: spec.network for stream, spec in card.streams.items()}
     return {
         "name": name, "file": str(path), "bytes": size, "captioner": card.captioner, "features": features,
-        "scores": card.scores, "error": None,
+        "streams": card.training.get("streams", DEMO.name), "scores": card.scores, "error": None,
     }  # fmt: skip
+
+
+def print_sets(data: Path, *, as_json: bool) -> None:
+    """The stream sets; ``missing``: weights that are not on this machine, as ``weights get`` calls them."""
+    if as_json:
+        print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
+        return
+    table = Table("stream set", "for", "streams", "missing here")
+    for each in STREAM_SETS.values():
+        missing = ", ".join(missing_weights(each, data)) or "nothing"
+        table.add_row(each.name, each.captioner, "\n".join(map(_input, each.inputs)), missing)
+    Console().print(table)
+
+
+def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
+    """A stream set as JSON."""
+    return {
+        "name": wanted.name,
+        "captioner": wanted.captioner,
+        "source": wanted.source,
+        "streams": [
+            {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
+             "use": each.use, "windows": _said(each.windows)}
+            for each in wanted.inputs
+        ],
+        "missing": missing_weights(wanted, data),
+    }  # fmt: skip
+
+
+def missing_weights(wanted: StreamSet, data: Path) -> list[str]:
+    """Names of weights/manifest.toml that the set's extractors want and that are not here."""
+    folder = WeightsFolder.of(data)
+    names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
+    return [
+        name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
+    ]
+
+
+def _input(given: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _said(given.windows).items())
+    use = f" ({given.use})" if given.use else ""
+    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+
+
+def _said(windows: WindowOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(windows).items() if value is not None}
 
 
 def _table(found: list[dict[str, Any]]) -> Table:

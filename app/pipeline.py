@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 import torch
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from app import __version__, results
 from app.advertisement import CaptionerInfo
 from app.answer import Answer, EngineInfo, Report
 from app.errors import CaptionerUnavailable, EngineStartFailed, JobFailure
+from app.feed import Feed
 from app.named_error import NamedError
 from app.options import CaptionOptions
 from app.settings import Settings
@@ -27,45 +29,64 @@ from app.states import Stage, State
 from extractors.decoder import Decoder
 from extractors.device import chosen_device
 from extractors.errors import MediaError
-from extractors.extractor import create
 from extractors.features import Frames, Stream
 from extractors.request import Decoded, DecodeRequest, Limits
-from extractors.sampling import Sampling
 from models.caption import Caption
 from models.checkpoint import Checkpoint
 from models.decoding_options import DecodingOptions
-from models.service import available, caption, load_captioner
+from models.service import (
+    StreamMismatch,
+    available,
+    caption,
+    check_extractors,
+    load_captioner,
+    stream_set_of,
+)
+from models.stream_sets import StreamSet
 
-FRAME_SHORT_SIDE = 256  #: pixels; networks here look at 224
+log = structlog.get_logger(__name__)
 
 
 class Engine:
-    """Every captioner that there is and the extractors that they need, loaded once.
+    """Every captioner that there is, and the extractors that they need, loaded once.
 
-    Raises EngineStartFailed where there is no captioner, and what loading a damaged one raises.
+    A request runs the extractors of its own captioner alone. Raises EngineStartFailed where there is no
+    captioner, or none that takes the stream set that was asked for, and what loading a damaged one raises.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.device = chosen_device(settings.device)
         torch.set_num_threads(settings.threads)
-        self.request = DecodeRequest(Sampling(count=settings.frames), short_side=FRAME_SHORT_SIDE)
         folder = settings.weights
-        self._checkpoints = {name: load_captioner(name, self.device, folder) for name in available(folder)}
-        if not self._checkpoints:
+        loaded = {name: load_captioner(name, self.device, folder) for name in available(folder)}
+        if not loaded:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
-        self._extractors = [
-            create(name, self.device, threads=settings.threads, cache=settings.data / "cache")
-            for name in sorted(_networks(self._checkpoints.values()))
-        ]
+        self._meals = meals(loaded, settings.streams)
+        self._checkpoints = {name: loaded[name] for name in self._meals}
+        feeds = {meal: Feed(meal, settings, self.device) for meal in dict.fromkeys(self._meals.values())}
+        self._feeds = {name: feeds[meal] for name, meal in self._meals.items()}
+        for name, checkpoint in self._checkpoints.items():
+            check_extractors(checkpoint, self._meals[name], self._feeds[name].extractors)
+
+    @property
+    def request(self) -> DecodeRequest:
+        """The frames for a captioner that is not known here: those of the first."""
+        return next(iter(self._feeds.values())).request
+
+    def request_for(self, captioner: str) -> DecodeRequest:
+        """The frames that a captioner's extractors want."""
+        return self._feeds[captioner].request if captioner in self._feeds else self.request
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with each captioner, and says what they are and how long they take."""
         infos = []
         for name, checkpoint in self._checkpoints.items():
             began = time.perf_counter()
-            self.describe_and_caption([_grey(self.request)], [CaptionOptions(captioner=name)], _tell_nobody)
+            video = _grey(self.request_for(name))
+            self.describe_and_caption([video], [CaptionOptions(captioner=name)], _tell_nobody)
             infos.append(_info(name, checkpoint, time.perf_counter() - began))
-        return EngineInfo(self.device, tuple(infos), self.request)
+        requests = {name: feed.request for name, feed in self._feeds.items()}
+        return EngineInfo(self.device, tuple(infos), self.request, requests)
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
@@ -73,7 +94,7 @@ class Engine:
         """Features of all videos together, then captions, together where the options are the same."""
         began = time.perf_counter()
         report("extract", 0.0)
-        features = self._describe(videos)
+        features = self._describe(videos, [given.captioner for given in options])
         timings = {"extract": time.perf_counter() - began}
         answers: list[Answer | JobFailure] = [CaptionerUnavailable("")] * len(videos)
         done = 0
@@ -86,11 +107,15 @@ class Engine:
             done += len(places)
         return answers
 
-    def _describe(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+    def _describe(self, videos: Sequence[Frames], captioners: Sequence[str]) -> list[dict[str, Stream]]:
+        """For each video the streams of its captioner's set; none for a captioner that is unknown."""
         streams: list[dict[str, Stream]] = [{} for _ in videos]
-        for extractor in self._extractors:
-            for known, new in zip(streams, extractor.extract(videos), strict=True):
-                known.update(new)
+        wanted = [self._feeds.get(captioner) for captioner in captioners]
+        for feed in dict.fromkeys(each for each in wanted if each is not None):
+            places = [place for place, each in enumerate(wanted) if each is feed]
+            found = feed.describe([videos[place] for place in places])
+            for place, described in zip(places, found, strict=True):
+                streams[place] = described
         return streams
 
     def _caption(
@@ -105,14 +130,34 @@ class Engine:
         captions = caption(checkpoint, features, _decoding(options))
         spent = {**timings, "caption": time.perf_counter() - began}
         return [
-            _answer(best_first, options, checkpoint, self._provenance(checkpoint, streams), spent)
+            _answer(best_first, options, checkpoint, self._provenance(options.captioner, streams), spent)
             for best_first, streams in zip(captions, features, strict=True)
         ]
 
-    def _provenance(self, checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> dict[str, Any]:
-        sampling = f"{self.request.sampling.count} frames, each from the middle of an equal part"
-        names = checkpoint.card.streams
-        return {name: {**asdict(streams[name].spec), "sampling": sampling} for name in names}
+    def _provenance(self, captioner: str, streams: Mapping[str, Stream]) -> dict[str, Any]:
+        sampling = self._feeds[captioner].sampling
+        names = self._checkpoints[captioner].card.streams
+        return {
+            name: {**asdict(streams[name].spec), "sampling": sampling or streams[name].spec.sampling}
+            for name in names
+        }
+
+
+def meals(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
+    """Captioner → the part of its stream set that it eats; of a set that was asked for by name, captioners
+    that eat something else are left out. Raises EngineStartFailed where that leaves none."""
+    found, refused = {}, []
+    for name, checkpoint in checkpoints.items():
+        try:
+            found[name] = stream_set_of(checkpoint, streams)
+        except StreamMismatch as error:
+            if streams is None:
+                raise
+            refused.append(f"{name}: {error}")
+            log.warning("captioner left out", captioner=name, why=str(error))
+    if not found:
+        raise EngineStartFailed(f"No captioner takes the stream set {streams} ({'; '.join(refused)}).")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +202,7 @@ def _caption_batch(
     for file in files:
         began = time.perf_counter()
         try:
-            decoded = decoder.decode(file, engine.request, limits)
+            decoded = decoder.decode(file, engine.request_for(options.captioner), limits)
         except MediaError as error:
             outcomes[file] = Outcome(file, {}, None, None, error)
         else:
@@ -221,15 +266,14 @@ def _info(name: str, checkpoint: Checkpoint, seconds: float) -> CaptionerInfo:
     )
 
 
-def _networks(checkpoints: Any) -> set[str]:
-    return {spec.network for checkpoint in checkpoints for spec in checkpoint.card.streams.values()}
-
-
 def _grey(request: DecodeRequest) -> Frames:
-    count, side = request.sampling.count, request.short_side
-    return Frames(
-        np.full((count, side, side, 3), 128, np.uint8), np.arange(count, dtype=np.float64), float(count)
-    )
+    """A video as short as the request's windows allow."""
+    count, side, rate = request.sampling.count, request.short_side, 1.0
+    if request.windows:
+        count = max(windows.stack_size + windows.ahead for windows in request.windows)
+        rate = min(windows.extraction_fps or 25.0 for windows in request.windows)
+    pixels = np.full((count, side, side, 3), 128, np.uint8)
+    return Frames(pixels, np.arange(count, dtype=np.float64) / rate, count / rate)
 
 
 def _tell_nobody(stage: Stage, share: float) -> None:

@@ -103,7 +103,7 @@ class JobRunner:
         return False
 
     def _read_frames(self, run: Run) -> None:
-        request = self._engine.start().request
+        request = self._engine.start().request_for(run.claim.job.options.captioner)
         run.move("decode")
         began = time.monotonic()
         with (

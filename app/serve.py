@@ -78,6 +78,8 @@ class Supervisor:
         self._registry = Registry(connect(url, patience=0.5), Keys(settings.namespace))
         self._address = f"http://{_in_url(settings.host)}:{port}"
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
+        if settings.streams is not None:
+            environment["REELWORD_STREAMS"] = settings.streams
         program = [sys.executable, "-m", "app"]
         names = ["worker"] * settings.workers + ["api"]
         self._keepers = [Keeper(name, [*program, name], environment) for name in names]

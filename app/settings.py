@@ -84,6 +84,10 @@ class Settings(BaseSettings):
 
     # the engine
     weights: Path = Field(WEIGHTS, description="Folder of captioners, each a file NAME.safetensors.")
+    streams: str | None = Field(
+        None,
+        description="Stream set that captioners are fed with; default: the one each was trained on.",
+    )
     frames: int = Field(8, ge=1, le=64, description="Frames of a video that are looked at.")
     engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")

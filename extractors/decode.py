@@ -53,7 +53,7 @@ def decode_here(
     if is_webp(path):
         return decode_webp(path, request, limits)
     source, index, seen = examine(path, request.short_side, limits)
-    shot = _shoot(source, seen, index, request.sampling, limits)
+    shot = _shoot(source, seen, index, request, limits)
     video = report(seen, index, shot.reading, shot.timeline)
     audio, warnings = sound_of(source, request.audio_rate, seen, limits)
     return Decoded(replace(video, warnings=(*video.warnings, *warnings)), _frames(shot), audio)
@@ -88,12 +88,12 @@ class _Shot:
     positions: list[int]
 
 
-def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits: Limits) -> _Shot:
+def _shoot(source: Source, seen: Look, index: Index, request: DecodeRequest, limits: Limits) -> _Shot:
     """Read the wanted frames, choosing again until the choice agrees with what the file shows."""
     timeline = timeline_of_index(index)
     keep_duration(timeline, limits)
     painter = Painter(seen.display)
-    wanted = sampling.choose(timeline.times, timeline.duration).tolist()
+    wanted = request.choose(timeline.times, timeline.duration).tolist()
     if index.trusted and seek_share(wanted, index) < SEEK_BELOW:
         reading = read_by_seeking(source, painter, wanted, index)
         if reading is not None:
@@ -103,7 +103,7 @@ def _shoot(source: Source, seen: Look, index: Index, sampling: Sampling, limits:
         if not reading.complete:
             return _Shot(reading, timeline, wanted)
         timeline = settle(reading, index, limits)
-        wanted = sampling.choose(timeline.times, timeline.duration).tolist()
+        wanted = request.choose(timeline.times, timeline.duration).tolist()
         if reading.pictures.keys() >= set(wanted):
             return _Shot(reading, timeline, wanted)
     raise errors.TooDamaged("The file shows other frames each time it is decoded.")
@@ -131,4 +131,5 @@ def keep_duration(timeline: Timeline, limits: Limits) -> None:
 
 def _frames(shot: _Shot) -> Frames:
     pixels = np.stack([shot.reading.pictures[position] for position in shot.positions])
-    return Frames(pixels, shot.timeline.times[shot.positions], shot.timeline.duration)
+    times, duration = shot.timeline.times, shot.timeline.duration
+    return Frames(pixels, times[shot.positions], duration, len(times) / duration)

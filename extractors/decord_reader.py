@@ -64,12 +64,13 @@ def why_not(index: Index, seen: Look) -> str | None:
 
 def _read(source: Source, request: DecodeRequest, limits: Limits, index: Index, seen: Look) -> Decoded | None:
     timeline = timeline_of_index(index)
-    positions = request.sampling.choose(timeline.times, timeline.duration).tolist()
+    positions = request.choose(timeline.times, timeline.duration).tolist()
     pixels = _pixels(source, seen, len(index.pts), positions)
     if pixels is None:
         return None
     video = report(seen, index, Reading(), timeline)
-    frames = Frames(pixels, timeline.times[positions], timeline.duration)
+    rate = len(timeline.times) / timeline.duration
+    frames = Frames(pixels, timeline.times[positions], timeline.duration, rate)
     if request.audio_rate is None or seen.sound is None:
         return Decoded(video, frames)
     audio, warnings = read_audio(source, request.audio_rate, seen.zero, limits.audio_seconds)

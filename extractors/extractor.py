@@ -113,6 +113,13 @@ FAMILIES: Mapping[str, str] = {
 }
 
 
+#: Extractors of more than one file of weights, or of another one's.
+SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
+    "i3d_flow": ("i3d_flow", "raft_large"),
+    "i3d_flow_lk": ("i3d_flow",),
+}
+
+
 def names() -> tuple[str, ...]:
     """The extractors that there are, those of FAMILIES left out."""
     return tuple(sorted(MODULES))
@@ -132,6 +139,14 @@ def inputs_of(name: str) -> tuple[str, ...]:
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
     return tuple(called_after(stream) for stream in streams)
+
+
+def weights_of(name: str) -> tuple[str, ...]:
+    """The names in weights/manifest.toml of what an extractor is made of. Raises UnknownExtractor."""
+    own = name.partition(":")[0]
+    if module_of(name) == FAMILIES["roi"]:
+        return ()
+    return SEVERAL_WEIGHTS.get(own, (own,))
 
 
 def called_after(stream: str) -> str:

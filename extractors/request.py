@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import Frames
-from extractors.sampling import Sampling
+from extractors.sampling import Sampling, shown
 from extractors.video import Video
+from extractors.windows import Windows
+
+
+def looked_at(windows: Sequence[Windows], times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
+    """Positions in ``times`` (rising) of the frames that any of the windows look at, rising, no doubles."""
+    instants = [each.cut(duration, len(times) / duration).instants for each in windows]
+    return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
 
 
 @dataclass(frozen=True)
@@ -18,15 +26,24 @@ class DecodeRequest:
 
     short_side: pixels of the shorter edge at most; smaller videos are not enlarged.
     audio_rate: samples a second of the mono sound, or None for no sound.
+    windows: ways to cut the video; where any are given, the frames that they look at are taken, and
+    ``sampling`` is left aside.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
     short_side: int = 256
     audio_rate: int | None = None
+    windows: tuple[Windows, ...] = ()
 
     def __post_init__(self) -> None:
         if self.short_side < 1 or (self.audio_rate is not None and self.audio_rate < 1):
             raise ValueError("short_side and audio_rate must be at least 1")
+
+    def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
+        """Positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        if self.windows:
+            return looked_at(self.windows, times, duration)
+        return self.sampling.choose(times, duration)
 
 
 @dataclass(frozen=True)

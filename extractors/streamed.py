@@ -16,8 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.request import Audio
-from extractors.sampling import shown
+from extractors.request import Audio, looked_at
 from extractors.video import Video
 from extractors.windows import Windows
 
@@ -49,9 +48,7 @@ class StreamRequest:
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
         """Positions in ``times`` (rising) of the frames to hand over, rising, no doubles."""
-        cuts = [windows.cut(duration, len(times) / duration) for windows in self.windows]
-        instants = [cut.instants for cut in cuts]
-        return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
+        return looked_at(self.windows, times, duration)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,12 @@ def is_webp(path: str | os.PathLike[str]) -> bool:
 def decode_webp(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
     """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
     with _opened(path, limits) as (image, times, duration):
-        chosen = request.sampling.choose(times, duration)
+        chosen = request.choose(times, duration)
         pixels = np.stack([_picture(image, int(position), request.short_side) for position in chosen])
-        return Decoded(_video(image, len(times), duration), Frames(pixels, times[chosen], duration))
+        return Decoded(
+            _video(image, len(times), duration),
+            Frames(pixels, times[chosen], duration, len(times) / duration),
+        )
 
 
 def stream_webp(path: str | os.PathLike[str], request: StreamRequest, limits: Limits) -> Iterator[StreamPart]:

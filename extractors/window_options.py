@@ -26,7 +26,7 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """``own`` with what was said in its place; a rate takes the place of a total, and the other way round.
+        """``own`` with what was said in its place; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """

@@ -10,12 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from extractors.extractor import AnyExtractor
 from extractors.features import Features, Stream, StreamSpec
 from models.caption import Attention, Caption, Word
 from models.captioner import Memory, StepAttention
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.registry import UnknownCaptioner
+from models.stream_sets import DEMO, StreamSet, UnknownStream, stream_set
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
@@ -75,11 +77,39 @@ def check_streams(checkpoint: Checkpoint, features: Features) -> None:
             raise StreamMismatch(
                 f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
             )
-        given = features[name].spec
-        if given.identity != wanted.identity:
-            raise StreamMismatch(
-                f"stream {name!r} is {_tag(given)}, but the captioner was trained on {_tag(wanted)}"
-            )
+        _check(name, features[name].spec, wanted)
+
+
+def stream_set_of(checkpoint: Checkpoint, asked: str | None = None) -> StreamSet:
+    """The part of a stream set that makes what the captioner was trained on.
+
+    asked: the set's name, by default the one that its card names (``demo`` where it names none). Raises
+    StreamMismatch where that set makes other streams, UnknownStreamSet.
+    """
+    name = asked or checkpoint.card.training.get("streams", DEMO.name)
+    try:
+        return stream_set(name).of(checkpoint.card.streams)
+    except UnknownStream as error:
+        trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in checkpoint.card.streams.items())
+        raise StreamMismatch(f"{checkpoint.card.captioner} was trained on {trained}, but {error}") from error
+
+
+def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:
+    """Raises StreamMismatch unless the set's extractors are those that the captioner was trained on.
+
+    One that takes others' streams has its identity from them, and is left to ``check_streams``.
+    """
+    specs = {extractor.name: extractor.spec for extractor in extractors if extractor.spec.weights_sha256}
+    for each in wanted.inputs:
+        if each.stream in checkpoint.card.streams and each.extractor in specs:
+            _check(each.stream, specs[each.extractor], checkpoint.card.streams[each.stream])
+
+
+def _check(name: str, given: StreamSpec, wanted: StreamSpec) -> None:
+    if given.identity != wanted.identity:
+        raise StreamMismatch(
+            f"stream {name!r} is {_tag(given)}, but the captioner was trained on {_tag(wanted)}"
+        )
 
 
 def _tag(spec: StreamSpec) -> str:

@@ -10,10 +10,11 @@ frames a second and keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from extractors.extractor import inputs_of
 from extractors.window_options import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
@@ -22,6 +23,10 @@ OWN = WindowOptions()
 
 class UnknownStreamSet(ValueError):
     """No stream set has that name; the message lists those there are."""
+
+
+class UnknownStream(ValueError):
+    """A stream set does not make that stream; the message lists those it makes."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,33 @@ class StreamInput:
 
 @dataclass(frozen=True)
 class StreamSet:
-    """captioner: whose paper feeds it so, or "any". source: where the paper says it."""
+    """captioner: whose paper feeds it so, or "any". source: where the paper says it.
+
+    spread: where given, so many frames from the middles of equal parts of the whole time, none of them twice,
+    take the place of windows; a service may spread another number.
+    """
 
     name: str
     captioner: str
     inputs: tuple[StreamInput, ...]
     source: str
+    spread: int | None = None
 
     @property
     def extractors(self) -> Mapping[str, WindowOptions]:
         """Extractor → how it cuts videos; those that take others' streams come last."""
         ordered = sorted(self.inputs, key=lambda each: each.extractor.startswith("roi:"))
         return {each.extractor: each.windows for each in ordered}
+
+    def of(self, streams: Collection[str]) -> StreamSet:
+        """The part of the set that makes these streams. Raises UnknownStream for one that it does not."""
+        if unknown := sorted(set(streams) - set(self.streams)):
+            made = ", ".join(self.streams)
+            raise UnknownStream(f"the stream set {self.name!r} makes {made}, and not {', '.join(unknown)}")
+        makers = {each.extractor for each in self.inputs if each.stream in streams}
+        makers |= {of for each in makers for of in inputs_of(each)}
+        inputs = tuple(each for each in self.inputs if each.extractor in makers)
+        return replace(self, inputs=inputs)
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -82,6 +102,7 @@ DEMO = StreamSet(
     "any",
     (StreamInput("grid", "efficientnet-lite2", 1280, count=49, regions="grid", use="picture"),),
     "ours: what ships without a download",
+    spread=8,
 )
 STATS = StreamSet("stats", "stats", (I3D_RGB,), "Cherian et al. 2020, section 4: I3D")
 STATS_FLOW = StreamSet("stats-flow", "stats", (I3D_RGB, I3D_FLOW), "the same: I3D and flow")
