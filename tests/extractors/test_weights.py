@@ -13,6 +13,7 @@ from torchvision.models import detection, optical_flow
 
 from extractors import i3d_weights
 from extractors.digests import git_blob_of, sha256_of
+from extractors.extractor import names
 from extractors.i3d import I3D
 from extractors.weights import find, obtain
 from extractors.weights_errors import UnknownWeights, WeightsDamaged, WeightsMissing, WrongCheckpoint
@@ -88,6 +89,11 @@ def test_each_package_is_installed_by_its_list(root: Path) -> None:
 @pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.reader])
 def test_each_reader_is_there(known: Entry) -> None:
     assert callable(reader_of(known))
+
+
+def test_each_extractor_has_its_weights() -> None:
+    borrowed = {"i3d_flow_lk"}  # I3D of flow, on flow that needs no weights
+    assert set(names()) - borrowed <= {known.name for known in manifest(MANIFEST)}
 
 
 def test_names_served_are_names_of_entries() -> None:
