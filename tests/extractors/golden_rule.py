@@ -19,7 +19,8 @@ Scales = Sequence[tuple[str, float]]
 LEFT_ALONE = frozenset({"num_batches_tracked", "pixel_mean", "pixel_std", "cell_anchors"})
 #: Centre and standard deviation of the sum of four whole numbers, each even over 0..65535.
 CENTRE, SPREAD = 131070.0, 37837.22723720648
-AT_ONCE = 1 << 20  # words, so that a layer of millions of weights needs little memory
+AT_ONCE = 1 << 15  # words, so that all steps find them in the processor's cache
+EVEN_PARTS, LOW_HALF = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFFFFFF)
 #: Points of a smooth noise's coarse grid are this many pixels apart; the last is white noise.
 OCTAVES = ((40, 0.9), (9, 0.45), (1, 0.15))
 RANGES = {"pm1": 1.0, "norm": 2.0, "px": 40.0}
@@ -70,9 +71,12 @@ def _near_normal(words: np.random.PCG64, count: int) -> Floats:
     """Sums of each word's four 16-bit parts, centred and scaled: never beyond ±3.47."""
     values = np.empty(count)
     for start in range(0, count, AT_ONCE):
-        part = words.random_raw(min(AT_ONCE, count - start)).astype("<u8")
-        quarters = part.view("<u2").reshape(-1, 4).sum(1, dtype=np.int64)
-        values[start : start + len(part)] = (quarters - CENTRE) / SPREAD
+        part = values[start : start + AT_ONCE]
+        word = words.random_raw(len(part))
+        pairs = (word & EVEN_PARTS) + (word >> np.uint64(16) & EVEN_PARTS)
+        part[:] = (pairs & LOW_HALF) + (pairs >> np.uint64(32))
+        part -= CENTRE
+        part /= SPREAD
     return values
 
 
