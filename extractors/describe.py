@@ -41,7 +41,8 @@ class Described:
     """What is known of one video.
 
     streams: by name, on one clock. sampled: float64 (T,), seconds of the frames that were looked at.
-    decode_seconds: spent waiting for the decoder. extract_seconds: all else.
+    decode_seconds: spent waiting for the decoder. extract_seconds: spent on the frames and the sound, of
+    batches its share.
     """
 
     video: Video
@@ -169,8 +170,13 @@ class _File:
             self._waited += given - asked
             if part is None:
                 return
+            described = self._describing()
             yield part
-            self._worked += time.perf_counter() - given
+            # what batches took is shared among the videos in them
+            self._worked += time.perf_counter() - given - (self._describing() - described)
+
+    def _describing(self) -> float:
+        return sum(batcher.seconds for batcher in self.batchers)
 
     def _begin(self, begin: Begin) -> None:
         """Start, or start again: the file turned out to show other frames than it promised."""
@@ -212,7 +218,7 @@ class _File:
             streams.update(ticket.streams())
         self.crew.derive(streams)
         sampled = np.concatenate([np.zeros(0), *self._sampled])
-        worked = self._worked + time.perf_counter() - began
+        worked = self._worked + time.perf_counter() - began + sum(ticket.seconds for ticket in self._tickets)
         return Described(self._video, streams, sampled, self._waited, worked)
 
 

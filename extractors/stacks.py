@@ -7,6 +7,7 @@ Ticket    gathers what was said of one video's windows until its streams can be 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -73,12 +74,13 @@ class Stacker:
 @dataclass(eq=False)
 class Ticket:
     """One video's rows from one extractor. view: the part of its frames that was looked at. error: why there
-    will be no rows, or None."""
+    will be no rows, or None. seconds: its share of the batches' time."""
 
     extractor: StackExtractor
     cut: Cut
     view: View = WHOLE
     error: Exception | None = None
+    seconds: float = 0.0
     _rows: dict[str, Rows] = field(default_factory=dict)
     _count: int = 0
 
@@ -122,10 +124,14 @@ def _room(like: Rows, count: int) -> Rows:
 
 
 class Batcher:
-    """Windows of any number of videos, described by one extractor in batches of one shape."""
+    """Windows of any number of videos, described by one extractor in batches of one shape.
+
+    seconds: spent describing so far.
+    """
 
     def __init__(self, extractor: StackExtractor) -> None:
         self.extractor = extractor
+        self.seconds = 0.0
         self._waiting: list[tuple[Tensor, Ticket]] = []
 
     def add(self, stack: Tensor, ticket: Ticket) -> None:
@@ -163,10 +169,14 @@ class Batcher:
         stacks = [stack for _, stacks in of_each for stack in stacks]
         if not stacks:
             return
+        began = time.perf_counter()
         said = on_the_cpu(self.extractor.describe(torch.stack(stacks)))
+        spent = time.perf_counter() - began
+        self.seconds += spent
         begin = 0
         for ticket, own in of_each:
             ticket.take(said, begin, len(own))
+            ticket.seconds += spent * len(own) / len(stacks)
             begin += len(own)
 
 
