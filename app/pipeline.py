@@ -21,7 +21,6 @@ from app import __version__, results
 from app.advertisement import CaptionerInfo
 from app.answer import Answer, EngineInfo, Report
 from app.errors import CaptionerUnavailable, EngineStartFailed, JobFailure
-from app.feed import Feed
 from app.named_error import NamedError
 from app.options import CaptionOptions
 from app.settings import Settings
@@ -34,6 +33,7 @@ from extractors.request import Decoded, DecodeRequest, Limits
 from models.caption import Caption
 from models.checkpoint import Checkpoint
 from models.decoding_options import DecodingOptions
+from models.feed import Feed
 from models.service import (
     StreamMismatch,
     available,
@@ -63,10 +63,14 @@ class Engine:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._meals = meals(loaded, settings.streams)
         self._checkpoints = {name: loaded[name] for name in self._meals}
-        feeds = {meal: Feed(meal, settings, self.device) for meal in dict.fromkeys(self._meals.values())}
+        feeds = {meal: self._feed(meal, settings) for meal in dict.fromkeys(self._meals.values())}
         self._feeds = {name: feeds[meal] for name, meal in self._meals.items()}
         for name, checkpoint in self._checkpoints.items():
             check_extractors(checkpoint, self._meals[name], self._feeds[name].extractors)
+
+    def _feed(self, meal: StreamSet, settings: Settings) -> Feed:
+        cache = settings.data / "cache"
+        return Feed(meal, self.device, threads=settings.threads, cache=cache, frames=settings.frames)
 
     @property
     def request(self) -> DecodeRequest:
@@ -113,7 +117,7 @@ class Engine:
         wanted = [self._feeds.get(captioner) for captioner in captioners]
         for feed in dict.fromkeys(each for each in wanted if each is not None):
             places = [place for place, each in enumerate(wanted) if each is feed]
-            found = feed.describe([videos[place] for place in places])
+            found = feed.extract([videos[place] for place in places])
             for place, described in zip(places, found, strict=True):
                 streams[place] = described
         return streams

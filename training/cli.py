@@ -29,6 +29,7 @@ def train(
     captioner: CaptionerName,
     data: Data,
     recipe: Annotated[str, typer.Option(help="How it is trained.")] = "demo",
+    streams: Annotated[str, typer.Option(help="What it is fed with: a stream set.")] = "demo",
     out: Annotated[
         Path, typer.Option(help="The run's folder; a run that was stopped goes on from it.")
     ] = Path("runs/stats"),
@@ -41,13 +42,18 @@ def train(
     ] = True,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    from models.stream_sets import UnknownStreamSet, stream_set
     from training.recipes import RECIPES
-    from training.session import train_captioner
+    from training.session import NeedsVideo, train_captioner
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"no recipe is called {recipe!r}; there are: {', '.join(RECIPES)}")
     plan = RECIPES[recipe] if seed is None else RECIPES[recipe].model_copy(update={"seed": seed})
-    best = train_captioner(captioner.value, plan, data, out, cache, threads, start, self_critical)
+    try:
+        wanted = stream_set(streams)
+        best = train_captioner(captioner.value, plan, data, out, cache, threads, start, self_critical, wanted)
+    except (UnknownStreamSet, NeedsVideo) as error:
+        raise typer.BadParameter(f"--streams: {error}") from error
     typer.echo(f"best checkpoint: {best}")
 
 
@@ -65,6 +71,9 @@ def evaluate(
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = 8,
     beam_size: int = 5,
     length_penalty: float = 0.5,
+    streams: Annotated[
+        str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
+    ] = None,
     branches: Annotated[Branches | None, typer.Option(help="STaTS only: read one branch alone.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None,
     shuffled: Annotated[
@@ -76,6 +85,8 @@ def evaluate(
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
     from models.decoding import DecodingOptions
+    from models.service import StreamMismatch
+    from models.stream_sets import UnknownStreamSet
     from training.report import Source, evaluate_captioner
     from training.report import record as write_scores
 
@@ -83,7 +94,10 @@ def evaluate(
         raise typer.BadParameter("give either --images with --captions, or --clips")
     source = Source(images, captions, split, clips, frames, limit)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
-    result = evaluate_captioner(captioner, source, options, branches, shuffled)
+    try:
+        result = evaluate_captioner(captioner, source, options, branches, shuffled, streams)
+    except (UnknownStreamSet, StreamMismatch) as error:
+        raise typer.BadParameter(f"--streams: {error}") from error
     if record is not None:
         write_scores(captioner, record, result.report)
     if as_json:

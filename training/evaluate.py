@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from extractors.decode import DecodeRequest, Limits, Sampling, decode_here
-from extractors.extractor import Extractor
-from extractors.features import Frames
+from extractors.features import Frames, Stream
 from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
 from models.service import caption
@@ -33,13 +33,20 @@ class Captioned:
     references: dict[str, list[str]]
 
 
+class Describer(Protocol):
+    """An extractor, or all of a stream set's."""
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """A captioner with the extractor that feeds it."""
+    """A captioner with what feeds it. request: the frames of a clip, by default some spread over it."""
 
     checkpoint: Checkpoint
-    extractor: Extractor
+    extractor: Describer
     options: DecodingOptions
+    request: DecodeRequest | None = None
 
     def on_pictures(
         self, archive: Path, captions: Path, split: str | None, limit: int | None = None
@@ -57,7 +64,7 @@ class Evaluator:
             {"file", "captions"} <= entry.keys() for entry in entries
         ):
             raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
-        entries, request = entries[:limit], DecodeRequest(Sampling(count=frames))
+        entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
         decoded = (
             (e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries
         )

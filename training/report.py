@@ -9,10 +9,10 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from extractors.efficientnet import EfficientNetLite2
 from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
-from models.service import checkpoint_path, load_captioner
+from models.feed import Feed
+from models.service import check_extractors, checkpoint_path, load_captioner, stream_set_of
 from models.stats import Stats
 from training.bootstrap import Comparison
 from training.evaluate import Captioned, Evaluator
@@ -75,15 +75,19 @@ def evaluate_captioner(
     options: DecodingOptions,
     branches: Branches | None = None,
     shuffled: bool = False,
+    streams: str | None = None,
 ) -> Evaluation:
-    """Caption everything in ``source`` and score it.
+    """Caption everything in ``source`` and score it. streams: a stream set, by default its own.
 
-    Raises UnknownCaptioner, CheckpointError, CorpusError, and MediaError for a clip that cannot be read.
+    Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch, CheckpointError, CorpusError, and MediaError
+    for a clip that cannot be read.
     """
     checkpoint = load_captioner(captioner)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
-    evaluator = Evaluator(checkpoint, EfficientNetLite2(), options)
+    feed = Feed(stream_set_of(checkpoint, streams), frames=source.frames)
+    check_extractors(checkpoint, feed.wanted, feed.extractors)
+    evaluator = Evaluator(checkpoint, feed, options, feed.request)
     if source.clips is not None:
         captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.extractor import OLDEST
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.registry import captioner_class
+from models.stream_sets import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, hold_out, load_training_sets
 from training.loop import Trainer
@@ -36,17 +39,20 @@ def train_captioner(
     threads: int,
     start: Path | None = None,
     self_critical: bool = True,
+    streams: StreamSet = DEMO,
 ) -> Path:
-    """Train or go on training; returns the best checkpoint's path. ``start``: weights to begin with.
+    """Train or go on training; returns the best checkpoint's path.
 
-    Raises FileNotFoundError where ``data`` holds no set.
+    start: weights to begin with. streams: what the captioner is fed with. Raises FileNotFoundError where
+    ``data`` holds no set, NeedsVideo for streams that pictures do not have.
     """
     torch.set_num_threads(threads)
-    network = EfficientNetLite2()
+    network = picture_network(streams)
     items = load_training_sets(network, data, cache)
     kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
     run = Run(out)
-    trainer = _trainer(recipe, kept, held_out, run, network, time.monotonic())
+    meal = Meal(streams, network)
+    trainer = _trainer(recipe, kept, held_out, run, meal, time.monotonic())
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary)
     if start is not None:
@@ -59,6 +65,28 @@ def train_captioner(
         captioner = load_checkpoint(supervised).captioner
         trainer.refine(captioner, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
     return run.best
+
+
+class NeedsVideo(ValueError):
+    """The stream set looks at what pictures do not show; the message says at what."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meal:
+    """A stream set and the network that makes its one stream."""
+
+    streams: StreamSet
+    network: EfficientNetLite2
+
+
+def picture_network(streams: StreamSet) -> EfficientNetLite2:
+    """The network behind a set that stills and pans over them can be described by. Raises NeedsVideo."""
+    if set(streams.extractors) != {OLDEST}:
+        others = ", ".join(name for name in streams.extractors if name != OLDEST)
+        raise NeedsVideo(
+            f"the stream set {streams.name} looks at video ({others}), and these sets are pictures"
+        )
+    return EfficientNetLite2()
 
 
 def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
@@ -75,7 +103,7 @@ def _trainer(
     kept: list[Captioned],
     held_out: list[Captioned],
     run: Run,
-    network: EfficientNetLite2,
+    meal: Meal,
     started: float,
 ) -> Trainer:
     captions = (caption for item in kept for caption in item.captions)
@@ -91,22 +119,23 @@ def _trainer(
         seed=recipe.seed,
         dtype=precision,
     )
-    save = _saver(recipe, kept, run, network, started)
+    save = _saver(recipe, kept, run, meal, started)
     return Trainer(recipe, batches, held_out, run, save, precision)
 
 
 def _saver(
-    recipe: Recipe, kept: list[Captioned], run: Run, network: EfficientNetLite2, started: float
+    recipe: Recipe, kept: list[Captioned], run: Run, meal: Meal, started: float
 ) -> Callable[[Captioner[Any, Any], float, str], None]:
     ids = [item.id for item in kept]
 
     def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
         card = Card(
             captioner=captioner.name,
-            streams={"grid": network.spec},
+            streams=dict.fromkeys(meal.streams.streams, meal.network.spec),
             scores={"held-out training pictures": {"cider": round(cider, 2), "n": recipe.held_out}},
             training={
                 "recipe": recipe.model_dump(),
+                "streams": meal.streams.name,
                 "chosen_at": where,
                 "hours_this_session": round((time.monotonic() - started) / 3600, 2),
                 "ids": ids,

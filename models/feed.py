@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from app.settings import Settings
 from extractors.crew import Crew
 from extractors.extractor import create
 from extractors.features import Frames, Stream
@@ -18,31 +18,47 @@ WINDOW_SHORT_SIDE = 480
 
 
 class Feed:
-    """Turns frames into the streams of one set. request: which frames.
+    """Turns frames into the streams of one set.
 
-    Raises UnknownExtractor, WeightsError, and ValueError for a set with sound, of which a service's
-    captioners are given none.
+    frames: how many of them, for a set whose frames are spread over the time. Raises UnknownExtractor,
+    WeightsError, and ValueError for a set with sound: frames alone are given here.
     """
 
-    def __init__(self, wanted: StreamSet, settings: Settings, device: str) -> None:
-        self.wanted = wanted
+    def __init__(
+        self,
+        wanted: StreamSet,
+        device: str = "cpu",
+        *,
+        threads: int = 1,
+        cache: Path | None = None,
+        frames: int | None = None,
+    ) -> None:
+        self.wanted, self._frames = wanted, frames or wanted.spread
         self.extractors = tuple(
-            create(name, device, threads=settings.threads, cache=settings.data / "cache", windows=windows)
+            create(name, device, threads=threads, cache=cache, windows=windows)
             for name, windows in wanted.extractors.items()
         )
         self._crew = Crew(self.extractors)
         if self._crew.sound:
-            raise ValueError(f"the stream set {wanted.name} needs the sound, and only pictures are served")
-        self.request = self._request(settings.frames)
+            raise ValueError(
+                f"the stream set {wanted.name} needs the sound, and only pictures are given here"
+            )
+
+    @property
+    def request(self) -> DecodeRequest:
+        if self._frames is not None and self.wanted.spread is not None:
+            return DecodeRequest(Sampling(count=self._frames), short_side=SHORT_SIDE)
+        windows = tuple(dict.fromkeys(extractor.windows for extractor in self._crew.frames))
+        return DecodeRequest(short_side=WINDOW_SHORT_SIDE, windows=windows)
 
     @property
     def sampling(self) -> str | None:
         """How the frames were chosen, None where the streams' name tags say it."""
         if self.wanted.spread is None:
             return None
-        return f"{self.request.sampling.count} frames, each from the middle of an equal part"
+        return f"{self._frames} frames, each from the middle of an equal part"
 
-    def describe(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """For each video the set's streams; videos are batched together."""
         streams: list[dict[str, Stream]] = [{} for _ in videos]
         for extractor in self._crew.frames:
@@ -51,9 +67,3 @@ class Feed:
         for known in streams:
             self._crew.derive(known)
         return streams
-
-    def _request(self, frames: int) -> DecodeRequest:
-        if self.wanted.spread is not None:
-            return DecodeRequest(Sampling(count=frames), short_side=SHORT_SIDE)
-        windows = tuple(dict.fromkeys(extractor.windows for extractor in self._crew.frames))
-        return DecodeRequest(short_side=WINDOW_SHORT_SIDE, windows=windows)
