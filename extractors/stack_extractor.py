@@ -24,9 +24,9 @@ class StackExtractor(ABC):
     """Frames in, streams out. Streams are called ``<name>`` (T, C), ``<name>_grid`` (T, cells, C), row by
     row, and ``<name>_logits`` (T, classes).
 
-    spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels that
-    the shorter edge of the frames must at least have, None for frames as stored. batch: windows a forward
-    pass. classes: labels of the logits, where known.
+    spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
+    the shorter edge to which the decoder shrinks larger frames, None for frames as stored. batch: windows a
+    forward pass. classes: labels of the logits, where known.
     """
 
     name: str

@@ -21,6 +21,7 @@ from extractors.video import Video
 from extractors.windows import Windows
 
 CHUNK_BYTES = 16 << 20
+CHUNK_FRAMES = 4096  # their times travel as text, and frames may be of a few bytes
 
 #: One frame in each of the sizes asked for, uint8 (H, W, 3).
 Sizes: TypeAlias = tuple[NDArray[np.uint8], ...]
@@ -87,7 +88,8 @@ def chunked(frames: Iterable[Sizes], times: NDArray[np.float64], chunk_bytes: in
     begin = 0
     for sizes in frames:
         waiting.append(sizes)
-        if (len(waiting) + 1) * sum(picture.nbytes for picture in sizes) > chunk_bytes:
+        full = (len(waiting) + 1) * sum(picture.nbytes for picture in sizes) > chunk_bytes
+        if full or len(waiting) == CHUNK_FRAMES:
             yield _chunk(waiting, times, begin)
             begin += len(waiting)
             waiting = []

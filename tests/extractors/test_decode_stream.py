@@ -20,7 +20,7 @@ from extractors.decode_stream import stream_here
 from extractors.decoder import Decoder
 from extractors.request import DecodeRequest
 from extractors.sampling import Sampling
-from extractors.streamed import Begin, Chunk, End, StreamPart, StreamRequest
+from extractors.streamed import CHUNK_FRAMES, Begin, Chunk, End, StreamPart, StreamRequest, chunked
 from extractors.windows import Windows
 from tests.extractors.test_decode import WAYS_TO_STORE, spoil
 from tests.media import numbered, read_number, write_video
@@ -247,3 +247,10 @@ def test_a_request_for_nothing_is_refused() -> None:
     for nonsense in ({"short_sides": ()}, {"short_sides": (0,)}, {"audio_rate": 0}, {"chunk_bytes": 0}):
         with pytest.raises(ValueError, match="at least 1"):
             StreamRequest((Windows(),), **nonsense)
+
+
+def test_a_chunk_holds_so_many_frames_at_most_however_small() -> None:
+    dots = (np.full((1, 1, 3), number % 256, np.uint8) for number in range(2 * CHUNK_FRAMES + 1))
+    chunks = list(chunked(((dot,) for dot in dots), np.arange(2 * CHUNK_FRAMES + 1) / 10, 1 << 20))
+    assert [len(chunk.pts) for chunk in chunks] == [CHUNK_FRAMES, CHUNK_FRAMES, 1]
+    assert chunks[1].pixels[0][0, 0, 0, 0] == CHUNK_FRAMES % 256
