@@ -190,6 +190,10 @@ def _until_closed(master: int) -> Iterator[bytes]:
         ),
         (["caption", "x.mp4", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
         (["caption", "x.mp4", "--beams", "3"], "--beams"),
+        (["caption", "x.mp4", "--streams", "blip"], "There is no stream set 'blip'; there are: demo, stats"),
+        (["train", "stats", "--data", "x", "--streams", "blip"], "there is no stream set 'blip'"),
+        (["train", "stats", "--data", "x", "--streams", "g2l"], "looks at video"),
+        (["evaluate", "stats", "--clips", "x", "--streams", "g2l"], "was trained on grid"),
         (["describe", "x.mp4"], "describe"),
         (["train", "blip"], "blip"),
         (["evaluate", "stats", "--beams", "3"], "--beams"),
@@ -200,6 +204,13 @@ def test_wrong_usage_ends_with_2_and_a_sentence(shell: Shell, arguments: list[st
     assert run.exit_code == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_a_captioner_is_not_fed_another_stream_set(shell: Shell) -> None:
+    run = shell.here("caption", "x.mp4", "--streams", "stats")
+    assert run.exit_code == 1
+    assert "trained on grid" in str(run.exception)
+    assert "makes i3d_rgb_grid" in str(run.exception)
 
 
 def test_a_missing_file_is_a_failed_one(shell: Shell) -> None:
@@ -248,9 +259,22 @@ def test_models_lists_what_is_installed(shell: Shell) -> None:
     listed = json.loads(shell.here("models", "--json").stdout)
     assert [model["name"] for model in listed] == ["other", "stats"]
     assert listed[1]["features"] == {"grid": "efficientnet-lite2"}
+    assert listed[1]["streams"] == "demo"
     table = shell.here("models").stdout
     assert "efficientnet-lite2" in table
     assert "MiB" in table
+
+
+def test_models_shows_the_stream_sets_and_what_they_lack(shell: Shell) -> None:
+    sets = {each["name"]: each for each in json.loads(shell.here("models", "--sets", "--json").stdout)}
+    assert {"demo", "stats", "g2l", "refocus", "fusion", "dual_afr"} <= sets.keys()
+    assert sets["demo"]["missing"] == sets["stats"]["missing"] == []
+    assert sets["refocus"]["missing"] == ["resnet152", "vggish"]
+    assert sets["refocus"]["streams"][1]["shape"] == "49×2048"
+    assert sets["refocus"]["streams"][1]["windows"] == {"extraction_total": 20}
+    table = shell.here("models").stdout
+    assert "vggish" in table
+    assert "missing here" in table
 
 
 def test_models_tells_of_a_damaged_checkpoint(shell: Shell, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from app.options import CaptionOptions
 from app.pipeline import Engine, caption_videos
 from app.settings import Settings
 from extractors.decode import decode_here
-from tests.app.captioners import write_captioner
+from extractors.decoder import Decoder
+from extractors.features import Frames, Stream
+from models.feed import Feed
+from models.service import StreamMismatch
+from tests.app.captioners import demo, motion, write_captioner
 from tests.media import write_video
 
 
@@ -113,4 +119,81 @@ def test_warming_up_tells_what_there_is(engine: Engine) -> None:
 
 def test_no_captioner_no_engine(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(EngineStartFailed, match="no captioner"):
+        Engine(settings.model_copy(update={"weights": tmp_path}))
+
+
+# ---- what each captioner is fed ----
+
+
+@pytest.fixture(scope="module")
+def mixed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A captioner that looks at pictures, and one that looks at motion."""
+    weights = tmp_path_factory.mktemp("mixed")
+    write_captioner(weights, "pictures")
+    write_captioner(weights, "motion", diet=motion())
+    return Engine(Settings(weights=weights, data=root / "data", device="cpu"))
+
+
+def test_a_request_runs_the_extractors_of_its_own_captioner(
+    mixed: Engine, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int]] = []
+
+    def extract(feed: Feed, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        ran.append((feed.wanted.name, len(videos)))
+        return whole(feed, videos)
+
+    whole = Feed.extract
+    monkeypatch.setattr(Feed, "extract", extract)
+    names = ["pictures", "motion", "pictures", "nobody"]
+    videos = [decode_here(clips[1], mixed.request_for(name)).frames for name in names]
+    options = [CaptionOptions(captioner=name) for name in names]
+    answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
+    assert ran == [("demo", 2), ("stats", 1)]
+    assert isinstance(answers[3], CaptionerUnavailable)
+    features = [answer.model["features"] for answer in answers[:3] if isinstance(answer, Answer)]
+    assert [list(each) for each in features] == [["grid"], ["i3d_rgb_grid"], ["grid"]]
+    assert features[0]["grid"]["sampling"] == "8 frames, each from the middle of an equal part"
+    assert "16" in features[1]["i3d_rgb_grid"]["sampling"]
+
+
+def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
+    """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
+    assert len(decode_here(clips[1], mixed.request_for("pictures")).frames) == 8
+    with Decoder() as decoder:
+        frames = decoder.decode(clips[1], mixed.request_for("motion")).frames
+    assert len(frames) == 20
+    assert frames.rate == pytest.approx(10.0)
+    assert mixed.request_for("nobody") == mixed.request
+
+
+def test_an_engine_tells_what_each_captioner_is_decoded(mixed: Engine) -> None:
+    info = mixed.warm_up()
+    assert info.request_for("motion").windows[0].stack_size == 16
+    assert info.request_for("pictures").sampling.count == 8
+    assert info.request_for("nobody") == info.request
+
+
+def test_a_stream_set_asked_for_by_name_leaves_out_who_eats_something_else(
+    mixed: Engine, settings: Settings
+) -> None:
+    folder = settings.weights.parent
+    write_captioner(folder / "both", "pictures")
+    write_captioner(folder / "both", "motion", diet=motion())
+    chosen = settings.model_copy(update={"weights": folder / "both", "streams": "stats"})
+    assert [info.name for info in Engine(chosen).warm_up().captioners] == ["motion"]
+    none = settings.model_copy(update={"streams": "stats"})
+    with pytest.raises(EngineStartFailed) as refused:
+        Engine(none)
+    assert "No captioner takes the stream set stats" in str(refused.value)
+    assert "stats was trained on grid (efficientnet-lite2 / 9656183eaeaf / " in str(refused.value)
+    assert "makes i3d_rgb_grid, and not grid" in str(refused.value)
+
+
+def test_other_weights_than_it_was_trained_on_keep_a_captioner_from_being_served(
+    settings: Settings, tmp_path: Path
+) -> None:
+    older = replace(demo(), spec=replace(demo().spec, weights_sha256="0" * 64))
+    write_captioner(tmp_path, diet=older)
+    with pytest.raises(StreamMismatch, match=r"9656183eaeaf .* trained on efficientnet-lite2 / 000000000000"):
         Engine(settings.model_copy(update={"weights": tmp_path}))
