@@ -184,6 +184,7 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     library runs its own networks. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
     family = FAMILIES[own]
+    count_in(name, family.kind.count)
     network, weights = obtain(own, options.weights, family.build, family.blank)
     detector: Detector
     if isinstance(network, rcnn.C4 | rcnn.FPN) and options.engine == "auto" and is_installed():
