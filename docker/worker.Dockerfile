@@ -10,10 +10,10 @@
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /reelword
-# make is all that is wanted, and any version of it will do
+# make sets up, git and g++ are for detectron2; any version of them will do
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends make \
+    && apt-get install --yes --no-install-recommends g++ git make \
     && rm -rf /var/lib/apt/lists/*
 COPY Makefile pyproject.toml constraints.txt ./
 COPY weights/packages.txt weights/packages.txt
@@ -21,6 +21,11 @@ ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1
 RUN make setup-worker
+# detectron2 is on no package index: it is built from its repository, in minutes, with the torch above.
+# Without this step the worker runs the same networks by itself.
+RUN .venv/bin/python -m pip install --constraint constraints.txt setuptools \
+    && FORCE_CUDA=0 .venv/bin/python -m pip install --no-build-isolation --constraint constraints.txt \
+        --group detectron2
 
 FROM python:3.11-slim-bookworm AS worker
 RUN groupadd --gid 10001 reelword \

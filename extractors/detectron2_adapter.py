@@ -6,6 +6,7 @@ facebookresearch/detectron2, which names its parameters as extractors/rcnn.py do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,13 +15,26 @@ from torch import Tensor
 
 from extractors.detection_input import DetectionInput
 from extractors.engines import HALVES, Precision, fastest_precision
-from extractors.rcnn import C4, FPN
-from extractors.regions import DetectionRule, Regions
-from extractors.rpn import ProposalRule
+from extractors.rcnn import C4, FPN, FasterRCNN
+from extractors.regions import Regions
 
-CONFIGURATIONS = {
-    C4: "COCO-Detection/faster_rcnn_R_101_C4_3x.yaml",
-    FPN: "COCO-Detection/faster_rcnn_R_101_FPN_3x.yaml",
+#: What differs from the library's defaults, which are those of R50-C4: its configuration files for COCO,
+#: COCO-Detection/faster_rcnn_R_101_{C4,FPN}_3x.yaml, say no more of the network.
+SETTINGS: Mapping[type[FasterRCNN], Mapping[str, object]] = {
+    C4: {"MODEL.RESNETS.DEPTH": 101},
+    FPN: {
+        "MODEL.BACKBONE.NAME": "build_resnet_fpn_backbone",
+        "MODEL.RESNETS.DEPTH": 101,
+        "MODEL.RESNETS.OUT_FEATURES": ["res2", "res3", "res4", "res5"],
+        "MODEL.FPN.IN_FEATURES": ["res2", "res3", "res4", "res5"],
+        "MODEL.ANCHOR_GENERATOR.SIZES": [[32], [64], [128], [256], [512]],
+        "MODEL.RPN.IN_FEATURES": ["p2", "p3", "p4", "p5", "p6"],
+        "MODEL.ROI_HEADS.NAME": "StandardROIHeads",
+        "MODEL.ROI_HEADS.IN_FEATURES": ["p2", "p3", "p4", "p5"],
+        "MODEL.ROI_BOX_HEAD.NAME": "FastRCNNConvFCHead",
+        "MODEL.ROI_BOX_HEAD.NUM_FC": 2,
+        "MODEL.ROI_BOX_HEAD.POOLER_RESOLUTION": 7,
+    },
 }
 
 
@@ -40,7 +54,7 @@ class Detectron2:
         self.input: DetectionInput = network.input
         self.width, self.things, self.device = network.width, network.things, device
         self.precision = precision or (fastest_precision(device) if device.type != "cpu" else "fp32")
-        self._model = _model(network, network.proposals, network.rule).to(device).eval()
+        self._model = _model(network).to(device).eval()
         self._pyramid = isinstance(network, FPN)
 
     @torch.inference_mode()
@@ -71,20 +85,23 @@ class Detectron2:
         return features
 
 
-def _model(network: C4 | FPN, proposals: ProposalRule, rule: DetectionRule) -> Any:
-    from detectron2 import model_zoo
+def _model(network: C4 | FPN) -> Any:
+    from detectron2.config import get_cfg
     from detectron2.modeling import build_model
 
-    settings = model_zoo.get_config(CONFIGURATIONS[type(network)])
-    settings.MODEL.DEVICE = "cpu"  # it moves where its caller wants it
-    settings.MODEL.WEIGHTS = ""
-    settings.MODEL.ROI_HEADS.NUM_CLASSES = network.things
-    settings.MODEL.RPN.PRE_NMS_TOPK_TEST = proposals.before
-    settings.MODEL.RPN.POST_NMS_TOPK_TEST = proposals.after
-    settings.MODEL.RPN.NMS_THRESH = proposals.overlap
-    settings.MODEL.ROI_HEADS.SCORE_THRESH_TEST = rule.score
-    settings.MODEL.ROI_HEADS.NMS_THRESH_TEST = rule.overlap
-    settings.TEST.DETECTIONS_PER_IMAGE = rule.most
+    rules = {
+        "MODEL.DEVICE": "cpu",  # it moves where its caller wants it
+        "MODEL.WEIGHTS": "",
+        "MODEL.ROI_HEADS.NUM_CLASSES": network.things,
+        "MODEL.RPN.PRE_NMS_TOPK_TEST": network.proposals.before,
+        "MODEL.RPN.POST_NMS_TOPK_TEST": network.proposals.after,
+        "MODEL.RPN.NMS_THRESH": network.proposals.overlap,
+        "MODEL.ROI_HEADS.SCORE_THRESH_TEST": network.rule.score,
+        "MODEL.ROI_HEADS.NMS_THRESH_TEST": network.rule.overlap,
+        "TEST.DETECTIONS_PER_IMAGE": network.rule.most,
+    }
+    settings = get_cfg()
+    settings.merge_from_list([part for pair in {**SETTINGS[type(network)], **rules}.items() for part in pair])
     model = build_model(settings)
     model.load_state_dict(network.state_dict(), strict=True)
     return model
