@@ -39,6 +39,7 @@ from benchmarks._plain_loops import loop
 from extractors.engines import HALVES, EngineName, Precision
 from extractors.extractor import AnyExtractor, create, names
 from extractors.weights_errors import WeightsError
+from extractors.window_options import WindowOptions
 
 #: Seconds that a pass should last to be timed well, and windows it may have; after such a pass patience ends.
 PASS, MOST, PATIENCE = 0.5, 32, 5.0
@@ -110,17 +111,6 @@ COLUMNS = (
 )
 
 
-def made(
-    name: str, cache: Path, threads: int, engine: EngineName, precision: Precision | None = None
-) -> Made:
-    """With published weights where they are installed."""
-    make = functools.partial(create, name, engine=engine, precision=precision, threads=threads, cache=cache)
-    try:
-        return Made(make(), "published")
-    except WeightsError:
-        return Made(make(weights="seeded"), "seeded")
-
-
 def operations(extractor: AnyExtractor, window: Tensor) -> int:
     """Floating-point operations of one window."""
     with FlopCounterMode(display=False) as counter:
@@ -150,6 +140,19 @@ class Bench:
     rounds: int
     cache: Path
     material: Sequence[Tensor]
+    shortened: Mapping[str, int] = field(default_factory=dict)
+
+    def made(self, name: str, threads: int, engine: EngineName, precision: Precision | None = None) -> Made:
+        """With published weights where they are installed."""
+        make = functools.partial(
+            create, name, engine=engine, precision=precision, threads=threads, cache=self.cache
+        )
+        if name in self.shortened:
+            make = functools.partial(make, windows=WindowOptions(stack_size=self.shortened[name]))
+        try:
+            return Made(make(), "published")
+        except WeightsError:
+            return Made(make(weights="seeded"), "seeded")
 
     def plain_ways(self, name: str, exact: AnyExtractor) -> Iterator[Way]:
         for threads in self.clock.threads:
@@ -164,7 +167,7 @@ class Bench:
 
     def fast_ways(self, name: str, engine: EngineName) -> Iterator[tuple[Way, Made]]:
         for threads in self.clock.threads:
-            fast = made(name, self.cache, threads, engine)
+            fast = self.made(name, threads, engine)
             spec, batch = fast.extractor.spec, getattr(fast.extractor, "batch", 4)
             label = f"{spec.engine} {spec.precision}".strip()
             trial = self._way(label, fast.extractor, threads, batch)
@@ -182,8 +185,8 @@ class Bench:
                 way.measure()
 
     def measure(self, name: str, engine: EngineName) -> Result:
-        exact = made(name, self.cache, 1, "torch", "fp32")
-        flops = operations(exact.extractor, windows(exact.extractor, self.material[0], 1))
+        exact = self.made(name, 1, "torch", "fp32")
+        flops = operations(exact.extractor, windows(exact.extractor, self.material[0], 1))  # warms it up too
         plain = best(list(self.plain_ways(name, exact.extractor)))
         made_ways = list(self.fast_ways(name, engine))
         ours = best([way for way, _ in made_ways])
@@ -218,7 +221,9 @@ class Bench:
 
 
 def best(ways: Sequence[Way]) -> Way:
-    """The quickest of a trial, its passes forgotten."""
+    """The quickest of a trial, its passes forgotten; of one way there need be none."""
+    if len(ways) == 1:
+        return ways[0]
     for way in ways:
         if way.measure() < PATIENCE:
             way.measure()
@@ -255,6 +260,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians count (default 3)")
     parser.add_argument("--cache", type=Path, help="where converted models are kept (default: nowhere)")
     parser.add_argument("--most-clips", type=int, default=4, help="of the folder (default 4)")
+    parser.add_argument("--stack-size", default="", help="shorter windows of slow networks: i3d_rgb=16,…")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     arguments = parser.parse_args()
     clock = CLOCKS[arguments.clock]
@@ -265,7 +271,10 @@ def main() -> None:
     print(f"| {COLUMNS} |\n|{' --- |' * (1 + COLUMNS.count('|'))}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         cache = arguments.cache or Path(folder)
-        bench = Bench(clock, arguments.rounds, cache, clips(arguments.clips, arguments.most_clips))
+        pairs = (text.split("=") for text in arguments.stack_size.split(",") if text)
+        shortened = {name: int(size) for name, size in pairs}
+        material = clips(arguments.clips, arguments.most_clips)
+        bench = Bench(clock, arguments.rounds, cache, material, shortened)
         chosen = (arguments.only or ",".join(names())).split(",")
         ratios = [ratio for name in chosen for ratio in report(bench, name, arguments.engines.split(","))]
     if ratios:

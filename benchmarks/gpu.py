@@ -3,9 +3,9 @@
     python -m benchmarks.gpu [--results FILE] [--seconds 480] [--only resnet50,i3d_rgb]
 
 For each network the same windows run on the CPU in fp32 and on the GPU in fp32 and fp16 (eager kernels,
-recorded as CUDA graphs; ``--compile`` adds torch.compile, a minute or more a network). A line is kept in the results
-file as soon as it is measured; a second run goes on behind it. No network is begun that is likely to end after
-``--seconds``. The exit code is 1 where a GPU's numbers are further off than LIMITS allows.
+recorded as CUDA graphs; ``--compile`` adds torch.compile, a minute or more a network). A line is kept in the
+results file as soon as it is measured; a second run goes on behind it. No network is begun that is likely to
+end after ``--seconds``. The exit code is 1 where a GPU's numbers are further off than LIMITS allows.
 
 Without a GPU, ``--device cpu --quick`` takes the same way through the code: two frames a network, one pass.
 """

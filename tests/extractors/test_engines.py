@@ -1,9 +1,12 @@
-"""The engines on a tiny network: converted once, kept safely, and torch where there is no OpenVINO."""
+"""The engines on tiny networks: every one agrees with eager float32, a conversion is kept safely, and torch
+runs what OpenVINO is not there for."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extractors.engines import Engine, EngineName, TorchEngine, choose_engine
+from extractors.engines import (
+    Engine,
+    EngineName,
+    Precision,
+    TorchEngine,
+    choose_engine,
+    fastest_precision,
+    filled_up,
+)
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
@@ -40,6 +51,126 @@ def check(engine: Engine, rows: int = 2) -> None:
     torch.testing.assert_close(engine(pixels), Tiny()(pixels))
 
 
+class Clips(nn.Module):
+    """Of stacks of bytes (N, S, h, w, 3) a map, its mean, and classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.conv, self.norm = nn.Conv3d(3, 8, 3, padding=1), nn.BatchNorm3d(8)
+            self.classes = nn.Linear(8, 5)
+
+    def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        grid = self.norm(self.conv(stacks.permute(0, 4, 1, 2, 3).float() / 255)).relu()
+        pooled = grid.mean((2, 3, 4))
+        return grid, pooled, self.classes(pooled)
+
+
+class Maps(nn.Module):
+    """Of pictures (N, 3, H, W) of any size a map of as many cells, and its largest values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = Clips().conv
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        grid = self.conv(x[:, :, None])[:, :, 0]
+        return grid, grid.amax((2, 3))
+
+
+STACKS = torch.randint(
+    0, 256, (3, 4, 16, 16, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+)
+#: Of the largest value: float32 differs in its last digits, bf16 in its third.
+TOLERANCES: dict[Precision, float] = {"fp32": 1e-5, "bf16": 2e-2}
+
+
+def agree(found: tuple[Tensor, ...], module: nn.Module, x: Tensor, tolerance: float) -> None:
+    with torch.no_grad():
+        wanted = module.eval()(x)
+    assert len(found) == len(wanted)
+    for ours, exact in zip(found, wanted, strict=True):
+        assert ours.dtype == torch.float32
+        assert ours.shape == exact.shape
+        assert float((ours - exact).abs().max()) <= tolerance * float(exact.abs().max())
+
+
+def of_clips(cache: Path, engine: EngineName, precision: Precision, example: Tensor = STACKS) -> Engine:
+    cpu = torch.device("cpu")
+    return choose_engine(
+        Clips(), example, "clips", device=cpu, engine=engine, precision=precision, threads=1, cache=cache
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["torch", "openvino"])
+def test_all_outputs_of_stacks_agree_with_eager_float32(
+    name: EngineName, precision: Precision, tmp_path: Path
+) -> None:
+    if (name, precision) == ("openvino", "bf16") and fastest_precision(torch.device("cpu")) != "bf16":
+        pytest.skip("no bf16 on this processor")
+    engine = of_clips(tmp_path, name, precision)
+    assert (engine.name, engine.precision) == (name, precision)
+    for rows in (3, 1):
+        agree(engine.outputs(STACKS[:rows]), Clips(), STACKS[:rows], TOLERANCES[precision])
+    assert torch.equal(engine(STACKS), engine.outputs(STACKS)[0])
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_the_compiled_module_agrees_and_rows_that_fill_it_up_are_left_out(tmp_path: Path) -> None:
+    engine = of_clips(tmp_path, "compile", "fp32")
+    assert engine.name == "compile"
+    for rows in (3, 4):  # the same compiled shape
+        x = STACKS[torch.arange(rows) % 3]
+        agree(engine.outputs(x), Clips(), x, TOLERANCES["fp32"])
+
+
+def test_rows_are_filled_up_to_a_power_of_two_with_the_last() -> None:
+    assert [len(filled_up(torch.arange(n))) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert filled_up(torch.tensor([4, 5, 6])).tolist() == [4, 5, 6, 6]
+
+
+@pytest.mark.parametrize("name", ["torch", "openvino"])
+def test_pictures_of_any_size_where_those_axes_are_free(name: EngineName, tmp_path: Path) -> None:
+    engine = choose_engine(
+        Maps(),
+        torch.zeros(2, 3, 16, 24),
+        "maps",
+        device=torch.device("cpu"),
+        engine=name,
+        precision="fp32",
+        threads=1,
+        cache=tmp_path,
+        free=(0, 2, 3),
+    )
+    for shape in ((2, 3, 16, 24), (1, 3, 9, 30), (3, 3, 20, 7)):
+        x = torch.linspace(-1, 1, math.prod(shape)).reshape(shape)
+        agree(engine.outputs(x), Maps(), x, 1e-5)
+
+
+def test_windows_of_another_length_are_another_conversion_of_one_key(tmp_path: Path) -> None:
+    for length in (4, 2):
+        stacks = STACKS[:, :length]
+        agree(of_clips(tmp_path, "openvino", "fp32", stacks).outputs(stacks), Clips(), stacks, 1e-5)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_module_that_was_given_stays_as_it_is() -> None:
+    module = Clips()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    TorchEngine(module, torch.device("cpu"), "bf16").outputs(STACKS)
+    assert module.training
+    for name, value in module.state_dict().items():
+        assert value.dtype == before[name].dtype
+        assert torch.equal(value, before[name])
+
+
+def test_an_unknown_engine_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no engine 'onnx'.*openvino, compile, torch"):
+        open_engine(tmp_path, engine="onnx")  # type: ignore[arg-type]
+
+
 def no_conversion(*args: object) -> None:
     raise AssertionError("converted again")
 
@@ -57,14 +188,17 @@ def test_converts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(open_engine(tmp_path))
 
 
-def test_a_damaged_model_is_converted_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    open_engine(tmp_path)
-    (model,) = tmp_path.glob("*/model.xml")
-    model.write_bytes(model.read_bytes()[:100])
-    check(open_engine(tmp_path))
+@pytest.mark.parametrize("part", ["model.xml", "model.bin"])
+def test_a_damaged_model_is_converted_again(
+    part: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_clips(tmp_path, "openvino", "fp32")
+    (file,) = tmp_path.glob(f"*/{part}")
+    file.write_bytes(file.read_bytes()[:100])
+    agree(of_clips(tmp_path, "openvino", "fp32").outputs(STACKS), Clips(), STACKS, 1e-5)
     assert "is damaged" in caplog.text
     caplog.clear()
-    check(open_engine(tmp_path))
+    agree(of_clips(tmp_path, "openvino", "fp32").outputs(STACKS), Clips(), STACKS, 1e-5)
     assert not caplog.text
 
 
