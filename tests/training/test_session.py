@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from extractors.efficientnet import EfficientNetLite2
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.stats import Stats
+from models.stream_sets import DEMO, STREAM_SETS
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
-from training.session import weights_to_start_from
+from training.session import NeedsVideo, picture_network, weights_to_start_from
 
 
 @pytest.fixture
@@ -41,3 +43,12 @@ def test_another_config_is_refused(start: Path) -> None:
 
 def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
     assert start.stat().st_mode & 0o044 == 0o044
+
+
+def test_pictures_feed_the_demo_set_alone() -> None:
+    """The cache of features hangs on the network's identity, which the set does not change."""
+    assert picture_network(DEMO).spec.identity == EfficientNetLite2().spec.identity
+    for name, streams in STREAM_SETS.items():
+        if streams is not DEMO:
+            with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
+                picture_network(streams)
