@@ -69,14 +69,16 @@ def _of_values(fast: Tensor, exact: Tensor, are_logits: bool) -> Likeness:
 
 
 def _of_boxes(fast: Rows, exact: Rows) -> Likeness:
-    """What is in boxes is compared where both have the box: their order may change by a hair."""
+    """What is in boxes is compared where both have the box: their order may change by a hair. Of several
+    over one place, as a thing that may be of two classes has, the likest is meant."""
     total = Likeness()
     for t in range(len(exact.values)):
         (boxes, values), (own_boxes, own_values) = _real(exact, t), _real(fast, t)
         total += Likeness(boxes=len(boxes))
         if len(boxes) and len(own_boxes):
-            overlap, place = box_iou(boxes, own_boxes).max(1)
-            same = overlap >= SAME
+            alike = torch.cosine_similarity(values[:, None], own_values[None], dim=2)
+            cosine, place = torch.where(box_iou(boxes, own_boxes) >= SAME, alike, -2.0).max(1)
+            same = cosine > -2
             total += Likeness(boxes_kept=int(same.sum()))
             if same.any():
                 total += _of_values(own_values[place[same]], values[same], are_logits=False)

@@ -134,7 +134,7 @@ def peak(precision: Precision, clock: Clock, threads: int) -> float:
 
 @dataclass(frozen=True)
 class Bench:
-    """How all networks are measured."""
+    """How all networks are measured. shortened: frames of a window, where not the network's own."""
 
     clock: Clock
     rounds: int
@@ -252,31 +252,42 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", help="these networks, by commas")
     parser.add_argument("--engines", default="auto", help=f"of {', '.join(get_args(EngineName))}, by commas")
     parser.add_argument("--clips", type=Path, help="folder of videos for the numerical cost")
+    parser.add_argument("--most-clips", type=int, default=4, help="of the folder (default 4)")
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians count (default 3)")
     parser.add_argument("--cache", type=Path, help="where converted models are kept (default: nowhere)")
-    parser.add_argument("--most-clips", type=int, default=4, help="of the folder (default 4)")
     parser.add_argument("--stack-size", default="", help="shorter windows of slow networks: i3d_rgb=16,…")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     arguments = parser.parse_args()
+    arguments.chosen = (arguments.only or ",".join(names())).split(",")
+    if unknown := set(arguments.chosen) - set(names()):
+        parser.error(f"no such network: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+def main() -> None:
+    arguments = parsed()
     clock = CLOCKS[arguments.clock]
     print(f"{machine()}; {versions()}; {datetime.date.today()}; {arguments.clock} clock")
     kinds: tuple[Precision, ...] = ("fp32", "bf16")
     peaks = (f"{kind}, {t}: {peak(kind, clock, t) / 1e9:.0f}" for kind in kinds for t in clock.threads)
     print(f"GFLOP/s of a matrix product, by precision and threads: {'; '.join(peaks)}\n")
     print(f"| {COLUMNS} |\n|{' --- |' * (1 + COLUMNS.count('|'))}", flush=True)
+    engines = arguments.engines.split(",")
     with tempfile.TemporaryDirectory() as folder:
-        cache = arguments.cache or Path(folder)
         pairs = (text.split("=") for text in arguments.stack_size.split(",") if text)
-        shortened = {name: int(size) for name, size in pairs}
-        material = clips(arguments.clips, arguments.most_clips)
-        bench = Bench(clock, arguments.rounds, cache, material, shortened)
-        chosen = (arguments.only or ",".join(names())).split(",")
-        ratios = [ratio for name in chosen for ratio in report(bench, name, arguments.engines.split(","))]
+        bench = Bench(
+            clock,
+            arguments.rounds,
+            arguments.cache or Path(folder),
+            clips(arguments.clips, arguments.most_clips),
+            {name: int(size) for name, size in pairs},
+        )
+        ratios = [ratio for name in arguments.chosen for ratio in report(bench, name, engines)]
     if ratios:
         print(f"\nmedian of {len(ratios)}: {statistics.median(ratios):.2f} ×")
 

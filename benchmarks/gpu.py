@@ -191,7 +191,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true", help="one pass of one window")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.chosen = (arguments.only or ",".join(names())).split(",")
+    if unknown := set(arguments.chosen) - set(names()):
+        parser.error(f"no such network: {', '.join(sorted(unknown))}")
+    return arguments
 
 
 def ways(compiled: bool) -> tuple[tuple[EngineName, Precision], ...]:
@@ -214,8 +218,7 @@ def main() -> int:
         print(f"| {COLUMNS} |\n|{' --- |' * (1 + COLUMNS.count('|'))}")
         for line in results.lines:
             print(line)
-        chosen = (arguments.only or ",".join(names())).split(",")
-        left = run(check, chosen, results, arguments.seconds)
+        left = run(check, arguments.chosen, results, arguments.seconds)
     if left:
         print(f"not reached in {arguments.seconds:g} s, run again to go on: {', '.join(left)}")
     faults = [line for line in results.lines if line.fault]

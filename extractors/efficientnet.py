@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, from_checkpoint
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
+from extractors.initial import lively
 from extractors.options import Choice, ExtractorOptions
 from extractors.preprocess import squash, to_device
 from extractors.rows import Rows
@@ -80,7 +81,7 @@ class EfficientNetLite2(StackExtractor):
             raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
         self.windows = windows
         self.device = torch.device(device)
-        network, sha256 = obtain(NETWORK, weights, from_checkpoint, EfficientNetLite)
+        network, sha256 = obtain(NETWORK, weights, from_checkpoint, lambda: lively(EfficientNetLite()))
         self.engine: Engine = choose_engine(
             Grid(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
