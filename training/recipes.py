@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.stats import StatsConfig, StreamConfig
 
@@ -32,7 +32,7 @@ class Recipe(BaseModel):
     held_out: int
     self_critical_steps: int
     self_critical_rate: float
-    self_critical_samples: int
+    self_critical_samples: int = Field(ge=2)  # each is judged by the mean of the others
     self_critical_captions: int
     self_critical_every: int
     self_critical_weight: float
@@ -69,11 +69,11 @@ DEMO_LONGER = DEMO.model_copy(
     update={
         "name": "demo-longer",
         "videos": 40,
-        "steps": 750,
-        "learning_rate": 7e-4,
-        "warmup": 50,
-        "validate_every": 250,
-        "lengths": (0.79, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03),
+        "steps": 2600,
+        "learning_rate": 8e-4,
+        "warmup": 100,
+        "validate_every": 325,
+        "lengths": (0.86, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02),
     }
 )
 

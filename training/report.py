@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.sampling import FRAMES
 from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
 from models.service import checkpoint_path, load_captioner
@@ -29,7 +30,7 @@ class Source:
     captions: Path | None = None
     split: str | None = None
     clips: Path | None = None
-    frames: int = 8
+    frames: int = FRAMES
     limit: int | None = None
 
 
