@@ -77,7 +77,19 @@ DEMO_LONGER = DEMO.model_copy(
     }
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER)}
+#: Self-critical steps alone, from the checkpoint given as ``--start``.
+DEMO_SELF_CRITICAL = DEMO.model_copy(
+    update={
+        "name": "demo-self-critical",
+        "videos": 40,
+        "steps": 0,
+        "lengths": DEMO_LONGER.lengths,
+        "self_critical_steps": 500,
+        "self_critical_rate": 1e-4,
+    }
+)
+
+RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_SELF_CRITICAL)}
 
 
 def demo_stats() -> StatsConfig:
