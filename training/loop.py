@@ -128,9 +128,11 @@ class Trainer:
                 smoothing=self.recipe.smoothing,
                 teacher_forcing=teacher_forcing_ratio(step / self.batches.steps_per_epoch),
                 generator=_generator(self.recipe.seed, step, 1),
+                true_steps=batch.true_steps,
             )
-        total = loss.cross_entropy + self.recipe.ranking_weight * loss.auxiliary
-        return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary}
+        own = self.recipe.ranking_weight * loss.auxiliary + self.recipe.shot_weight * loss.shot
+        total = loss.cross_entropy + own
+        return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary, "shot": loss.shot}
 
     def _cosine_rate(self, step: int) -> float:
         """Linear warm-up, then half a cosine down to a hundredth."""

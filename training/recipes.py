@@ -26,6 +26,7 @@ class Recipe(BaseModel):
     clip: float
     smoothing: float
     ranking_weight: float
+    shot_weight: float
     average_decay: float
     lengths: tuple[float, ...]
     validate_every: int
@@ -52,6 +53,7 @@ DEMO = Recipe(
     clip=1.0,
     smoothing=0.1,
     ranking_weight=0.1,
+    shot_weight=0.0,
     average_decay=0.998,
     lengths=(0.58, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06),
     validate_every=300,
@@ -77,6 +79,19 @@ DEMO_LONGER = DEMO.model_copy(
     }
 )
 
+#: Goes on from a checkpoint: the temporal attention is taught which shot a caption is of.
+DEMO_SHOTS = DEMO.model_copy(
+    update={
+        "name": "demo-shots",
+        "steps": 400,
+        "learning_rate": 3e-4,
+        "warmup": 30,
+        "validate_every": 100,
+        "shot_weight": 0.3,
+        "lengths": (0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
+    }
+)
+
 #: Self-critical steps alone, from the checkpoint given as ``--start``.
 DEMO_SELF_CRITICAL = DEMO.model_copy(
     update={
@@ -89,7 +104,7 @@ DEMO_SELF_CRITICAL = DEMO.model_copy(
     }
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_SELF_CRITICAL)}
+RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_SHOTS, DEMO_SELF_CRITICAL)}
 
 
 def demo_stats() -> StatsConfig:
