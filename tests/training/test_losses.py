@@ -82,6 +82,7 @@ def test_the_shot_loss_is_what_the_temporal_attention_gave_the_true_steps() -> N
         state = toy.start(single, 1)
         for following in [*caption, EOS]:
             _, state, attention = toy.step(state, word, single)
+            assert attention is not None
             total -= math.log(float(attention.temporal[0, true_steps[video]].sum()))
             words, word = words + 1, torch.tensor([following])
     found = caption_loss(toy, memory, targets, true_steps=true_steps)
