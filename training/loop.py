@@ -151,7 +151,7 @@ class Trainer:
         averaged: Any = learner.average.module
         cider = validation.cider(averaged, self.precision)
         self.run.log({"phase": phase.name, "step": step, "cider": cider})
-        if cider > best:
+        if cider >= best:  # of equals the last: what is trained may not show in single pictures
             self.save_best(averaged, cider, f"{phase.name} step {step}")
         best = max(cider, best)
         self.run.save({"phase": phase.name, "step": step, "best": best, **learner.state()})

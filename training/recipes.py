@@ -10,7 +10,10 @@ from models.stats import StatsConfig, StreamConfig
 
 
 class Recipe(BaseModel):
-    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps."""
+    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
+
+    only: parameters whose names have this in them are trained, the others stay as they are.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,6 +30,7 @@ class Recipe(BaseModel):
     smoothing: float
     ranking_weight: float
     shot_weight: float
+    only: str = ""
     average_decay: float
     lengths: tuple[float, ...]
     validate_every: int
@@ -79,16 +83,19 @@ DEMO_LONGER = DEMO.model_copy(
     }
 )
 
-#: Goes on from a checkpoint: the temporal attention is taught which shot a caption is of.
+#: Goes on from a checkpoint of STaTS: its temporal attention (eq. 9) is taught which shot a caption is of.
+#: Nothing else moves, so that single pictures are captioned as before.
 DEMO_SHOTS = DEMO.model_copy(
     update={
         "name": "demo-shots",
-        "steps": 400,
-        "learning_rate": 3e-4,
-        "warmup": 30,
-        "validate_every": 100,
-        "shot_weight": 0.3,
-        "lengths": (0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
+        "steps": 300,
+        "learning_rate": 2e-3,
+        "warmup": 20,
+        "validate_every": 150,
+        "average_decay": 0.98,
+        "shot_weight": 1.0,
+        "only": "frame_attention",
+        "lengths": (0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
     }
 )
 
