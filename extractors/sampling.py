@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+#: Frames of a video that are looked at unless more are asked for: what the demo captioner was chosen with.
+FRAMES = 8
 # Times are sums of container ticks: a frame due at the asked instant must not be missed by rounding.
 TICK = 1e-6
 
@@ -23,7 +25,7 @@ class Sampling:
     needs a steady rate asks ``shown`` which frame each instant falls on.
     """
 
-    count: int = 8
+    count: int = FRAMES
     fps: float | None = None
     max_frames: int = 512
 

@@ -204,7 +204,7 @@ class StreamAttention(nn.Module):
             e_t = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 3, frame by frame
             x = _sum_regions(e_t, memory.x)
         x_ST, ranking = self.ranked(x, frame_mask)
-        return x_ST, e_t, ranking
+        return x_ST, e_t, None if self.branches == "ts" else ranking
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
         scores = self.frame_attention.scores(h, memory.frame_keys)

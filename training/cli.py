@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from extractors.sampling import FRAMES
+
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
@@ -68,7 +70,7 @@ def evaluate(
     clips: Annotated[
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
-    frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = 8,
+    frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = FRAMES,
     beam_size: int = 5,
     length_penalty: float = 0.5,
     streams: Annotated[

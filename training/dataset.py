@@ -38,11 +38,12 @@ class Captioned:
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatch:
-    """B pseudo-videos and K captions of each: targets (B·K, L)."""
+    """B pseudo-videos and K captions of each: targets (B·K, L). true_steps: bool (B, T), what they are of."""
 
     ids: tuple[str, ...]
     batch: Batch
     targets: Tensor
+    true_steps: Tensor
 
 
 def load_set(
@@ -111,7 +112,9 @@ class Batches:
         samples = [sample(item.pictures, others, steps, self.shots, rng) for item in chosen]
         captions = [caption for item in chosen for caption in self._captions(item, rng)]
         targets = pad_captions([self.vocabulary.encode(caption) for caption in captions], self.max_length)
-        return TrainingBatch(tuple(item.id for item in chosen), batch_of(samples, self.dtype), targets)
+        true_steps = torch.from_numpy(np.stack([drawn.true for drawn in samples]))
+        ids = tuple(item.id for item in chosen)
+        return TrainingBatch(ids, batch_of(samples, self.dtype), targets, true_steps)
 
     def _captions(self, item: Captioned, rng: np.random.Generator) -> Iterator[tuple[str, ...]]:
         repeats = self.captions > len(item.captions)

@@ -16,13 +16,13 @@ from tqdm import tqdm
 
 from extractors.decode import DecodeRequest, Limits, Sampling, decode_here
 from extractors.features import Frames, Stream
+from extractors.sampling import FRAMES
 from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
 from models.service import caption
 from training.corpus import CorpusError, read_items, read_pictures
 
 GROUP = 32
-CLIP_FRAMES = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Evaluator:
         frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
         return Captioned(self._captions(frames, len(items)), {item.id: list(item.captions) for item in items})
 
-    def on_clips(self, captions: Path, frames: int = CLIP_FRAMES, limit: int | None = None) -> Captioned:
+    def on_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> Captioned:
         """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
         entries = json.loads(captions.read_text())
         if not isinstance(entries, list) or not all(

@@ -82,6 +82,8 @@ class Trainer:
     def _run(self, phase: Phase, learner: Learner) -> None:
         first, best = self._resume(phase, learner)
         validation = Validation(self.held_out, self.batches.vocabulary, self.recipe.max_length)
+        if phase.steps == 0 and best == -math.inf:  # what a later phase has to surpass
+            self._checkpoint(phase, 0, learner, validation, best)
         clock = time.monotonic()
         bar = tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step")
         with bar, ThreadPoolExecutor(1) as ahead:
@@ -93,9 +95,8 @@ class Trainer:
                 if (step + 1) % REPORT_EVERY == 0:
                     self._report(phase, step, losses, time.monotonic() - clock)
                 if (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps:
-                    best = self._validate(phase, step, learner, validation, best)
+                    best = self._checkpoint(phase, step + 1, learner, validation, best)
                     bar.set_postfix(cider=f"{best:.1f}")
-                    self.run.save({"phase": phase.name, "step": step + 1, "best": best, **learner.state()})
 
     def _step(self, phase: Phase, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         learner.captioner.train()
@@ -127,9 +128,11 @@ class Trainer:
                 smoothing=self.recipe.smoothing,
                 teacher_forcing=teacher_forcing_ratio(step / self.batches.steps_per_epoch),
                 generator=_generator(self.recipe.seed, step, 1),
+                true_steps=batch.true_steps,
             )
-        total = loss.cross_entropy + self.recipe.ranking_weight * loss.auxiliary
-        return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary}
+        own = self.recipe.ranking_weight * loss.auxiliary + self.recipe.shot_weight * loss.shot
+        total = loss.cross_entropy + own
+        return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary, "shot": loss.shot}
 
     def _cosine_rate(self, step: int) -> float:
         """Linear warm-up, then half a cosine down to a hundredth."""
@@ -141,15 +144,18 @@ class Trainer:
         row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
         self.run.log(row | values)
 
-    def _validate(
+    def _checkpoint(
         self, phase: Phase, step: int, learner: Learner, validation: Validation, best: float
     ) -> float:
+        """Score the averaged weights after ``step`` steps, keep them if they are the best, save the state."""
         averaged: Any = learner.average.module
         cider = validation.cider(averaged, self.precision)
-        self.run.log({"phase": phase.name, "step": step + 1, "cider": cider})
-        if cider > best:
-            self.save_best(averaged, cider, f"{phase.name} step {step + 1}")
-        return max(cider, best)
+        self.run.log({"phase": phase.name, "step": step, "cider": cider})
+        if cider >= best:  # of equals the last: what is trained may not show in single pictures
+            self.save_best(averaged, cider, f"{phase.name} step {step}")
+        best = max(cider, best)
+        self.run.save({"phase": phase.name, "step": step, "best": best, **learner.state()})
+        return best
 
 
 def _cosine(share: float) -> float:

@@ -1,4 +1,4 @@
-"""Cross-entropy over a captioner's own steps, with scheduled sampling, and its ranking loss."""
+"""Cross-entropy over a captioner's own steps, with scheduled sampling; its ranking loss; where it looked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from models.vocabulary import EOS, UNK
 
 @dataclass(frozen=True, eq=False)
 class CaptionLoss:
-    """cross_entropy: nats a word; auxiliary: the captioner's own loss, mean over words."""
+    """cross_entropy: nats a word; auxiliary: the captioner's own loss; shot: nats, -log of the temporal
+    attention on the captioned shot. All are means over words."""
 
     cross_entropy: Tensor
     auxiliary: Tensor
+    shot: Tensor
 
 
 def teacher_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
@@ -41,8 +43,10 @@ def caption_loss(
     smoothing: float = 0.0,
     teacher_forcing: float = 1.0,
     generator: torch.Generator | None = None,
+    true_steps: Tensor | None = None,
 ) -> CaptionLoss:
     """targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
+    true_steps: bool (B, T), the steps of each video that its captions are of.
 
     With probability 1 - ``teacher_forcing`` an input word is drawn from the model's own distribution
     (Bengio et al. 2015) instead of being the true one. Each video's captions are taken longest first, so
@@ -53,7 +57,7 @@ def caption_loss(
     captions = targets.shape[0] // memory.size
     state = captioner.start(memory, captions)
     word = captioner.first_word(memory, captions)
-    total = auxiliary = torch.zeros((), device=targets.device)
+    total = auxiliary = shot = torch.zeros((), device=targets.device)
     for i in range(targets.shape[1]):
         active = int((targets[:, i].view(memory.size, -1) >= 0).sum(1).max())
         if active < captions:
@@ -64,8 +68,10 @@ def caption_loss(
         total = total + _smoothed(log_probs, target, valid, smoothing)
         if attention is not None and attention.loss is not None:
             auxiliary = auxiliary + (attention.loss * valid).sum()
+        if attention is not None and true_steps is not None:
+            shot = shot + (_missed(attention.temporal, true_steps) * valid).sum()
         word = _next_word(log_probs, target, teacher_forcing, generator)
-    return CaptionLoss(total / words, auxiliary / words)
+    return CaptionLoss(total / words, auxiliary / words, shot / words)
 
 
 def _longest_first(targets: Tensor, videos: int) -> Tensor:
@@ -84,6 +90,12 @@ def _smoothed(log_probs: Tensor, target: Tensor, valid: Tensor, smoothing: float
     if smoothing:
         loss = (1 - smoothing) * loss - smoothing * log_probs.mean(1)
     return (loss * valid).sum()
+
+
+def _missed(temporal: Tensor, true_steps: Tensor) -> Tensor:
+    """(R,) -log of the attention (R, T) that the true steps (B, T) of a row's video get."""
+    rows = true_steps.repeat_interleave(temporal.shape[0] // true_steps.shape[0], 0)
+    return -(temporal.float() * rows).sum(1).clamp(min=1e-6).log()
 
 
 def _next_word(log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None) -> Tensor:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.stats import StatsConfig, StreamConfig
 
 
 class Recipe(BaseModel):
-    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps."""
+    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
+
+    only: parameters whose names have this in them are trained, the others stay as they are.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,13 +29,15 @@ class Recipe(BaseModel):
     clip: float
     smoothing: float
     ranking_weight: float
+    shot_weight: float
+    only: str = ""
     average_decay: float
     lengths: tuple[float, ...]
     validate_every: int
     held_out: int
     self_critical_steps: int
     self_critical_rate: float
-    self_critical_samples: int
+    self_critical_samples: int = Field(ge=2)  # each is judged by the mean of the others
     self_critical_captions: int
     self_critical_every: int
     self_critical_weight: float
@@ -52,6 +57,7 @@ DEMO = Recipe(
     clip=1.0,
     smoothing=0.1,
     ranking_weight=0.1,
+    shot_weight=0.0,
     average_decay=0.998,
     lengths=(0.58, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06),
     validate_every=300,
@@ -69,15 +75,43 @@ DEMO_LONGER = DEMO.model_copy(
     update={
         "name": "demo-longer",
         "videos": 40,
-        "steps": 750,
-        "learning_rate": 7e-4,
-        "warmup": 50,
-        "validate_every": 250,
-        "lengths": (0.79, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03),
+        "steps": 2600,
+        "learning_rate": 8e-4,
+        "warmup": 100,
+        "validate_every": 325,
+        "lengths": (0.86, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02),
     }
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER)}
+#: Goes on from a checkpoint of STaTS: its temporal attention (eq. 9) is taught which shot a caption is of.
+#: Nothing else moves, so that single pictures are captioned as before.
+DEMO_SHOTS = DEMO.model_copy(
+    update={
+        "name": "demo-shots",
+        "steps": 300,
+        "learning_rate": 2e-3,
+        "warmup": 20,
+        "validate_every": 150,
+        "average_decay": 0.98,
+        "shot_weight": 1.0,
+        "only": "frame_attention",
+        "lengths": (0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+    }
+)
+
+#: Self-critical steps alone, from the checkpoint given as ``--start``.
+DEMO_SELF_CRITICAL = DEMO.model_copy(
+    update={
+        "name": "demo-self-critical",
+        "videos": 40,
+        "steps": 0,
+        "lengths": DEMO_LONGER.lengths,
+        "self_critical_steps": 500,
+        "self_critical_rate": 1e-4,
+    }
+)
+
+RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_SHOTS, DEMO_SELF_CRITICAL)}
 
 
 def demo_stats() -> StatsConfig:

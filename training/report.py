@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from extractors.sampling import FRAMES
 from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
 from models.feed import Feed
@@ -29,7 +30,7 @@ class Source:
     captions: Path | None = None
     split: str | None = None
     clips: Path | None = None
-    frames: int = 8
+    frames: int = FRAMES
     limit: int | None = None
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-FIELDS = ("phase", "step", "loss", "auxiliary", "reward", "learning_rate", "cider", "seconds")
+FIELDS = ("phase", "step", "loss", "auxiliary", "shot", "reward", "learning_rate", "cider", "seconds")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from extractors.efficientnet import EfficientNetLite2
 from extractors.extractor import OLDEST
@@ -57,6 +58,7 @@ def train_captioner(
     captioner = captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary)
     if start is not None:
         captioner.load_state_dict(weights_to_start_from(start, captioner))
+    train_only(captioner, recipe.only)
     trainer.train(captioner)
     if self_critical:
         supervised = out / "cross_entropy.safetensors"
@@ -87,6 +89,14 @@ def picture_network(streams: StreamSet) -> EfficientNetLite2:
             f"the stream set {streams.name} looks at video ({others}), and these sets are pictures"
         )
     return EfficientNetLite2()
+
+
+def train_only(captioner: nn.Module, part: str) -> None:
+    """Freeze the parameters whose names lack ``part``. Raises ValueError where none has it."""
+    for name, parameter in captioner.named_parameters():
+        parameter.requires_grad_(part in name)
+    if not any(parameter.requires_grad for parameter in captioner.parameters()):
+        raise ValueError(f"no parameter of this captioner has {part!r} in its name")
 
 
 def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:

@@ -1,9 +1,10 @@
-"""A real Redis for the tests of the service: one server a run, one namespace a test."""
+"""A real Redis for the tests of the service: one server a run, one namespace a test; and an API on it."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -11,6 +12,9 @@ import redis
 from app.jobs import Jobs, Keys
 from app.redis_client import connect
 from app.redis_server import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LIMIT, LiveApi, live_api
+from tests.app.scripted_worker import ScriptedWorker
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +37,26 @@ def keys() -> Keys:
 @pytest.fixture
 def jobs(server: redis.Redis, keys: Keys) -> Jobs:
     return Jobs(server, attempts=3, lease=0.5, result_ttl=60, keys=keys)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, redis_server: RedisServer, keys: Keys) -> Settings:
+    return Settings(
+        data=tmp_path,
+        redis_url=redis_server.url,
+        namespace=keys.namespace,
+        max_upload_bytes=LIMIT,
+        max_backlog=5,
+        min_free_bytes=0,
+    )
+
+
+@pytest.fixture
+def api(settings: Settings) -> Iterator[LiveApi]:
+    with live_api(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def worker(api: LiveApi, jobs: Jobs) -> ScriptedWorker:
+    return ScriptedWorker(jobs, api.service.blobs)

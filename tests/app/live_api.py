@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import uvicorn
@@ -14,6 +15,9 @@ from app import logs
 from app.api import create_app
 from app.service import Service
 from app.settings import Settings
+from tests.app.scripted_worker import ScriptedWorker
+
+LIMIT = 300_000
 
 
 class LiveApi:
@@ -50,3 +54,29 @@ def live_api(settings: Settings) -> Iterator[LiveApi]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def send(
+    api: LiveApi, data: bytes = b"a video", headers: dict[str, str] | None = None, **options: Any
+) -> Any:
+    fields = {name: str(value) for name, value in options.items()}
+    return api.client.post("/caption", files={"video": ("clip.mp4", data)}, data=fields, headers=headers)
+
+
+def finished(api: LiveApi, worker: ScriptedWorker, **options: Any) -> str:
+    """The address of a job that has succeeded."""
+    location: str = send(api, **options).headers["location"]
+    worker.succeed(worker.take())
+    return location
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert (body["status"], body["code"]) == (status, code)
+    assert body["type"] == f"urn:reelword:problem:{code}"
+    assert body["instance"] == response.request.url.path
+    for sentence in (body["title"], body["detail"], body["hint"]):
+        assert sentence
+    return body

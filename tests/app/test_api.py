@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import socket
 import threading
@@ -11,81 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import redis
-from PIL import Image
 
 from app import api_submit, problems
 from app.api_submit import preferred_wait
 from app.blobs import Blobs
-from app.errors import EngineCrashed
-from app.jobs import Jobs, Keys
-from app.redis_server import RedisServer
+from app.jobs import Jobs
 from app.settings import Settings
 from app.upload import FORM_NAMES
-from tests.app.live_api import LiveApi, live_api
-from tests.app.scripted_worker import ScriptedWorker, attention_document
-
-LIMIT = 300_000
-MEMBERS = {
-    "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "media", "sampled",
-    "warnings", "caption", "captions", "model", "timings", "error",
-}  # fmt: skip
-MEDIA_MEMBERS = {
-    "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
-    "frames_lost", "times_estimated", "has_audio", "audio_codec",
-}  # fmt: skip
-
-
-@pytest.fixture
-def settings(tmp_path: Path, redis_server: RedisServer, keys: Keys) -> Settings:
-    return Settings(
-        data=tmp_path,
-        redis_url=redis_server.url,
-        namespace=keys.namespace,
-        max_upload_bytes=LIMIT,
-        max_backlog=5,
-        min_free_bytes=0,
-    )
-
-
-@pytest.fixture
-def api(settings: Settings) -> Iterator[LiveApi]:
-    with live_api(settings) as running:
-        yield running
-
-
-@pytest.fixture
-def worker(api: LiveApi, jobs: Jobs) -> ScriptedWorker:
-    return ScriptedWorker(jobs, api.service.blobs)
-
-
-def send(
-    api: LiveApi, data: bytes = b"a video", headers: dict[str, str] | None = None, **options: Any
-) -> Any:
-    fields = {name: str(value) for name, value in options.items()}
-    return api.client.post("/caption", files={"video": ("clip.mp4", data)}, data=fields, headers=headers)
-
-
-def finished(api: LiveApi, worker: ScriptedWorker, **options: Any) -> str:
-    """The address of a job that has succeeded."""
-    location: str = send(api, **options).headers["location"]
-    worker.succeed(worker.take())
-    return location
-
-
-def assert_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body: dict[str, Any] = response.json()
-    assert (body["status"], body["code"]) == (status, code)
-    assert body["type"] == f"urn:reelword:problem:{code}"
-    assert body["instance"] == response.request.url.path
-    for sentence in (body["title"], body["detail"], body["hint"]):
-        assert sentence
-    return body
-
+from tests.app.live_api import LIMIT, LiveApi, assert_problem, live_api, send
+from tests.app.scripted_worker import ScriptedWorker
 
 # ---- sending ----
 
@@ -266,162 +201,6 @@ def test_a_job_that_takes_longer_is_a_promise(api: LiveApi) -> None:
 )
 def test_a_preference_that_cannot_be_read_is_passed_over(prefer: str | None, seconds: float | None) -> None:
     assert preferred_wait(prefer) == seconds
-
-
-# ---- following ----
-
-
-def test_a_waiting_job_has_every_member(api: LiveApi) -> None:
-    response = api.client.get(send(api).headers["location"])
-    body = response.json()
-    assert set(body) == MEMBERS
-    assert (body["state"], body["attempt"], body["progress"], body["warnings"]) == ("queued", 0, 0.0, [])
-    for name in (
-        "stage",
-        "started_at",
-        "ended_at",
-        "media",
-        "sampled",
-        "caption",
-        "captions",
-        "model",
-        "error",
-    ):
-        assert body[name] is None
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", body["created_at"])
-    assert response.headers["retry-after"] == "1"
-    assert response.headers["cache-control"] == "no-store"
-
-
-def test_a_running_job_says_how_far_it_is(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
-    location = send(api).headers["location"]
-    claim = worker.take()
-    media = {"container": "mp4", "duration": 2.0}
-    jobs.beat(claim, "extract", 0.5, {"media": media, "sampled": [0.5, 1.5]})
-    body = api.client.get(location).json()
-    assert (body["state"], body["stage"], body["progress"], body["attempt"]) == ("running", "extract", 0.5, 1)
-    assert set(body["media"]) == MEDIA_MEMBERS
-    assert (body["media"]["duration"], body["media"]["codec"]) == (2.0, None)
-    assert body["sampled"] == [0.5, 1.5]
-
-
-def test_a_finished_job_has_its_answer(api: LiveApi, worker: ScriptedWorker) -> None:
-    body = api.client.get(finished(api, worker)).json()
-    assert set(body) == MEMBERS
-    assert (body["state"], body["progress"], body["stage"]) == ("succeeded", 1.0, None)
-    assert body["caption"] == body["captions"][0]["text"] == "a dog runs"
-    assert body["captions"][0]["words"][1] == {"word": "dog", "logprob": -0.1}
-    assert body["sampled"] == [0.5, 1.5, 2.5, 3.5]
-    assert body["warnings"] == [{"code": "no_audio", "message": "The file has no sound."}]
-    assert set(body["timings"]) == {"queue", "decode", "extract", "caption", "total"}
-    assert body["timings"]["total"] >= body["timings"]["queue"] >= 0
-    assert body["model"]["captioner"] == "stats"
-
-
-def test_a_failed_job_says_why(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
-    location = send(api).headers["location"]
-    jobs.fail(worker.take(), EngineCrashed("The video killed the engine three times."))
-    body = api.client.get(location).json()
-    assert body["state"] == "failed"
-    assert body["error"]["code"] == "engine_crashed"
-    assert body["error"]["message"] == "The video killed the engine three times."
-    assert body["error"]["hint"]
-    assert_problem(api.client.get(f"{location}/attention"), 404, "no_attention")
-
-
-def test_an_answer_too_large_for_redis_is_read_from_its_blob(
-    api: LiveApi, jobs: Jobs, worker: ScriptedWorker
-) -> None:
-    location = send(api).headers["location"]
-    claim = worker.take()
-    key = f"results/{claim.job.id}/answer.json"
-    api.service.blobs.write(key, b'{"caption": "from the blob", "sampled": [0.5]}')
-    jobs.succeed(claim, {"blob": key, "media": {"container": "mp4"}})
-    assert api.client.get(location).json()["caption"] == "from the blob"
-    api.service.blobs.remove(key)
-    body = api.client.get(location).json()
-    assert (body["caption"], body["media"]["container"]) == (None, "mp4")
-
-
-def test_unknown_jobs_are_not_found(api: LiveApi) -> None:
-    for rest in ("", "/attention", "/attention.png", "/frames/0.jpg"):
-        for job_id in ("0" * 32, "short", "é", "0" * 400):
-            assert_problem(api.client.get(f"/jobs/{job_id}{rest}"), 404, "unknown_job")
-        assert api.client.get(f"/jobs/..%2F..%2Fetc{rest}").status_code == 404
-
-
-# ---- attention ----
-
-
-def test_attention_is_what_the_worker_wrote(api: LiveApi, worker: ScriptedWorker) -> None:
-    response = api.client.get(f"{finished(api, worker)}/attention")
-    assert response.json() == attention_document()
-    assert response.headers["content-type"] == "application/json"
-    assert "immutable" in response.headers["cache-control"]
-
-
-def test_the_picture_is_drawn_once(api: LiveApi, worker: ScriptedWorker) -> None:
-    location = finished(api, worker)
-    response = api.client.get(f"{location}/attention.png")
-    assert response.headers["content-type"] == "image/png"
-    picture = Image.open(io.BytesIO(response.content))
-    assert picture.width >= 900
-    kept = f"results/{location.rsplit('/', 1)[1]}/attention.png"
-    assert api.service.blobs.read(kept) == response.content
-    api.service.blobs.write(kept, b"kept")
-    assert api.client.get(f"{location}/attention.png").content == b"kept"
-
-
-def test_frames_are_those_that_were_seen(api: LiveApi, worker: ScriptedWorker) -> None:
-    location = finished(api, worker)
-    response = api.client.get(f"{location}/frames/2.jpg")
-    assert response.headers["content-type"] == "image/jpeg"
-    pixel = Image.open(io.BytesIO(response.content)).getpixel((10, 10))
-    assert pixel == pytest.approx((140, 140, 140), abs=3)
-    assert_problem(api.client.get(f"{location}/frames/4.jpg"), 404, "unknown_frame")
-    assert_problem(api.client.get(f"{location}/frames/x.jpg"), 422, "invalid_request")
-
-
-@pytest.mark.parametrize("name", ["attention", "attention.png"])
-def test_attention_comes_with_the_caption_and_only_where_asked_for(
-    api: LiveApi, worker: ScriptedWorker, name: str
-) -> None:
-    location = send(api).headers["location"]
-    assert_problem(api.client.get(f"{location}/{name}"), 409, "job_not_finished")
-    claim = worker.take()
-    assert_problem(api.client.get(f"{location}/{name}"), 409, "job_not_finished")
-    worker.succeed(claim)
-    without = finished(api, worker, attention="false")
-    body = assert_problem(api.client.get(f"{without}/{name}"), 404, "no_attention")
-    assert "attention=false" in body["detail"]
-
-
-# ---- cancelling ----
-
-
-def test_a_waiting_job_is_cancelled_at_once_with_its_upload(api: LiveApi) -> None:
-    location = send(api).headers["location"]
-    response = api.client.delete(location)
-    assert (response.status_code, response.json()["state"]) == (200, "canceled")
-    assert api.uploads == []
-    again = api.client.delete(location)
-    assert (again.status_code, again.json()["state"]) == (200, "canceled")
-
-
-def test_a_running_job_is_told_to_stop(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
-    location = send(api).headers["location"]
-    claim = worker.take()
-    response = api.client.delete(location)
-    assert (response.status_code, response.json()["state"]) == (202, "running")
-    assert jobs.beat(claim, "decode", 0.1) == "canceled"
-
-
-def test_a_finished_job_cannot_be_cancelled(api: LiveApi, worker: ScriptedWorker) -> None:
-    location = finished(api, worker)
-    body = assert_problem(api.client.delete(location), 409, "job_is_over")
-    assert body["detail"] == "The job has succeeded."
-    assert api.client.get(location).json()["state"] == "succeeded"
-    assert_problem(api.client.delete(f"/jobs/{'0' * 32}"), 404, "unknown_job")
 
 
 # ---- how the service is ----

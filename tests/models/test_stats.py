@@ -74,7 +74,7 @@ def test_every_step_agrees_with_the_reference(name: str, training: bool) -> None
             close(step.spatial[row, :frames], wanted.spatial)
             close(step.extras["st_spatial"][row], wanted.st_spatial)
             close(step.extras["branch"][row], wanted.branch)
-            if training:
+            if training and captioner.config.branches != "ts":
                 assert step.loss is not None
                 assert float(step.loss[row]) == pytest.approx(wanted.ranking, abs=2e-4)
             else:

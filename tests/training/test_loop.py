@@ -132,6 +132,22 @@ def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
 
 
+def test_without_supervised_steps_refining_has_the_start_to_surpass(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([10.0, 9.0, 9.5])
+    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
+    made = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
+    kept: list[tuple[float, str]] = []
+    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
+    learned = captioner(made)
+    before = flat(learned.state_dict())
+    made.train(learned)
+    assert all(torch.equal(value, before[name]) for name, value in flat(learned.state_dict()).items())
+    refine(made, learned)
+    assert kept == [(10.0, "cross_entropy step 0")]
+
+
 def test_refining_follows_and_a_finished_run_takes_no_step(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     made = trainer(corpus, out, recipe=RECIPE.model_copy(update={"steps": 4}))

@@ -69,6 +69,27 @@ def test_the_auxiliary_loss_is_the_mean_over_words_not_padding() -> None:
     assert float(found.auxiliary) == pytest.approx(1)
 
 
+def test_the_shot_loss_is_what_the_temporal_attention_gave_the_true_steps() -> None:
+    """By hand from the toy's attention of every word; without true steps there is none."""
+    toy, targets = RandomToy(WORDS, seed=3), pad_captions(CAPTIONS, 17)
+    memory = videos(2, 5)
+    true_steps = torch.zeros(memory.times.shape[:2], dtype=torch.bool)
+    true_steps[0, 1], true_steps[1, :2] = True, True
+    total, words = 0.0, 0
+    for row, caption in enumerate(CAPTIONS):
+        video = row // 3
+        single, word = memory.select(torch.tensor([video])), torch.tensor([BOS])
+        state = toy.start(single, 1)
+        for following in [*caption, EOS]:
+            _, state, attention = toy.step(state, word, single)
+            assert attention is not None
+            total -= math.log(float(attention.temporal[0, true_steps[video]].sum()))
+            words, word = words + 1, torch.tensor([following])
+    found = caption_loss(toy, memory, targets, true_steps=true_steps)
+    assert float(found.shot) == pytest.approx(total / words, rel=1e-5)
+    assert float(caption_loss(toy, memory, targets).shot) == 0
+
+
 def test_order_of_a_videos_captions_does_not_matter() -> None:
     captioner = tiny_stats()
     memory = captioner.encode(tiny_videos((3, 2)))

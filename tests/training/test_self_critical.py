@@ -42,7 +42,9 @@ def batch() -> TrainingBatch:
     targets = pad_captions([[3, 4, 6], [3, 5, 7]], 6)
     empty = torch.zeros(2, 1, 1, 1)
     mask = torch.ones(2, 1, dtype=torch.bool)
-    return TrainingBatch(("one", "two"), Batch(torch.zeros(2, 1, 2), empty, mask, mask.unsqueeze(2)), targets)
+    return TrainingBatch(
+        ("one", "two"), Batch(torch.zeros(2, 1, 2), empty, mask, mask.unsqueeze(2)), targets, mask
+    )
 
 
 def reward_of(weight: float = 1.0, samples: int = 5) -> SelfCritical:

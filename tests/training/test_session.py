@@ -13,7 +13,8 @@ from models.stats import Stats
 from models.stream_sets import DEMO, STREAM_SETS
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
-from training.session import NeedsVideo, picture_network, weights_to_start_from
+from training.recipes import RECIPES
+from training.session import NeedsVideo, picture_network, train_only, weights_to_start_from
 
 
 @pytest.fixture
@@ -39,6 +40,18 @@ def test_another_order_of_words_is_refused(start: Path) -> None:
 def test_another_config_is_refused(start: Path) -> None:
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
         weights_to_start_from(start, tiny_stats(stats_config(dropout=0.5)))
+
+
+def test_the_temporal_attention_alone_is_trained_by_demo_shots() -> None:
+    captioner = tiny_stats()
+    train_only(captioner, RECIPES["demo-shots"].only)
+    trained = {name for name, parameter in captioner.named_parameters() if parameter.requires_grad}
+    assert trained
+    assert all(".frame_attention." in name for name in trained)
+    train_only(captioner, "")
+    assert all(parameter.requires_grad for parameter in captioner.parameters())
+    with pytest.raises(ValueError, match="no parameter"):
+        train_only(captioner, "a part of nothing")
 
 
 def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
