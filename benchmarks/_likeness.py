@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -61,11 +62,13 @@ def compare(fast: Mapping[str, Rows], exact: Mapping[str, Rows]) -> Likeness:
 
 
 def _of_values(fast: Tensor, exact: Tensor, are_logits: bool) -> Likeness:
-    difference = float((fast - exact).abs().max() / exact.abs().max().clamp(min=1e-9))
-    cosine = float(torch.cosine_similarity(fast.flatten(1), exact.flatten(1)).min())
+    difference = (fast - exact).abs().max() / exact.abs().max().clamp(min=1e-9)
+    cosine = torch.cosine_similarity(fast.flatten(1), exact.flatten(1))
+    cosine = torch.where((fast == exact).flatten(1).all(1), 1.0, cosine)  # two rows of zeros have none
+    worst, least = float(difference.nan_to_num(nan=math.inf)), float(cosine.nan_to_num(nan=-1.0).min())
     if not are_logits:
-        return Likeness(difference, cosine)
-    return Likeness(difference, cosine, len(exact), int((fast.argmax(1) == exact.argmax(1)).sum()))
+        return Likeness(worst, least)
+    return Likeness(worst, least, len(exact), int((fast.argmax(1) == exact.argmax(1)).sum()))
 
 
 def _of_boxes(fast: Rows, exact: Rows) -> Likeness:

@@ -6,7 +6,9 @@ facebookresearch/detectron2, which names its parameters as extractors/rcnn.py do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -42,6 +44,16 @@ def is_installed() -> bool:
     return find_spec("detectron2") is not None
 
 
+@contextmanager
+def an_older_library() -> Iterator[None]:
+    """Quiet about what it uses of torch that torch will change one day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "torch.meshgrid", UserWarning)
+        yield
+
+
 class Detectron2:
     """The library's network with our network's weights and rules. Raises ImportError where it is absent.
 
@@ -61,7 +73,7 @@ class Detectron2:
     def regions(self, planes: Tensor) -> list[Regions]:
         """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
         half = HALVES.get(self.precision)
-        with torch.autocast(self.device.type, half, enabled=half is not None):
+        with an_older_library(), torch.autocast(self.device.type, half, enabled=half is not None):
             pictures = self._model.preprocess_image([{"image": picture} for picture in planes])
             maps = self._model.backbone(pictures.tensor)
             proposals, _ = self._model.proposal_generator(pictures, maps, None)
@@ -86,8 +98,9 @@ class Detectron2:
 
 
 def _model(network: C4 | FPN) -> Any:
-    from detectron2.config import get_cfg
-    from detectron2.modeling import build_model
+    with an_older_library():
+        from detectron2.config import get_cfg
+        from detectron2.modeling import build_model
 
     rules = {
         "MODEL.DEVICE": "cpu",  # it moves where its caller wants it

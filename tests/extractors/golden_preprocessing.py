@@ -59,13 +59,15 @@ def _pooled(inputs: Tensors, case: Case) -> Tensors:
     rois = inputs["rois"]  # a row's first number is its picture
     boxes = [rois[rois[:, 0] == picture, 1:] for picture in range(len(inputs["map"]))]
     align = partial(roi.align, inputs["map"], boxes, scale, bins)
-    return {
+    outputs = {
         "roi_align_aligned_sr0": align(),
         "roi_align_legacy_sr0": align(shift=False),
         "roi_align_aligned_sr2": align(samples=2),
         "roi_align_legacy_sr2": align(shift=False, samples=2),
         f"roi_pool_{bins}": roi.max_pool(inputs["map"], boxes, scale, bins),
     }
+    as_given = rois[:, 0].argsort(stable=True).argsort()
+    return {name: output[as_given] for name, output in outputs.items()}
 
 
 def _boxes(boxes: Tensor, deltas: Tensor, case: Case) -> Tensors:

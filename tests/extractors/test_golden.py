@@ -7,6 +7,8 @@ built once and only one is in memory.
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +21,7 @@ from torch import nn
 
 from tests.extractors import golden
 from tests.extractors.golden import Case, Filled
-from tests.extractors.golden_matching import ENOUGH, detector_rows, match, stored_rows
+from tests.extractors.golden_matching import ENOUGH, Match, Rows, detector_rows, match, stored_rows
 from tests.extractors.golden_mistakes import MISTAKES
 from tests.extractors.golden_networks import NoNetwork, inputs_of, judge, network_of
 from tests.extractors.golden_rule import made_input, parameter
@@ -170,3 +172,38 @@ def test_golden_case_with_an_output_that_nobody_makes_fails(monkeypatch: pytest.
     more.__dict__["stored"] = case.stored
     with pytest.raises(AssertionError, match="one_more"):
         check_case(more, network_of(more).build({}), monkeypatch)
+
+
+def test_golden_boxes_are_matched_by_place_and_class() -> None:
+    """Another order is none of its mistakes; a box elsewhere, another class and another score are."""
+    entry = {
+        "outputs": {name: {"shape": [], "step": 1, "absmax": 1.0} for name in ("det_boxes", "det_scores")}
+    }
+    case = Case(golden.CARRIED, entry)
+    boxes, classes = torch.tensor([[0.0, 0, 10, 10], [5, 5, 30, 20], [5, 5, 30, 20]]), torch.tensor([1, 2, 3])
+    scores = {"det_scores": torch.tensor([0.9, 0.8, 0.7])}
+    stored, order = Rows(boxes, classes, scores), [2, 0, 1]
+
+    def put(boxes: torch.Tensor, classes: torch.Tensor, scores: torch.Tensor) -> Match:
+        return match(case, stored, Rows(boxes, classes, {"det_scores": scores}), "det_boxes")
+
+    other = put(boxes[order], classes[order], scores["det_scores"][order])
+    assert (other.share, *other.errors.values()) == (1, 0, 0)
+    assert put(boxes + 2, classes, scores["det_scores"]).share == 0
+    assert put(boxes, torch.tensor([1, 2, 2]), scores["det_scores"]).share == pytest.approx(2 / 3)
+    off = put(boxes, classes, scores["det_scores"] + 0.5)
+    assert off.errors["det_scores"] == pytest.approx(0.5)
+
+
+def test_golden_folder_may_hold_a_few_cases_and_no_mistakes(tmp_path: Path) -> None:
+    """And sensitivity.json may speak of cases that are not there."""
+    few = [case for case in CARRIED_CASES if case.name.startswith(("vggish_n", "preprocess_i3d"))]
+    manifest = {"cases": [case.entry for case in few]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    for case in few:
+        for part in {case.entry["file"], case.entry.get("parameters", case.entry["file"])}:
+            (tmp_path / part).parent.mkdir(exist_ok=True)
+            shutil.copyfile(golden.CARRIED / part, tmp_path / part)
+    assert len(list(trials(golden.cases(tmp_path), "few"))) == len(few)
+    shutil.copyfile(golden.CARRIED / "sensitivity.json", tmp_path / "sensitivity.json")
+    assert len(list(trials(golden.cases(tmp_path), "few"))) == len(few) + 2
