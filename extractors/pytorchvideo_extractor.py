@@ -107,7 +107,7 @@ class SlowFast(nn.Module):
 
 def slow_frames(count: int) -> list[int]:
     """The frames that the slow pathway sees, spread from the first to the last, as its recipe packs them."""
-    return np.linspace(0, count - 1, count // ALPHA).astype(int).tolist()
+    return [int(place) for place in np.linspace(0, count - 1, count // ALPHA)]
 
 
 def library_network(name: str, count: int = 400) -> nn.Module:
