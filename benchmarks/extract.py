@@ -6,7 +6,7 @@ For each network: from windows of prepared bytes to rows on the CPU, in windows 
 the library's own network (torchvision, timm, pytorchvideo, where installed; else ours), eager and fp32. Both
 sides run at their own best number of threads out of 1 and 2, take turns, and keep their medians. On a machine
 that is busy otherwise, ``--clock processor`` counts the time on a processor instead, with one thread: what an
-idle machine's clock would show. FLOPs are multiplications and additions, counted; "of the peak" is their share
+idle machine's clock shows. FLOPs are multiplications and additions, counted; "of the peak" is their share
 of what a large matrix product of that precision and number of threads reaches in between. The numerical cost
 is against our own fp32, on the frames of --clips or on smooth ones, with published weights where they are
 installed, else with seeded ones.
