@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -95,7 +96,8 @@ class SlowFast(nn.Module):
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         *stages, pool, head = self.network.blocks
         fast = self.normalised(stacks)
-        paths = [fast[:, :, slow_frames(fast.shape[2])], fast]
+        # frames one by one: a list as an index cannot be exported
+        paths = [torch.stack([fast[:, :, t] for t in slow_frames(fast.shape[2])], 2), fast]
         for stage in stages:
             paths = stage(paths)
         grid = torch.cat([cells(path) for path in paths], 2)
@@ -105,8 +107,7 @@ class SlowFast(nn.Module):
 
 def slow_frames(count: int) -> list[int]:
     """The frames that the slow pathway sees, spread from the first to the last, as its recipe packs them."""
-    chosen: list[int] = torch.linspace(0, count - 1, count // ALPHA).long().tolist()
-    return chosen
+    return [int(place) for place in np.linspace(0, count - 1, count // ALPHA)]
 
 
 def library_network(name: str, count: int = 400) -> nn.Module:
