@@ -104,7 +104,9 @@ class Embedder(nn.Module):
     ) -> None:
         super().__init__()
         if options.components != "no" and components is None:
-            raise WrongCheckpoint("VGGish's principal components are asked for, and no file of them is given.")
+            raise WrongCheckpoint(
+                "VGGish's principal components are asked for, and no file of them is given."
+            )
         self.network, self.components, self.options = network, components, options
 
     def forward(self, examples: Tensor) -> Tensor:
