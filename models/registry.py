@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.g2l import G2L
 from models.stats import Stats
 
-CAPTIONERS: dict[str, type[Any]] = {Stats.name: Stats}
+CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in (Stats, G2L)}
 
 
 class UnknownCaptioner(ValueError):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.g2l import G2LConfig
 from models.stats import StatsConfig, StreamConfig
 
 
@@ -95,4 +96,4 @@ def demo_stats() -> StatsConfig:
 
 
 #: Captioner name → its config at the demo's widths.
-DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {"stats": demo_stats}
+DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {"stats": demo_stats, "g2l": G2LConfig.demo}

@@ -10,13 +10,17 @@ from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
 from models.captioner import Captioner
+from models.g2l import G2L, G2LConfig
 from models.stats import Stats, StatsConfig, StreamConfig
+from models.streams import InputStream
 from models.vocabulary import Vocabulary
 
 SPEC = StreamSpec("random", "0" * 64, "none")
 WORDS = [f"w{i}" for i in range(17)]
 GRID = StreamConfig(name="grid", width=6)
 BOXES = StreamConfig(name="boxes", width=5, regions="boxes")
+GRID_INPUT = InputStream(name="grid", width=6)
+BOXES_INPUT = InputStream(name="boxes", width=5)
 
 
 def stats_config(*streams: StreamConfig, **changes: object) -> StatsConfig:
@@ -38,6 +42,27 @@ def randomised(captioner: Captioner, seed: int = 0, std: float = 0.35) -> Captio
 def tiny_stats(config: StatsConfig | None = None, seed: int = 0) -> Stats:
     captioner = Stats(config or stats_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
+    return captioner.eval()
+
+
+def g2l_config(**changes: object) -> G2LConfig:
+    base = G2LConfig(
+        frames=GRID_INPUT,
+        clips=GRID_INPUT,
+        regions=BOXES_INPUT,
+        encoded=7,
+        aligned=4,
+        words=8,
+        attention=5,
+        hidden=9,
+        dropout=0.0,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_g2l(config: G2LConfig | None = None, seed: int = 0) -> G2L:
+    captioner = G2L(config or g2l_config(), Vocabulary(WORDS))
+    randomised(captioner, seed, std=0.6)
     return captioner.eval()
 
 
