@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.dual_afr import DualAFR
 from models.g2l import G2L
 from models.stats import Stats
 
-CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in (Stats, G2L)}
+CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in (Stats, G2L, DualAFR)}
 
 
 class UnknownCaptioner(ValueError):

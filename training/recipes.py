@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.dual_afr import DualAFRConfig
 from models.g2l import G2LConfig
 from models.stats import StatsConfig, StreamConfig
 
@@ -96,4 +97,8 @@ def demo_stats() -> StatsConfig:
 
 
 #: Captioner name → its config at the demo's widths.
-DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {"stats": demo_stats, "g2l": G2LConfig.demo}
+DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
+    "stats": demo_stats,
+    "g2l": G2LConfig.demo,
+    "dual_afr": DualAFRConfig.demo,
+}

@@ -17,13 +17,24 @@ from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions, decode
 from models.registry import CAPTIONERS, UnknownCaptioner, captioner_class
 from models.vocabulary import BOS
-from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_g2l, tiny_stats, videos
+from tests.models.tiny import (
+    BOXES,
+    GRID,
+    SPEC,
+    dual_afr_config,
+    stats_config,
+    tiny_dual_afr,
+    tiny_g2l,
+    tiny_stats,
+    videos,
+)
 from training.recipes import DEMO_CONFIGS
 
 #: A small captioner of each registered name; a new name fails the first test until it stands here.
 TINY: dict[str, Callable[[], Captioner]] = {
     "stats": lambda: tiny_stats(stats_config(GRID, BOXES, classes=3, class_width=2)),
     "g2l": tiny_g2l,
+    "dual_afr": lambda: tiny_dual_afr(dual_afr_config(kind="hard")),
 }
 KIND = pytest.mark.parametrize("captioner", [make() for make in TINY.values()], ids=list(TINY))
 WORDS = torch.tensor([3, 4, 5, 6, 7, 8])  # three videos, two rows each

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
+from models.alignment import LayerConfig
 from models.captioner import Captioner
+from models.dual_afr import DualAFR, DualAFRConfig
 from models.g2l import G2L, G2LConfig
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.streams import InputStream
@@ -63,6 +65,29 @@ def g2l_config(**changes: object) -> G2LConfig:
 def tiny_g2l(config: G2LConfig | None = None, seed: int = 0) -> G2L:
     captioner = G2L(config or g2l_config(), Vocabulary(WORDS))
     randomised(captioner, seed, std=0.6)
+    return captioner.eval()
+
+
+def dual_afr_config(**changes: object) -> DualAFRConfig:
+    base = DualAFRConfig(
+        layers=(
+            LayerConfig(name="grid", width=6, side=2, kernel=(3, 3), pool=(1, 2)),
+            LayerConfig(name="grid", width=6, side=2, pool=(1, 2)),
+        ),
+        top=GRID_INPUT,
+        channels=7,
+        attention=5,
+        words=8,
+        hidden=9,
+        dropout=0.0,
+        weight_range=None,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_dual_afr(config: DualAFRConfig | None = None, seed: int = 0) -> DualAFR:
+    captioner = DualAFR(config or dual_afr_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
     return captioner.eval()
 
 
