@@ -6,9 +6,10 @@ from typing import Any
 
 from models.dual_afr import DualAFR
 from models.g2l import G2L
+from models.refocus import Refocus
 from models.stats import Stats
 
-CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in (Stats, G2L, DualAFR)}
+CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in (Stats, G2L, Refocus, DualAFR)}
 
 
 class UnknownCaptioner(ValueError):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.dual_afr import DualAFRConfig
 from models.g2l import G2LConfig
+from models.refocus import RefocusConfig
 from models.stats import StatsConfig, StreamConfig
 
 
@@ -100,5 +101,6 @@ def demo_stats() -> StatsConfig:
 DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
     "stats": demo_stats,
     "g2l": G2LConfig.demo,
+    "refocus": RefocusConfig.demo,
     "dual_afr": DualAFRConfig.demo,
 }

@@ -22,9 +22,11 @@ from tests.models.tiny import (
     GRID,
     SPEC,
     dual_afr_config,
+    refocus_config,
     stats_config,
     tiny_dual_afr,
     tiny_g2l,
+    tiny_refocus,
     tiny_stats,
     videos,
 )
@@ -34,6 +36,7 @@ from training.recipes import DEMO_CONFIGS
 TINY: dict[str, Callable[[], Captioner]] = {
     "stats": lambda: tiny_stats(stats_config(GRID, BOXES, classes=3, class_width=2)),
     "g2l": tiny_g2l,
+    "refocus": lambda: tiny_refocus(refocus_config(frozen_key_frames=True, tie_words=True)),
     "dual_afr": lambda: tiny_dual_afr(dual_afr_config(kind="hard")),
 }
 KIND = pytest.mark.parametrize("captioner", [make() for make in TINY.values()], ids=list(TINY))

@@ -13,6 +13,7 @@ from models.alignment import LayerConfig
 from models.captioner import Captioner
 from models.dual_afr import DualAFR, DualAFRConfig
 from models.g2l import G2L, G2LConfig
+from models.refocus import Refocus, RefocusConfig
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.streams import InputStream
 from models.vocabulary import Vocabulary
@@ -88,6 +89,18 @@ def dual_afr_config(**changes: object) -> DualAFRConfig:
 def tiny_dual_afr(config: DualAFRConfig | None = None, seed: int = 0) -> DualAFR:
     captioner = DualAFR(config or dual_afr_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
+    return captioner.eval()
+
+
+def refocus_config(**changes: object) -> RefocusConfig:
+    """The boxes of ``videos`` stand for sound, since only their mean over the video is heard."""
+    base = RefocusConfig(grid=GRID_INPUT, audio=BOXES_INPUT, hidden=9, attention=5, dropout=0.0)
+    return base.model_copy(update=changes)
+
+
+def tiny_refocus(config: RefocusConfig | None = None, seed: int = 0) -> Refocus:
+    captioner = Refocus(config or refocus_config(), Vocabulary(WORDS))
+    randomised(captioner, seed, std=0.5)
     return captioner.eval()
 
 
