@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.dual_afr import DualAFRConfig
+from models.fusion import FusionConfig, SpatialConfig
 from models.g2l import G2LConfig
 from models.refocus import RefocusConfig
 from models.stats import StatsConfig, StreamConfig
@@ -103,4 +104,7 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
     "g2l": G2LConfig.demo,
     "refocus": RefocusConfig.demo,
     "dual_afr": DualAFRConfig.demo,
+    "vanilla": FusionConfig.demo,
+    "temporal": FusionConfig.demo,
+    "spatial": SpatialConfig.demo,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.captioner import Captioner, Memory, StepAttention
 from tests.reference.layers import Array
@@ -33,12 +33,12 @@ def close(ours: Tensor, wanted: Array) -> None:
     np.testing.assert_allclose(ours.numpy(), wanted, atol=2e-5, rtol=2e-4)
 
 
-def never_reached(captioner: Captioner, loss: Callable[[int], Tensor], batches: int = 10) -> list[str]:
+def never_reached(module: nn.Module, loss: Callable[[int], Tensor], batches: int = 10) -> list[str]:
     """Parameters that want a gradient and get none above 1e-9 from ``loss(0)`` … ``loss(batches - 1)``."""
-    trained: dict[str, Any] = {n: p for n, p in captioner.named_parameters() if p.requires_grad}
+    trained: dict[str, Any] = {n: p for n, p in module.named_parameters() if p.requires_grad}
     largest = dict.fromkeys(trained, 0.0)
     for batch in range(batches):
-        captioner.zero_grad()
+        module.zero_grad()
         loss(batch).backward()
         for name, parameter in trained.items():
             if parameter.grad is not None:

@@ -27,7 +27,10 @@ from tests.models.tiny import (
     tiny_dual_afr,
     tiny_g2l,
     tiny_refocus,
+    tiny_spatial,
     tiny_stats,
+    tiny_temporal,
+    tiny_vanilla,
     videos,
 )
 from training.recipes import DEMO_CONFIGS
@@ -37,6 +40,9 @@ TINY: dict[str, Callable[[], Captioner]] = {
     "stats": lambda: tiny_stats(stats_config(GRID, BOXES, classes=3, class_width=2)),
     "g2l": tiny_g2l,
     "refocus": lambda: tiny_refocus(refocus_config(frozen_key_frames=True, tie_words=True)),
+    "vanilla": tiny_vanilla,
+    "temporal": tiny_temporal,
+    "spatial": tiny_spatial,
     "dual_afr": lambda: tiny_dual_afr(dual_afr_config(kind="hard")),
 }
 KIND = pytest.mark.parametrize("captioner", [make() for make in TINY.values()], ids=list(TINY))

@@ -139,9 +139,7 @@ def test_a_falling_reward_lowers_the_key_frame(start: tuple[float, ...]) -> None
     loss = refocusing_loss(scores, mask, key, torch.tensor([0.5]), torch.tensor([1.0]))
     alpha = float(scores.detach().softmax(1)[0, 0])
     if alpha < 1:  # the sign is not that of eq. 21 as printed
-        assert float(loss.detach()) == pytest.approx(
-            -0.5 * np.log(1 - alpha), rel=1e-4
-        )
+        assert float(loss.detach()) == pytest.approx(-0.5 * np.log(1 - alpha), rel=1e-4)
     loss.sum().backward()
     assert scores.grad is not None
     # at α = 1 as well, which is what eq. 21 was made for

@@ -12,6 +12,7 @@ from extractors.features import Features, Stream, StreamSpec
 from models.alignment import LayerConfig
 from models.captioner import Captioner
 from models.dual_afr import DualAFR, DualAFRConfig
+from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
 from models.g2l import G2L, G2LConfig
 from models.refocus import Refocus, RefocusConfig
 from models.stats import Stats, StatsConfig, StreamConfig
@@ -102,6 +103,44 @@ def tiny_refocus(config: RefocusConfig | None = None, seed: int = 0) -> Refocus:
     captioner = Refocus(config or refocus_config(), Vocabulary(WORDS))
     randomised(captioner, seed, std=0.5)
     return captioner.eval()
+
+
+def fusion_config(**changes: object) -> SpatialConfig:
+    """The boxes of ``videos`` stand for motion too."""
+    base = SpatialConfig(
+        image=GRID_INPUT,
+        motion=BOXES_INPUT,
+        audio=None,
+        objects=BOXES_INPUT,
+        hidden=9,
+        embedded=7,
+        words=8,
+        attention=5,
+        dropout=0.0,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_vanilla(config: FusionConfig | None = None, seed: int = 0) -> Vanilla:
+    captioner = Vanilla(_without_objects(config), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def tiny_temporal(config: FusionConfig | None = None, seed: int = 0) -> Temporal:
+    captioner = Temporal(_without_objects(config), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def tiny_spatial(config: SpatialConfig | None = None, seed: int = 0) -> Spatial:
+    captioner = Spatial(config or fusion_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def _without_objects(config: FusionConfig | None) -> FusionConfig:
+    return FusionConfig(**(config or fusion_config()).model_dump(exclude={"objects"}))
 
 
 def stream(
