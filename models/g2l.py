@@ -223,7 +223,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
             v_keys=self.attention_3d.keys(v),
             aligned_keys=self.attention_al.keys(pair) if has_al else nothing,
             frame_mask=frames.frame_mask,
-            threes=_threes(frames, regions).to(f.dtype),
+            threes=_threes(frames, regions),
             r=r,
             r_keys=r_keys,
             region_mask=regions.region_mask,
