@@ -1,4 +1,4 @@
-"""Additive attention and masked softmax, over memories that several rows share."""
+"""Additive and bilinear attention and masked softmax, over memories that several rows share."""
 
 from __future__ import annotations
 
@@ -42,8 +42,48 @@ class AdditiveAttention(nn.Module):
         return scores.view(h.shape[0], *places)
 
 
+class BilinearAttention(nn.Module):
+    """att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b): eq. 3 of G2L, and eqs. 8 and 14 of refocus.
+
+    Keys are W_x x, computed once a video. A bias outside the tanh (refocus prints one) would shift all
+    scores alike and cancel in the softmax, so there is none.
+    """
+
+    def __init__(self, query_width: int, width: int, attention_width: int, bias: bool = True) -> None:
+        super().__init__()
+        self.W_h = nn.Linear(query_width, attention_width, bias=False)
+        self.W_x = nn.Linear(width, attention_width, bias=False)
+        self.w = nn.Linear(attention_width, 1, bias=False)
+        self.b = nn.Parameter(torch.zeros(attention_width)) if bias else None
+
+    def keys(self, x: Tensor) -> Tensor:
+        """x: (…, width) → (…, A)."""
+        keys: Tensor = self.W_x(x)
+        return keys
+
+    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
+        """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
+        videos, places = keys.shape[0], keys.shape[1:-1]
+        query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
+        product = query * keys.unsqueeze(1)
+        scores: Tensor = self.w(torch.tanh(product if self.b is None else product + self.b))
+        return scores.view(h.shape[0], *places)
+
+
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """weights: (R, N), values: (B, N, D) with R = B·K → (R, D), one matrix product a video."""
     videos = values.shape[0]
     grouped = weights.to(values.dtype).view(videos, -1, values.shape[1])
     return torch.bmm(grouped, values).reshape(weights.shape[0], values.shape[2])
+
+
+def per_row(per_video: Tensor, rows: Tensor) -> Tensor:
+    """(B, …) → (R, …), each video's value for each of its rows."""
+    return per_video.repeat_interleave(rows.shape[0] // per_video.shape[0], 0)
+
+
+def sum_regions(weights: Tensor, x: Tensor) -> Tensor:
+    """weights: (R, T, N), x: (B, T, N, d) → (R, T, d)."""
+    videos = x.shape[0]
+    grouped = weights.to(x.dtype).view(videos, -1, *weights.shape[1:])
+    return torch.einsum("bktn,btnd->bktd", grouped, x).flatten(0, 1)

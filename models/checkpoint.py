@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,10 +19,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from extractors.features import StreamSpec
 from models.captioner import Captioner
-from models.registry import captioner_class
+from models.fusion import SemanticEmbedding
+from models.registry import EMBEDDINGS, captioner_class
 from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"
@@ -55,7 +57,7 @@ class Checkpoint:
     sha256: str
 
 
-def save_checkpoint(path: Path, captioner: Captioner[Any, Any], card: Card) -> None:
+def save_checkpoint(path: Path, captioner: Captioner[Any, Any] | SemanticEmbedding, card: Card) -> None:
     """Write float16 weights and metadata; the file appears whole or not at all."""
     weights = {
         name: value.detach()
@@ -83,15 +85,26 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
 
     Raises CheckpointError for a file that is missing, damaged, or not written by ``save_checkpoint``.
     """
+    captioner, card = _load(path, captioner_class)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Checkpoint(captioner.to(device).eval(), card, digest)
+
+
+def load_embedding(path: Path, device: torch.device | str = "cpu") -> tuple[SemanticEmbedding, Card]:
+    """The video-semantic embedding, as ``load_checkpoint`` gives a captioner. Raises CheckpointError."""
+    embedding, card = _load(path, EMBEDDINGS.__getitem__)
+    return embedding.to(device).eval(), card
+
+
+def _load(path: Path, find: Callable[[str], type[Any]]) -> tuple[Any, Card]:
     metadata, weights = _read(path)
     with _explained(path):
-        kind = captioner_class(metadata["captioner"])
+        kind = find(metadata["captioner"])
         config = kind.config_class.model_validate_json(metadata["config"])
         captioner = kind(config, Vocabulary(metadata["vocabulary"].split("\n")))
         card = _card(metadata)
         _fill(captioner, weights)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Checkpoint(captioner.to(device).eval(), card, digest)
+    return captioner, card
 
 
 def read_card(path: Path) -> Card:
@@ -131,7 +144,7 @@ def _card(metadata: Mapping[str, str]) -> Card:
     )
 
 
-def _unshared(captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
+def _unshared(captioner: nn.Module) -> dict[str, torch.Tensor]:
     """The state without second names of one tensor (tied words), which safetensors does not hold."""
     seen: set[int] = set()
     return {
@@ -141,7 +154,7 @@ def _unshared(captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
     }
 
 
-def _fill(captioner: Captioner[Any, Any], weights: Mapping[str, torch.Tensor]) -> None:
+def _fill(captioner: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     wanted = _unshared(captioner).keys()
     if differing := sorted(set(wanted) ^ weights.keys()):
         raise ValueError(f"missing or superfluous: {', '.join(differing[:3])}")

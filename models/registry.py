@@ -1,12 +1,21 @@
-"""The captioners by name. A captioner is found by its checkpoint's metadata, never by a file's name."""
+"""The captioners by name, and the embedding that chooses among them.
+
+Each is found by its checkpoint's metadata, never by a file's name.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from models.dual_afr import DualAFR
+from models.fusion import SemanticEmbedding, Spatial, Temporal, Vanilla
+from models.g2l import G2L
+from models.refocus import Refocus
 from models.stats import Stats
 
-CAPTIONERS: dict[str, type[Any]] = {Stats.name: Stats}
+KINDS: tuple[type[Any], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)
+CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in KINDS}
+EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 
 
 class UnknownCaptioner(ValueError):

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.attention import AdditiveAttention, masked_softmax, weighted_sum
+from models.attention import AdditiveAttention, masked_softmax, per_row, sum_regions, weighted_sum
 from models.captioner import Captioner, Memory, State, StepAttention
 from models.collate import Batch, collate
 from models.vocabulary import Vocabulary
@@ -188,29 +188,29 @@ class StreamAttention(nn.Module):
         branch = self._branch(h, x_ST, x_TS)
         mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
         spatial = branch[:, 0, None, None] * st + branch[:, 1, None, None] * ts
-        st_spatial = st.sum(1) / _rows(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
+        st_spatial = st.sum(1) / per_row(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
         return Look(torch.tanh(mixed), temporal, spatial, st_spatial, branch, ranking)  # eq. 12
 
     def _spatio_temporal(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor | None]:
         videos, frames, regions, width = memory.x.shape
         scores = self.st_attention.scores(h, memory.st_keys)
-        frame_mask = _rows(memory.frame_mask, h)
+        frame_mask = per_row(memory.frame_mask, h)
         if self.regions == "grid":
-            e = masked_softmax(scores, _rows(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
+            e = masked_softmax(scores, per_row(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
             by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
             x = weighted_sum(e, by_region).view(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
-            e_t = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 3, frame by frame
-            x = _sum_regions(e_t, memory.x)
+            e_t = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 3, frame by frame
+            x = sum_regions(e_t, memory.x)
         x_ST, ranking = self.ranked(x, frame_mask)
         return x_ST, e_t, None if self.branches == "ts" else ranking
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
         scores = self.frame_attention.scores(h, memory.frame_keys)
-        temporal = masked_softmax(scores / self.temperature, _rows(memory.frame_mask, h))  # eq. 9
+        temporal = masked_softmax(scores / self.temperature, per_row(memory.frame_mask, h))  # eq. 9
         scores = self.ts_attention.scores(h, memory.ts_keys)
-        e = masked_softmax(scores, _rows(memory.region_mask, h))  # eq. 10
+        e = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 10
         chosen = temporal
         if not self.training:
             chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)
@@ -291,7 +291,7 @@ class Stats(Captioner[StatsMemory, StatsState]):
         ]
         inputs = [w, *(look.x_hat for look in looks)]
         if self.label is not None:
-            inputs.append(self.label(_rows(memory.label, word)))
+            inputs.append(self.label(per_row(memory.label, word)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         logits = self.output(self.project(self.dropout(h)))
         return logits.float().log_softmax(1), StatsState(h, c, keys, values), _attention(looks)
@@ -317,15 +317,3 @@ def _attention(looks: Sequence[Look]) -> StepAttention:
     }
     loss = torch.stack(rankings).mean(0) if rankings else None
     return StepAttention(looks[0].temporal, looks[0].spatial, extras, loss)
-
-
-def _rows(per_video: Tensor, rows: Tensor) -> Tensor:
-    """(B, …) → (R, …), each video's value for each of its rows."""
-    return per_video.repeat_interleave(rows.shape[0] // per_video.shape[0], 0)
-
-
-def _sum_regions(weights: Tensor, x: Tensor) -> Tensor:
-    """weights: (R, T, N), x: (B, T, N, d) → (R, T, d)."""
-    videos = x.shape[0]
-    grouped = weights.to(x.dtype).view(videos, -1, *weights.shape[1:])
-    return torch.einsum("bktn,btnd->bktd", grouped, x).flatten(0, 1)

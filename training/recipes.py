@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.dual_afr import DualAFRConfig
+from models.fusion import FusionConfig, SpatialConfig
+from models.g2l import G2LConfig
+from models.refocus import RefocusConfig
 from models.stats import StatsConfig, StreamConfig
 
 
@@ -129,4 +133,12 @@ def demo_stats() -> StatsConfig:
 
 
 #: Captioner name → its config at the demo's widths.
-DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {"stats": demo_stats}
+DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
+    "stats": demo_stats,
+    "g2l": G2LConfig.demo,
+    "refocus": RefocusConfig.demo,
+    "dual_afr": DualAFRConfig.demo,
+    "vanilla": FusionConfig.demo,
+    "temporal": FusionConfig.demo,
+    "spatial": SpatialConfig.demo,
+}

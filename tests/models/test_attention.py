@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from extractors.features import Stream
-from models.attention import AdditiveAttention, masked_softmax, weighted_sum
+from models.attention import AdditiveAttention, BilinearAttention, masked_softmax, sum_regions, weighted_sum
 from models.collate import collate
 from tests.models.tiny import SPEC, stream
 
@@ -66,3 +66,30 @@ def test_padding_and_masked_regions_are_zero_and_unmarked() -> None:
 def test_a_mask_of_frames_covers_all_their_regions() -> None:
     batch = collate([stream(2, 3, 4, 0, mask=torch.tensor([True, False]))], CPU)
     assert batch.region_mask.tolist() == [[[True] * 3, [False] * 3]]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_bilinear_rows_score_against_their_own_video(bias: bool) -> None:
+    torch.manual_seed(0)
+    attention = BilinearAttention(3, 5, 2, bias=bias)
+    if attention.b is not None:
+        torch.nn.init.normal_(attention.b)
+    x, h = torch.randn(2, 3, 4, 5), torch.randn(6, 3)
+    scores = attention.scores(h, attention.keys(x))
+    for row in range(6):
+        product = attention.W_h(h[row]) * attention.W_x(x[row // 3])
+        energy = torch.tanh(product if attention.b is None else product + attention.b)
+        torch.testing.assert_close(scores[row], attention.w(energy).squeeze(-1))
+
+
+def test_a_query_of_zeros_makes_all_places_equal() -> None:
+    attention = BilinearAttention(3, 5, 2)
+    scores = attention.scores(torch.zeros(1, 3), attention.keys(torch.randn(1, 4, 5)))
+    torch.testing.assert_close(scores, scores[:, :1].expand(1, 4))
+
+
+def test_regions_are_summed_in_each_frame() -> None:
+    weights, x = torch.rand(4, 3, 2), torch.randn(2, 3, 2, 5)
+    sums = sum_regions(weights, x)
+    for row in range(4):
+        torch.testing.assert_close(sums[row], (weights[row].unsqueeze(2) * x[row // 2]).sum(1))

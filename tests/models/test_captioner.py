@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +13,37 @@ import torch
 from torch import Tensor
 
 from models.captioner import Captioner, Memory, Rows, State
+from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from models.decoding import DecodingOptions, decode
 from models.registry import CAPTIONERS, UnknownCaptioner, captioner_class
 from models.vocabulary import BOS
-from tests.models.tiny import BOXES, GRID, stats_config, tiny_stats, videos
+from tests.models.tiny import (
+    BOXES,
+    GRID,
+    SPEC,
+    dual_afr_config,
+    refocus_config,
+    stats_config,
+    tiny_dual_afr,
+    tiny_g2l,
+    tiny_refocus,
+    tiny_spatial,
+    tiny_stats,
+    tiny_temporal,
+    tiny_vanilla,
+    videos,
+)
 from training.recipes import DEMO_CONFIGS
 
 #: A small captioner of each registered name; a new name fails the first test until it stands here.
 TINY: dict[str, Callable[[], Captioner]] = {
-    "stats": lambda: tiny_stats(stats_config(GRID, BOXES, classes=3, class_width=2))
+    "stats": lambda: tiny_stats(stats_config(GRID, BOXES, classes=3, class_width=2)),
+    "g2l": tiny_g2l,
+    "refocus": lambda: tiny_refocus(refocus_config(frozen_key_frames=True, tie_words=True)),
+    "vanilla": tiny_vanilla,
+    "temporal": tiny_temporal,
+    "spatial": tiny_spatial,
+    "dual_afr": lambda: tiny_dual_afr(dual_afr_config(kind="hard")),
 }
 KIND = pytest.mark.parametrize("captioner", [make() for make in TINY.values()], ids=list(TINY))
 WORDS = torch.tensor([3, 4, 5, 6, 7, 8])  # three videos, two rows each
@@ -135,6 +160,28 @@ def test_every_tensor_of_state_and_memory_has_the_rows_first(captioner: Captione
     assert {len(value) for value in tensors(memory)} == {3}
     assert {len(value) for value in tensors(state)} == {6}
     assert {len(value) for value in tensors(attention)} == {6}
+
+
+@KIND
+def test_one_beam_is_greedy(captioner: Captioner) -> None:
+    memory = captioner.encode(videos())
+    beam = decode(captioner, memory, DecodingOptions(beam_size=1, max_length=7))
+    greedy = decode(captioner, memory, DecodingOptions(method="greedy", max_length=7))
+    for (ours,), (theirs,) in zip(beam, greedy, strict=True):
+        assert ours.tokens == theirs.tokens
+        assert ours.score == pytest.approx(theirs.score)
+
+
+@KIND
+def test_a_checkpoint_describes_as_what_was_saved(captioner: Captioner, tmp_path: Path) -> None:
+    rounded = deepcopy(captioner).half().float()
+    path = tmp_path / "captioner.safetensors"
+    save_checkpoint(path, captioner, Card(captioner.name, {"grid": SPEC}, {}, {}))
+    loaded = load_checkpoint(path).captioner
+    assert loaded.config == captioner.config
+    ours, _, _ = two_steps(loaded, loaded.encode(videos()), WORDS)
+    wanted, _, _ = two_steps(rounded, rounded.encode(videos()), WORDS)
+    assert torch.equal(ours, wanted)
 
 
 @pytest.mark.parametrize("name", DEMO_CONFIGS)

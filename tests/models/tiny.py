@@ -9,14 +9,22 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
+from models.alignment import LayerConfig
 from models.captioner import Captioner
+from models.dual_afr import DualAFR, DualAFRConfig
+from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
+from models.g2l import G2L, G2LConfig
+from models.refocus import Refocus, RefocusConfig
 from models.stats import Stats, StatsConfig, StreamConfig
+from models.streams import InputStream
 from models.vocabulary import Vocabulary
 
 SPEC = StreamSpec("random", "0" * 64, "none")
 WORDS = [f"w{i}" for i in range(17)]
 GRID = StreamConfig(name="grid", width=6)
 BOXES = StreamConfig(name="boxes", width=5, regions="boxes")
+GRID_INPUT = InputStream(name="grid", width=6)
+BOXES_INPUT = InputStream(name="boxes", width=5)
 
 
 def stats_config(*streams: StreamConfig, **changes: object) -> StatsConfig:
@@ -39,6 +47,100 @@ def tiny_stats(config: StatsConfig | None = None, seed: int = 0) -> Stats:
     captioner = Stats(config or stats_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
+
+
+def g2l_config(**changes: object) -> G2LConfig:
+    base = G2LConfig(
+        frames=GRID_INPUT,
+        clips=GRID_INPUT,
+        regions=BOXES_INPUT,
+        encoded=7,
+        aligned=4,
+        words=8,
+        attention=5,
+        hidden=9,
+        dropout=0.0,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_g2l(config: G2LConfig | None = None, seed: int = 0) -> G2L:
+    captioner = G2L(config or g2l_config(), Vocabulary(WORDS))
+    randomised(captioner, seed, std=0.6)
+    return captioner.eval()
+
+
+def dual_afr_config(**changes: object) -> DualAFRConfig:
+    base = DualAFRConfig(
+        layers=(
+            LayerConfig(name="grid", width=6, side=2, kernel=(3, 3), pool=(1, 2)),
+            LayerConfig(name="grid", width=6, side=2, pool=(1, 2)),
+        ),
+        top=GRID_INPUT,
+        channels=7,
+        attention=5,
+        words=8,
+        hidden=9,
+        dropout=0.0,
+        weight_range=None,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_dual_afr(config: DualAFRConfig | None = None, seed: int = 0) -> DualAFR:
+    captioner = DualAFR(config or dual_afr_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def refocus_config(**changes: object) -> RefocusConfig:
+    """The boxes of ``videos`` stand for sound, since only their mean over the video is heard."""
+    base = RefocusConfig(grid=GRID_INPUT, audio=BOXES_INPUT, hidden=9, attention=5, dropout=0.0)
+    return base.model_copy(update=changes)
+
+
+def tiny_refocus(config: RefocusConfig | None = None, seed: int = 0) -> Refocus:
+    captioner = Refocus(config or refocus_config(), Vocabulary(WORDS))
+    randomised(captioner, seed, std=0.5)
+    return captioner.eval()
+
+
+def fusion_config(**changes: object) -> SpatialConfig:
+    """The boxes of ``videos`` stand for motion too."""
+    base = SpatialConfig(
+        image=GRID_INPUT,
+        motion=BOXES_INPUT,
+        audio=None,
+        objects=BOXES_INPUT,
+        hidden=9,
+        embedded=7,
+        words=8,
+        attention=5,
+        dropout=0.0,
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_vanilla(config: FusionConfig | None = None, seed: int = 0) -> Vanilla:
+    captioner = Vanilla(_without_objects(config), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def tiny_temporal(config: FusionConfig | None = None, seed: int = 0) -> Temporal:
+    captioner = Temporal(_without_objects(config), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def tiny_spatial(config: SpatialConfig | None = None, seed: int = 0) -> Spatial:
+    captioner = Spatial(config or fusion_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def _without_objects(config: FusionConfig | None) -> FusionConfig:
+    return FusionConfig(**(config or fusion_config()).model_dump(exclude={"objects"}))
 
 
 def stream(

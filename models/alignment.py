@@ -1,0 +1,103 @@
+"""dualAFR's alignment: layers of a network brought to one grid, one clock and one width (eq. 3).
+
+Layer l comes as (B, p_l·M, N_l, C_l) and leaves as (B, M, N, C), with M slots of p_l rows each. Beside the
+paper's 3D convolution stand the four baselines of its table 1. Its text leaves these open, so:
+
+* max and average pooling use the convolution's own pooling windows, and an MLP of one hidden layer;
+* the hypercolumn is the mean over a slot's rows, resized bilinearly to the last layer's grid, and that MLP;
+* "a different MLP a layer" of full size would have 8·10⁸ weights for pool2 alone; ours is factored: one
+  linear over the places of a slot, shared by the channels, then the same MLP over the channels.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.streams import InputStream
+
+Alignment = Literal["convolution", "max", "average", "hypercolumn", "mlp"]
+
+
+class LayerConfig(InputStream):
+    """One layer: maps of side × side cells; kernel and pool are (time, space), pool also the ratio to a_L."""
+
+    side: int
+    kernel: tuple[int, int] = (1, 1)
+    pool: tuple[int, int] = (1, 1)
+
+    @property
+    def aligned_side(self) -> int:
+        """Spatial pooling is padded by half its size, as C3D's own pool5 (7 → 4) is."""
+        return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
+
+
+def alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
+    """The module that aligns one layer. a_L itself, already ``channels`` wide, is left as it is."""
+    if kind != "convolution":
+        return PooledAlignment(kind, layer, channels)
+    as_it_is = layer.kernel == (1, 1) and layer.pool == (1, 1) and layer.width == channels
+    return nn.Identity() if as_it_is else ConvolutionAlignment(layer, channels)
+
+
+class ConvolutionAlignment(nn.Module):
+    """â_l = f(Σ_k a_l(k) ∗ U_k,l), f = ReLU and max pooling (eq. 3)."""
+
+    def __init__(self, layer: LayerConfig, channels: int) -> None:
+        super().__init__()
+        (time, space), self.layer = layer.kernel, layer
+        padding = (time // 2, space // 2, space // 2)
+        self.U = nn.Conv3d(layer.width, channels, (time, space, space), padding=padding)
+
+    def forward(self, a: Tensor) -> Tensor:
+        """a: (B, p·M, N_l, C_l) → (B, M, N, C)."""
+        return _places(_pooled(self.layer, torch.relu(self.U(_maps(a, self.layer.side)))))
+
+
+class PooledAlignment(nn.Module):
+    """The baselines: places by pooling, resizing or a linear, channels by an MLP."""
+
+    def __init__(self, kind: Alignment, layer: LayerConfig, channels: int) -> None:
+        super().__init__()
+        self.kind, self.layer = kind, layer
+        if kind == "mlp":
+            self.places = nn.Linear(layer.pool[0] * layer.side**2, layer.aligned_side**2)
+        self.mlp = nn.Sequential(nn.Linear(layer.width, channels), nn.ReLU(), nn.Linear(channels, channels))
+
+    def forward(self, a: Tensor) -> Tensor:
+        aligned: Tensor = self.mlp(self._to_one_grid(a))
+        return aligned
+
+    def _to_one_grid(self, a: Tensor) -> Tensor:
+        """(B, p·M, N_l, C_l) → (B, M, N, C_l)."""
+        ratio, side = self.layer.pool[0], self.layer.aligned_side
+        slots = a.reshape(a.shape[0], -1, ratio, *a.shape[2:])
+        if self.kind == "mlp":
+            mixed: Tensor = self.places(slots.flatten(2, 3).transpose(2, 3))
+            return mixed.transpose(2, 3)
+        if self.kind == "hypercolumn":
+            maps = _maps(slots.mean(2), self.layer.side).transpose(1, 2).flatten(0, 1)
+            resized = F.interpolate(maps, (side, side), mode="bilinear", align_corners=False)
+            return _places(resized.view(a.shape[0], -1, *resized.shape[1:]).transpose(1, 2))
+        return _places(_pooled(self.layer, _maps(a, self.layer.side), average=self.kind == "average"))
+
+
+def _maps(a: Tensor, side: int) -> Tensor:
+    """(B, T, N, C) → (B, C, T, side, side)."""
+    return a.reshape(*a.shape[:2], side, side, a.shape[3]).permute(0, 4, 1, 2, 3)
+
+
+def _places(maps: Tensor) -> Tensor:
+    """(B, C, M, side, side) → (B, M, N, C)."""
+    return maps.flatten(3).permute(0, 2, 3, 1)
+
+
+def _pooled(layer: LayerConfig, maps: Tensor, average: bool = False) -> Tensor:
+    time, space = layer.pool
+    window, padding = (time, space, space), (0, space // 2, space // 2)
+    if average:
+        return F.avg_pool3d(maps, window, window, padding, count_include_pad=False)
+    return F.max_pool3d(maps, window, window, padding)

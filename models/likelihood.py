@@ -1,0 +1,34 @@
+"""How likely given captions are, word by word: what losses over whole captions are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.captioner import Captioner, Memory, StepAttention
+
+
+@dataclass(frozen=True, eq=False)
+class Forced:
+    """log_p: (R, L), 0 where ``valid`` (R, L) is False; attentions: one a step."""
+
+    log_p: Tensor
+    valid: Tensor
+    attentions: list[StepAttention | None]
+
+
+def teacher_forced(captioner: Captioner[Any, Any], memory: Memory, targets: Tensor) -> Forced:
+    """targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side."""
+    rows = targets.shape[0] // memory.size
+    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    valid, known = targets >= 0, targets.clamp(min=0)
+    log_p, attentions = [], []
+    for i in range(targets.shape[1]):
+        log_probs, state, attention = captioner.step(state, word, memory)
+        word = known[:, i]
+        log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
+        attentions.append(attention)
+    return Forced(torch.stack(log_p, 1), valid, attentions)

@@ -1,0 +1,75 @@
+"""The named inputs of a captioner: collated, averaged over regions, set on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from extractors.features import Features, Stream, StreamSpec
+from models.collate import Batch, collate
+
+ABSENT = StreamSpec("absent", "", "")
+
+
+class InputStream(BaseModel):
+    """One input and its width. The same name may serve two inputs, e.g. a grid and its mean."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    width: int
+
+
+def distinct(*streams: InputStream | None) -> tuple[InputStream, ...]:
+    """Those that are given, each name once, in order."""
+    return tuple({s.name: s for s in streams if s is not None}.values())
+
+
+def collate_inputs(
+    features: Sequence[Features], streams: Sequence[InputStream], device: torch.device, optional: str = ""
+) -> list[Batch]:
+    """One batch a stream. The one called ``optional`` may be missing; such a video's rows are masked.
+
+    Raises KeyError for any other that is missing.
+    """
+
+    def of(video: Features, stream: InputStream) -> Stream:
+        if stream.name == optional and optional not in video:
+            return absent(stream)
+        return video[stream.name]
+
+    return [collate([of(video, stream) for video in features], device) for stream in streams]
+
+
+def absent(stream: InputStream) -> Stream:
+    """One row that the mask hides."""
+    start = np.zeros(1)
+    return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))
+
+
+def frame_means(batch: Batch) -> Tensor:
+    """(B, T, C), each frame's mean over the regions it has; 0 where it has none."""
+    return batch.values.sum(2) / batch.region_mask.sum(2, keepdim=True).clamp(min=1)
+
+
+def video_means(batch: Batch) -> Tensor:
+    """(B, C), the mean over frames of each frame's mean."""
+    return frame_means(batch).sum(1) / batch.frame_mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def nearest_rows(times: Tensor, of: Tensor, mask: Tensor) -> Tensor:
+    """times: (B, T, 2), of: (B, S, 2) seconds, mask: (B, S) → (B, T), the row of ``of`` nearest in time.
+
+    Rows are compared by their middles; of two equally near the earlier is taken.
+    """
+    distance = (times.mean(2).unsqueeze(2) - of.mean(2).unsqueeze(1)).abs()
+    return distance.masked_fill(~mask.unsqueeze(1), torch.inf).argmin(2)
+
+
+def on_clock(values: Tensor, rows: Tensor) -> Tensor:
+    """values: (B, S, C), rows: (B, T) from ``nearest_rows`` → (B, T, C)."""
+    return values.gather(1, rows.unsqueeze(2).expand(-1, -1, values.shape[2]))
