@@ -52,6 +52,8 @@ class Shell:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # a shell's background jobs ignore Ctrl-C, and so would their children
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
 
