@@ -49,6 +49,9 @@ def _region_count(stream: Stream) -> int:
 
 def _region_mask(stream: Stream, regions: int) -> Tensor:
     """(T, N), or (T, 1) to be spread over the regions."""
-    if stream.mask is None or not stream.mask.any():  # padding alone is still all that is known
+    if stream.mask is None:
         return torch.ones(len(stream), regions, dtype=torch.bool)
-    return stream.mask.reshape(len(stream), -1)
+    if stream.mask.ndim > 1 or stream.mask.any():
+        return stream.mask.reshape(len(stream), -1)
+    # a padded window may be all that is known of a short video; a row of zeros is no sound
+    return stream.values.ne(0).flatten(1).any(1, keepdim=True)

@@ -26,13 +26,21 @@ def test_masked_rows_are_left_out() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 3)])
 def test_where_nothing_is_real_all_is_taken(shape: tuple[int, ...]) -> None:
-    mask = torch.zeros(shape[:-1], dtype=torch.bool)
+    mask = torch.zeros(shape[0], dtype=torch.bool)
     short, long = stream(torch.ones(shape), mask), stream(torch.ones(5, *shape[1:]), None)
     batch = collate([short, long], CPU)
     assert batch.frame_mask.tolist() == [[True, True, False, False, False], [True] * 5]
     assert batch.region_mask[0, :2].all()
     assert batch.values[0].sum() == torch.ones(shape).sum()
     assert not batch.values[0, 2:].any()
+
+
+def test_zeros_where_nothing_is_real_stay_hidden() -> None:
+    """A video without sound has one row of zeros; one may be without any box."""
+    sound = stream(torch.zeros(1, 3), torch.zeros(1, dtype=torch.bool))
+    boxes = stream(torch.ones(2, 4, 3), torch.zeros(2, 4, dtype=torch.bool))
+    assert not collate([sound], CPU).frame_mask.any()
+    assert not collate([boxes], CPU).frame_mask.any()
 
 
 def test_a_frame_without_a_box_is_padding_beside_one_that_has_some() -> None:
