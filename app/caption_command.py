@@ -48,6 +48,8 @@ def caption_files(
             if folder is not None:
                 keep_attention(outcome, folder / stem)
             bar.print(_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
+            if not as_json:
+                _warn(outcome)
             failed += [outcome] if outcome.error else []
     if not as_json or failed:
         _report(failed, len(files))
@@ -128,6 +130,12 @@ def _lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
     name = "" if is_alone else f"{outcome.file}: "
     captions: list[dict[str, Any]] = outcome.answer.get("captions") or []
     return [f"{name}{each['text']}" for each in captions]
+
+
+def _warn(outcome: Outcome) -> None:
+    """What was odd about a file that was captioned all the same."""
+    for warning in outcome.answer.get("warnings") or []:
+        print(f"{outcome.file}: {warning['message']} [{warning['code']}]", file=sys.stderr)
 
 
 def _report(failed: Sequence[Outcome], count: int) -> None:

@@ -110,6 +110,7 @@ def _scores(scores: dict[str, Any]) -> list[str]:
     lines = []
     for data, metrics in scores.items():
         numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
-        said = [f"{name} {value:.1f}" for name, value in numbers.items() if isinstance(value, int | float)]
+        known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        said = [f"{name} {value:.{0 if name == 'n' else 1}f}" for name, value in known.items()]
         lines.append(f"{data}: {', '.join(said)}")
     return lines

@@ -167,7 +167,7 @@ class JobHasNoAttention(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "no_attention"
     title = "The job has no attention"
-    hint = "Send the video again with attention=true."
+    hint = "Attention comes with a caption, unless the video was sent with attention=false."
 
 
 class JobIsOver(RequestError):

@@ -79,7 +79,7 @@ class Settings(BaseSettings):
         3072 * MIB, gt=0, description="Address space of the process that reads videos, in bytes."
     )
     decoder: Literal["pyav", "decord"] = Field(
-        "pyav", description="Video reader; docs/extractors.md compares them."
+        "pyav", description="Video reader; docs/decoding.md compares them."
     )
 
     # the engine

@@ -203,6 +203,8 @@ def _check(video: _Video) -> None:
         if video.has_begun:
             raise problems.MalformedForm("The form ends in the middle of the video.")
         raise problems.VideoMissing("The form has no field called video.")
+    if video.multipart_filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
+        raise problems.VideoMissing("The field video holds text, not a file.")
     if video.size == 0:
         raise problems.VideoEmpty("The file in the field video has no bytes.")
 

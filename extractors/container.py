@@ -113,6 +113,8 @@ def _open_file(place: Path) -> int:
             return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         pass
+    if place.is_dir():
+        raise errors.MissingFile(f"{place.name!r} is a folder, not a file.")
     raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
 
 

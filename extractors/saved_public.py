@@ -27,7 +27,7 @@ PUBLIC_KEYS: Mapping[str, str] = {
     "resnet101": "resnet",
     "resnet152": "resnet",
 }
-HDF5_INSTALL = "HDF5 needs h5py: pip install -c constraints.txt --group hdf5"
+HDF5_INSTALL = "HDF5 needs h5py: .venv/bin/python -m pip install -c constraints.txt --group hdf5"
 
 
 def key_of(stream: str, extractor: str) -> str:

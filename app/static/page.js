@@ -16,6 +16,7 @@ let cancelling = null; // the id of the job that was asked to stop
 
 function send(file) {
   reset();
+  history.replaceState(null, "", location.pathname); // the address is the new file's, once it has a job
   const form = new FormData();
   for (const field of $("form").querySelectorAll("select, input[type=number]")) form.append(field.name, field.value);
   form.append("video", file); // last, so that a wrong option is known to be wrong before the file is sent

@@ -76,6 +76,7 @@ def test_any_captioner_is_taken_while_no_worker_lives(api: LiveApi) -> None:
 def test_forms_without_one_video_are_refused(api: LiveApi) -> None:
     post = api.client.post
     assert_problem(post("/caption", files={"beam_size": (None, "3")}), 422, "video_missing")
+    assert_problem(post("/caption", files={"video": (None, "clip.mp4")}), 422, "video_missing")
     assert_problem(send(api, b""), 422, "video_empty")
     two = [("video", ("a.mp4", b"a")), ("video", ("b.mp4", b"b"))]
     assert_problem(post("/caption", files=two), 422, "several_videos")

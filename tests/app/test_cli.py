@@ -219,6 +219,21 @@ def test_a_missing_file_is_a_failed_one(shell: Shell) -> None:
     assert "[missing_file]" in run.stderr
 
 
+def test_a_folder_is_called_one(shell: Shell, tmp_path: Path) -> None:
+    run = shell.here("caption", tmp_path)
+    assert run.exit_code == 1
+    assert "is a folder, not a file" in run.stderr
+
+
+def test_what_was_odd_about_a_file_is_said_beside_its_caption(shell: Shell, tmp_path: Path) -> None:
+    photo = tmp_path / "photo.png"
+    Image.new("RGB", (64, 48), "red").save(photo)
+    run = shell.here("caption", photo)
+    assert run.exit_code == 0
+    assert len(run.stdout.splitlines()) == 1
+    assert "[still_image]" in run.stderr
+
+
 def test_a_setting_with_a_wrong_value_is_wrong_usage(shell: Shell) -> None:
     run = shell.here("doctor", PORT="99999")
     assert run.exit_code == 2
