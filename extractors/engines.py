@@ -124,11 +124,6 @@ def fastest_precision(device: torch.device) -> Precision:
     return "bf16" if known.get("amx_bf16") or known.get("avx512_bf16") else "fp32"
 
 
-def has_grouped_clips(module: nn.Module) -> bool:
-    """Whether the network is of 3-D convolutions in groups, as 3D-ResNeXt's and CSN's."""
-    return any(isinstance(layer, nn.Conv3d) and layer.groups > 1 for layer in module.modules())
-
-
 def choose_engine(
     module: nn.Module,
     example: Tensor,
@@ -141,8 +136,8 @@ def choose_engine(
     cache: Path,
     free: tuple[int, ...] = (0,),
 ) -> Engine:
-    """The engine asked for; for "auto" OpenVINO on a CPU, and torch elsewhere, where there is no OpenVINO,
-    and where torch is faster: in bf16, for convolutions of clips in groups.
+    """The engine asked for; for "auto" OpenVINO on a CPU, for all kinds of networks the fastest that was
+    measured there, and torch elsewhere or where OpenVINO is not installed.
 
     module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
     free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
@@ -155,8 +150,7 @@ def choose_engine(
         raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
     if engine == "openvino" and device.type != "cpu":
         raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
-    fast_in_torch = has_grouped_clips(module) and (precision or fastest_precision(device)) == "bf16"
-    if engine in ("torch", "compile") or device.type != "cpu" or (engine == "auto" and fast_in_torch):
+    if engine in ("torch", "compile") or device.type != "cpu":
         return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
     try:
         from extractors.openvino_engine import OpenVinoEngine
