@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from extractors.cuda_graphs import Recorder
+from extractors.folding import fold_norms
 
 Precision = Literal["fp32", "bf16", "fp16"]
 EngineName = Literal["auto", "openvino", "compile", "torch"]
@@ -48,7 +49,8 @@ class Engine(ABC):
 
 
 class TorchEngine(Engine):
-    """A copy of the module, channels last, its weights in half precision where that is asked for.
+    """A copy of the module, channels last; in half precision its weights are, and with an ``example`` of its
+    input at hand batch norms are folded away.
 
     precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32, which is IEEE's
     on a GPU too. compiled: by torch.compile, which takes a minute for each new shape and needs a C++
@@ -62,13 +64,17 @@ class TorchEngine(Engine):
         device: torch.device,
         precision: Precision | None = None,
         *,
+        example: Tensor | None = None,
         compiled: bool = False,
     ) -> None:
         self.name = "compile" if compiled else "torch"
         self.device = device
         self.precision = precision or fastest_precision(device)
         self._half = HALVES.get(self.precision)
-        network = _prepared(copy.deepcopy(module), device, self._half)
+        network = copy.deepcopy(module).eval().requires_grad_(False).to(device)
+        if self._half is not None and example is not None:
+            fold_norms(network, example.to(device))
+        lay_out(network, self._half)
         # freezing folds batch norms and lays weights out for the kernels that will read them
         forward = torch.compile(network, dynamic=False, options={"freezing": True}) if compiled else network
         self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: as_tuple(forward(pixels))
@@ -89,15 +95,14 @@ class TorchEngine(Engine):
         return tuple(value[: len(pixels)].float() for value in values)
 
 
-def _prepared(network: nn.Module, device: torch.device, half: torch.dtype | None) -> nn.Module:
-    network = network.eval().requires_grad_(False).to(device)
+def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
+    """Weights as the kernels want them, in place."""
     for layer in network.modules():
         for weight in layer.parameters(recurse=False):
             if half is not None and isinstance(layer, MULTIPLIERS):
                 weight.data = weight.data.to(half)
             if weight.dim() in CHANNELS_LAST:
                 weight.data = weight.data.contiguous(memory_format=CHANNELS_LAST[weight.dim()])
-    return network
 
 
 def as_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -131,7 +136,8 @@ def choose_engine(
     cache: Path,
     free: tuple[int, ...] = (0,),
 ) -> Engine:
-    """The engine asked for; for "auto" OpenVINO on a CPU, and torch elsewhere or where it is not installed.
+    """The engine asked for; for "auto" OpenVINO on a CPU, for all kinds of networks the fastest that was
+    measured there, and torch elsewhere or where OpenVINO is not installed.
 
     module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
     free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
@@ -145,12 +151,12 @@ def choose_engine(
     if engine == "openvino" and device.type != "cpu":
         raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
     if engine in ("torch", "compile") or device.type != "cpu":
-        return TorchEngine(module, device, precision, compiled=engine == "compile")
+        return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
     try:
         from extractors.openvino_engine import OpenVinoEngine
     except ImportError as error:
         if engine == "openvino":
             raise
         log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
-        return TorchEngine(module, device, precision)
+        return TorchEngine(module, device, precision, example=example)
     return OpenVinoEngine(module, example, key, cache, precision, threads, free)

@@ -1,0 +1,67 @@
+"""Batch norms folded into the convolutions before them: one pass over the numbers less for each."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)
+NORMS = (nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def fold_norms(network: nn.Module, example: Tensor) -> None:
+    """Fold, in place, every batch norm of a network in eval mode that reads what a convolution has given.
+
+    Which ones do is seen by letting the network take an input of that shape; nothing is computed.
+    """
+    for convolution, norm in pairs(network, example):
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        convolution.weight, convolution.bias = fuse_conv_bn_weights(
+            convolution.weight,
+            convolution.bias,
+            norm.running_mean,
+            norm.running_var,
+            norm.eps,
+            norm.weight,
+            norm.bias,
+        )
+        _replace(network, norm, nn.Identity())
+
+
+def pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
+    """(convolution, norm) where the first's output is the second's input; each is called once."""
+    given: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
+    calls: dict[nn.Module, int] = {}
+    found: list[tuple[nn.Module, nn.Module]] = []
+
+    def see(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls[layer] = calls.get(layer, 0) + 1
+        if isinstance(layer, CONVOLUTIONS):
+            given[id(output)] = (weakref.ref(output), layer)
+            return
+        tensor, convolution = given.get(id(inputs[0]), (lambda: None, None))
+        if convolution is not None and tensor() is inputs[0]:
+            found.append((convolution, layer))
+
+    layers = [layer for layer in network.modules() if isinstance(layer, CONVOLUTIONS + NORMS)]
+    handles = [layer.register_forward_hook(see) for layer in layers]
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
+            network(fake.from_tensor(example))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [pair for pair in found if all(calls[layer] == 1 for layer in pair)]
+
+
+def _replace(network: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for parent in list(network.modules()):
+        for name, child in list(parent.named_children()):
+            if child is old:
+                setattr(parent, name, new)
