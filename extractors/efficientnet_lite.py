@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from extractors.checkpoint import Checkpoint, WrongCheckpoint, bare, load
+from extractors.same_padding import same_padding
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -42,12 +43,6 @@ LITE2 = (
     Stage(1, 3, 1, 6, 352),
 )
 STEM_WIDTH = 32
-
-
-def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after one dimension so that ceil(size / stride) outputs come out."""
-    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-    return total // 2, total - total // 2
 
 
 class Convolution(nn.Module):

@@ -15,14 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from extractors.same_padding import same_padding
+
 CHANNELS, CLASSES = 1024, 400
 Size: TypeAlias = tuple[int, int, int]
-
-
-def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after one axis, so that ceil(size / stride) outputs come out; the odd one is after."""
-    total = max(kernel - (size % stride or stride), 0)
-    return total // 2, total - total // 2
 
 
 def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:

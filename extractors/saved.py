@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from extractors.digests import sha256_of
 from extractors.features import WHOLE, Stream, StreamSpec
 from extractors.windows import Windows
 
@@ -98,9 +99,7 @@ class Source:
         """Reads the whole file. Raises OSError, also for what is no file and might have no end."""
         if file.exists() and not file.is_file():
             raise OSError(errno.EINVAL, "it is no regular file")
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return cls(file.name, path_digest(file), digest, file.stat().st_size)
+        return cls(file.name, path_digest(file), sha256_of(file), file.stat().st_size)
 
 
 def path_digest(file: Path) -> str:

@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from extractors import i3d, log_mel
 from extractors.i3d import Size
 from extractors.resnet import Bottleneck
+from extractors.same_padding import same_padding
 
 Spoil = Callable[[pytest.MonkeyPatch, nn.Module, dict[str, Tensor]], None]
 
@@ -35,7 +36,7 @@ def symmetric(layer: type[nn.Module]) -> Spoil:
 
     def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:
         axes = zip(x.shape[2:], kernel, stride, strict=True)
-        zeros = [(k // 2, k // 2) if k % 2 else i3d.same_padding(n, k, s) for n, k, s in axes]
+        zeros = [(k // 2, k // 2) if k % 2 else same_padding(n, k, s) for n, k, s in axes]
         return F.pad(x, (*zeros[2], *zeros[1], *zeros[0]))
 
     def forward(self: Any, x: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from torchvision.models.video import R3D_18_Weights
 from extractors import i3d_weights
 from extractors.checkpoint import WrongCheckpoint
 from extractors.decode import decode_here
-from extractors.i3d import I3D, same_padding
+from extractors.i3d import I3D
 from extractors.request import DecodeRequest, Limits
+from extractors.same_padding import same_padding
 from extractors.sampling import Sampling
 
 KINETICS = R3D_18_Weights.KINETICS400_V1.meta["categories"]
