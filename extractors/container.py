@@ -35,6 +35,14 @@ STILL_FORMATS = (
 )  # fmt: skip
 # Opened only to say "this is sound" instead of "this is nothing".
 AUDIO_FORMATS = ("mp3", "wav", "flac", "aac", "ac3", "eac3", "aiff", "amr", "caf", "au", "w64")
+#: What is taken for a video or a picture in a folder; a file that is named itself is tried in any case.
+VIDEO_SUFFIXES = frozenset(
+    {
+        *(".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
+        *(".mts", ".ogv", ".ts", ".vob", ".webm", ".webp", ".wmv"),
+    }
+)
+PICTURE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
 WHITELIST = ",".join((*VIDEO_FORMATS, *STILL_FORMATS, *AUDIO_FORMATS))
 
 AnyStream = TypeVar("AnyStream", AudioStream, VideoStream)

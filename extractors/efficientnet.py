@@ -7,8 +7,9 @@ captioner was trained on are.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -65,6 +66,9 @@ class EfficientNetLite2(StackExtractor):
     name = "efficientnet-lite2"
     width = CHANNELS
     short_side = 256
+    #: What ``maps`` makes of a square: stream → (cells, channels).
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"grid": (CELLS * CELLS, CHANNELS)})
+    maps: Callable[[EfficientNetLite], nn.Module] = Grid
 
     def __init__(
         self,
@@ -83,9 +87,9 @@ class EfficientNetLite2(StackExtractor):
         self.device = torch.device(device)
         network, sha256 = obtain(NETWORK, weights, from_checkpoint, lambda: lively(EfficientNetLite()))
         self.engine: Engine = choose_engine(
-            Grid(network),
+            self.maps(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
-            key=f"{NETWORK} {sha256} {PREPROCESSING}",
+            key=f"{self.name} {sha256} {PREPROCESSING}",
             device=self.device,
             engine=engine,
             precision=precision,
@@ -97,39 +101,55 @@ class EfficientNetLite2(StackExtractor):
             NETWORK, sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
         )
 
+    def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
+        """Stream → (N, cells, channels) of pictures uint8 (N, H, W, 3) of any one size."""
+        maps = self._maps(squash(to_device(pictures, self.device), SIDE))
+        return {name: values.numpy() for name, values in maps.items()}
+
     def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Cells (N, 7, 7, 1280) of pictures uint8 (N, H, W, 3) of any one size."""
-        cells: NDArray[np.float16] = self._cells(squash(to_device(pictures, self.device), SIDE)).numpy()
-        return cells.reshape(-1, CELLS, CELLS, CHANNELS)
+        return self.of_pictures(pictures)["grid"].reshape(-1, CELLS, CELLS, CHANNELS)
 
     def prepare(self, frames: Tensor) -> Tensor:
         return squash(frames, SIDE)
 
     def describe(self, stacks: Tensor) -> dict[str, Rows]:
-        grid = self.engine(stacks[:, 0]).half()
-        return {"frames": Rows(grid.float().mean(1).half()), "grid": Rows(grid)}
+        maps = self._described(stacks[:, 0])
+        return {name: Rows(values) for name, values in self._with_mean(maps).items()}
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its two streams, on the CPU, of every frame that is given, whatever the windows.
+        """For each video its streams, on the CPU, of every frame that is given, whatever the windows.
 
         A row lasts until the next one, or the video's end.
         """
         if not videos:
             return []
-        squares = [squash(to_device(video.pixels, self.device), SIDE) for video in videos]
-        cells = torch.split(self._cells(torch.cat(squares)), [len(video) for video in videos])
-        return [self._streams(video, grid) for video, grid in zip(videos, cells, strict=True)]
+        squares = torch.cat([squash(to_device(video.pixels, self.device), SIDE) for video in videos])
+        counts = [len(video) for video in videos]
+        split = {name: torch.split(values, counts) for name, values in self._maps(squares).items()}
+        return [
+            self._streams(video, {name: parts[i] for name, parts in split.items()})
+            for i, video in enumerate(videos)
+        ]
 
-    def _cells(self, squares: Tensor) -> Tensor:
-        return torch.cat([self.engine(part).half() for part in torch.split(squares, self.batch)]).cpu()
+    def _maps(self, squares: Tensor) -> dict[str, Tensor]:
+        """``_described`` of any number of squares, in the engine's batches, on the CPU."""
+        parts = [self._described(part) for part in torch.split(squares, self.batch)]
+        return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
 
-    def _streams(self, video: Frames, grid: Tensor) -> dict[str, Stream]:
+    def _described(self, squares: Tensor) -> dict[str, Tensor]:
+        """Stream → float16 (N, cells, channels) of one batch."""
+        outputs = self.engine.outputs(squares)
+        return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
+
+    def _streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
         end = np.append(video.pts[1:], video.duration)
-        frames = grid.float().mean(1).half()
-        return {
-            "frames": Stream(frames, video.pts, end, self.spec),
-            "grid": Stream(grid, video.pts, end, self.spec),
-        }
+        streams = self._with_mean(maps)
+        return {name: Stream(values, video.pts, end, self.spec) for name, values in streams.items()}
+
+    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+        """With the mean of the last map, the frame as one vector, before it."""
+        return {"frames": maps["grid"].float().mean(1).half(), **maps}
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:

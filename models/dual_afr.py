@@ -49,7 +49,6 @@ C3D_LAYERS = (
 )
 #: The image net's stages, stacked over time; their kernels see one frame each.
 STAGES = (
-    LayerConfig(name="stage_28", width=48, side=28, kernel=(1, 7), pool=(1, 8)),
     LayerConfig(name="stage_14", width=120, side=14, kernel=(1, 5), pool=(1, 4)),
     LayerConfig(name="stage_7", width=352, side=7, kernel=(1, 3), pool=(1, 2)),
     LayerConfig(name="grid", width=1280, side=7, pool=(1, 2)),

@@ -32,3 +32,19 @@ def teacher_forced(captioner: Captioner[Any, Any], memory: Memory, targets: Tens
         log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
         attentions.append(attention)
     return Forced(torch.stack(log_p, 1), valid, attentions)
+
+
+@torch.no_grad()
+def teacher_distributions(
+    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, kept: int
+) -> torch.return_types.topk:
+    """The ``kept`` most probable words at every place of targets (R, L): values, indices (R, L, kept)."""
+    rows = targets.shape[0] // memory.size
+    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    tops = []
+    for i in range(targets.shape[1]):
+        log_probs, state, _ = captioner.step(state, word, memory)
+        word = targets[:, i].clamp(min=0)
+        tops.append(log_probs.exp().topk(kept, dim=1))
+    values, indices = zip(*tops, strict=True)
+    return torch.return_types.topk((torch.stack(values, 1), torch.stack(indices, 1)))

@@ -121,6 +121,10 @@ class RefocusMemory(Memory):
         """The same videos as the default key frame shows them."""
         return replace(self, o=self.watched.o_1)
 
+    def either_step(self, first: Tensor) -> RefocusMemory:
+        """first: (B,), the videos that are seen as the default key frame shows them."""
+        return replace(self, o=torch.where(first.unsqueeze(1), self.watched.o_1, self.watched.o_2))
+
 
 @dataclass(frozen=True, eq=False)
 class RefocusState(State):

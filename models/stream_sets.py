@@ -104,6 +104,17 @@ DEMO = StreamSet(
     "ours: what ships without a download",
     spread=8,
 )
+DEMO_STAGES = StreamSet(
+    "demo-stages",
+    "dual_afr",
+    (
+        *DEMO.inputs,
+        StreamInput("stage_14", "efficientnet-lite2-stages", 120, count=196, regions="grid", use="layer 1"),
+        StreamInput("stage_7", "efficientnet-lite2-stages", 352, count=49, regions="grid", use="layer 2"),
+    ),
+    "ours: the same, with the network's earlier stages",
+    spread=8,
+)
 STATS = StreamSet("stats", "stats", (I3D_RGB,), "Cherian et al. 2020, section 4: I3D")
 STATS_FLOW = StreamSet("stats-flow", "stats", (I3D_RGB, I3D_FLOW), "the same: I3D and flow")
 STATS_REGIONS = StreamSet(
@@ -225,7 +236,7 @@ DUAL_AFR = StreamSet(
 STREAM_SETS: Mapping[str, StreamSet] = {
     each.name: each
     for each in (
-        *(DEMO, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
+        *(DEMO, DEMO_STAGES, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
         *(FUSION, G2L, REFOCUS, DUAL_AFR),
     )
 }

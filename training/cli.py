@@ -18,6 +18,12 @@ class CaptionerName(StrEnum):
     """Captioners that can be trained."""
 
     stats = "stats"
+    g2l = "g2l"
+    refocus = "refocus"
+    dual_afr = "dual_afr"
+    vanilla = "vanilla"
+    temporal = "temporal"
+    spatial = "spatial"
 
 
 Branches = Literal["st", "ts"]
@@ -31,13 +37,18 @@ def train(
     captioner: CaptionerName,
     data: Data,
     recipe: Annotated[str, typer.Option(help="How it is trained.")] = "demo",
-    streams: Annotated[str, typer.Option(help="What it is fed with: a stream set.")] = "demo",
+    streams: Annotated[
+        str | None, typer.Option(help="What it is fed with: a stream set; default: the demo's.")
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="The run's folder; a run that was stopped goes on from it.")
     ] = Path("runs/stats"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
     start: Annotated[Path | None, typer.Option(help="A checkpoint whose weights to begin with.")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="A captioner whose probabilities are learned beside the captions.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     self_critical: Annotated[
         bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
@@ -45,15 +56,17 @@ def train(
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from models.stream_sets import UnknownStreamSet, stream_set
-    from training.recipes import RECIPES
+    from training.recipes import DEMO_STREAMS, RECIPES
     from training.session import NeedsVideo, train_captioner
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"no recipe is called {recipe!r}; there are: {', '.join(RECIPES)}")
     plan = RECIPES[recipe] if seed is None else RECIPES[recipe].model_copy(update={"seed": seed})
     try:
-        wanted = stream_set(streams)
-        best = train_captioner(captioner.value, plan, data, out, cache, threads, start, self_critical, wanted)
+        wanted = stream_set(streams or DEMO_STREAMS.get(captioner.value, "demo"))
+        best = train_captioner(
+            captioner.value, plan, data, out, cache, threads, start, self_critical, wanted, teacher
+        )
     except (UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
     typer.echo(f"best checkpoint: {best}")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from extractors.efficientnet import EfficientNetLite2
+from models.captioner import Captioner
 from models.collate import Batch
 from models.vocabulary import Vocabulary
 from training.corpus import Item, read_items, words_of
-from training.feature_cache import VIEWS, cached_features
+from training.feature_cache import FeatureCache, PictureNetwork, cached_features
 from training.losses import pad_captions
 from training.pseudo_video import Pictures, Shots, batch_of, sample
+from training.soft import Soft
+from training.soft_targets import SoftTargets
 
 #: (archive, captions) below the data folder; a captioned set is used where it is there.
 SETS = (
@@ -38,20 +42,38 @@ class Captioned:
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatch:
-    """B pseudo-videos and K captions of each: targets (B·K, L). true_steps: bool (B, T), what they are of."""
+    """B pseudo-videos, one batch a stream, and K captions of each: targets (B·K, L).
+
+    true_steps: bool (B, T), the steps that they are of. soft: what a teacher would have written.
+    """
 
     ids: tuple[str, ...]
-    batch: Batch
+    batches: Mapping[str, Batch]
     targets: Tensor
     true_steps: Tensor
+    soft: Soft | None = None
+
+    def of(self, captioner: Captioner[Any, Any]) -> list[Batch]:
+        """What the captioner's ``encode_batches`` takes: its streams in its order."""
+        config: Any = captioner.config
+        return [self.batches[stream.name] for stream in config.streams]
+
+
+@dataclass(frozen=True, eq=False)
+class Describer:
+    """A network and how many views of each picture are kept of its streams."""
+
+    network: PictureNetwork
+    views: int
 
 
 def load_set(
-    network: EfficientNetLite2, archive: Path, items: Sequence[Item], cache: Path, views: int = VIEWS
+    describers: Sequence[Describer], archive: Path, items: Sequence[Item], cache: Path
 ) -> list[Captioned]:
     """Items of one archive with features, computed now where the cache lacks them."""
     names = [name for item in items for name in item.files]
-    features = cached_features(network, archive, names, views, cache)
+    caches = (cached_features(each.network, archive, names, each.views, cache) for each in describers)
+    features = reduce(FeatureCache.joined, caches)
     return [
         Captioned(
             id=item.id,
@@ -62,7 +84,7 @@ def load_set(
     ]
 
 
-def load_training_sets(network: EfficientNetLite2, data: Path, cache: Path) -> list[Captioned]:
+def load_training_sets(describers: Sequence[Describer], data: Path, cache: Path) -> list[Captioned]:
     """Every set that ``data`` holds, training split. Raises FileNotFoundError where there is none."""
     found = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
     if not found:
@@ -71,7 +93,7 @@ def load_training_sets(network: EfficientNetLite2, data: Path, cache: Path) -> l
     return [
         item
         for archive, captions in found
-        for item in load_set(network, archive, read_items(captions, "train"), cache)
+        for item in load_set(describers, archive, read_items(captions, "train"), cache)
     ]
 
 
@@ -97,6 +119,7 @@ class Batches:
     shots: Shots
     seed: int
     dtype: torch.dtype
+    soft: SoftTargets | None = None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -110,13 +133,18 @@ class Batches:
         steps = self.shots.draw_length(rng)
         others = [self.items[i].pictures for i in rng.integers(len(self.items), size=2 * self.videos)]
         samples = [sample(item.pictures, others, steps, self.shots, rng) for item in chosen]
-        captions = [caption for item in chosen for caption in self._captions(item, rng)]
-        targets = pad_captions([self.vocabulary.encode(caption) for caption in captions], self.max_length)
-        true_steps = torch.from_numpy(np.stack([drawn.true for drawn in samples]))
+        drawn = [(item, i) for item in chosen for i in self._drawn(item, rng)]
+        captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
+        targets = pad_captions(captions, self.max_length)
+        soft = None
+        if self.soft is not None:
+            soft = self.soft.rows([(item.id, i) for item, i in drawn], targets.shape[1])
+        true_steps = torch.from_numpy(np.stack([made.true for made in samples]))
         ids = tuple(item.id for item in chosen)
-        return TrainingBatch(ids, batch_of(samples, self.dtype), targets, true_steps)
+        return TrainingBatch(ids, batch_of(samples, self.dtype), targets, true_steps, soft)
 
-    def _captions(self, item: Captioned, rng: np.random.Generator) -> Iterator[tuple[str, ...]]:
+    def _drawn(self, item: Captioned, rng: np.random.Generator) -> list[int]:
+        """Which of its captions are taken, by their places."""
         repeats = self.captions > len(item.captions)
-        for i in rng.choice(len(item.captions), self.captions, replace=repeats):
-            yield item.captions[i]
+        places: list[int] = rng.choice(len(item.captions), self.captions, replace=repeats).tolist()
+        return places

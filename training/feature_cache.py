@@ -2,7 +2,8 @@
 
 A still has five views: the whole picture, the same mirrored, and three windows along a path
 (two of a pan's ends and its middle), so that a pseudo-video can pan and zoom over a picture
-without running the image network again. float16, (pictures, views, 49, 1280): 125 kB a view.
+without running the image network again. float16, one array (pictures, views, N, C) a stream: the
+grid takes 125 kB a view. Of what is wider only the first two views may be kept.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from extractors.efficientnet import EfficientNetLite2
+from extractors.features import StreamSpec
 from training.corpus import read_pictures
 
 SIDE = 224
@@ -31,10 +33,37 @@ CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class FeatureCache:
-    """Rows of one archive. ``row`` finds a picture's by its name."""
+    """Rows of one archive, stream → (pictures, views, N, C). ``row`` finds a picture's by its name."""
 
-    grid: NDArray[np.float16]
-    row: dict[str, int]
+    streams: Mapping[str, NDArray[np.float16]]
+    row: Mapping[str, int]
+
+    @property
+    def views(self) -> int:
+        """How many views every stream has."""
+        return min(int(values.shape[1]) for values in self.streams.values())
+
+    def rows(
+        self, rows: Sequence[int] | NDArray[np.int64], views: Sequence[int] | NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float16]]:
+        """Stream → (T, N, C) of T pairs of row and view."""
+        return {name: values[rows, views] for name, values in self.streams.items()}
+
+    def joined(self, other: FeatureCache) -> FeatureCache:
+        """The same pictures with the streams of both."""
+        return FeatureCache({**self.streams, **other.streams}, self.row)
+
+
+class PictureNetwork(Protocol):
+    """What describes pictures. shapes: stream → (N, C). spec: the network's, its weights' and its input's."""
+
+    spec: StreamSpec
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, int]]: ...
+
+    def of_pictures(self, pictures: NDArray[np.uint8]) -> Mapping[str, NDArray[np.float16]]:
+        """Pictures uint8 (B, H, W, 3) → stream → (B, N, C)."""
 
 
 def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
@@ -45,8 +74,9 @@ def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.ui
     """
     image = Image.fromarray(picture)
     mirrored = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    if count <= MIRRORED:
-        return _squash(image, [(0, 0, *image.size)])
+    if count <= PAN_START:
+        both = [_squash(each, [(0, 0, *image.size)]) for each in (image, mirrored)]
+        return np.concatenate(both[:count])
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
     moving = mirrored if rng.random() < 0.5 else image
     whole = (0.0, 0.0, float(image.width), float(image.height))
@@ -72,30 +102,35 @@ def _squash(image: Image.Image, boxes: Sequence[tuple[float, float, float, float
 
 
 def cached_features(
-    network: EfficientNetLite2, archive: Path, names: Sequence[str], views: int, folder: Path
+    network: PictureNetwork, archive: Path, names: Sequence[str], views: int, folder: Path
 ) -> FeatureCache:
     """The archive's features from ``folder``, computed first where they are not there yet.
 
-    Resumes after a kill at the last whole chunk; the finished file appears under its name at once.
+    Resumes after a kill at the last whole chunk; the finished files appear under their names at the end.
     """
     ordered = sorted(names)
-    tag = hashlib.sha256(json.dumps([network.spec.identity, views, WINDOW, ordered]).encode()).hexdigest()[
-        :16
-    ]
-    path = folder / f"{archive.stem}-{tag}.npy"
-    if not path.exists():
+    key = json.dumps([network.spec.identity, views, WINDOW, ordered])
+    tag = hashlib.sha256(key.encode()).hexdigest()[:16]
+    paths = {stream: folder / f"{archive.stem}-{stream}-{tag}.npy" for stream in network.shapes}
+    if not all(path.exists() for path in paths.values()):
         folder.mkdir(parents=True, exist_ok=True)
-        _fill(network, archive, ordered, views, path)
-    grid = np.load(path, mmap_mode="r")
-    return FeatureCache(grid, {name: i for i, name in enumerate(ordered)})
+        _fill(network, archive, ordered, views, paths)
+    streams = {stream: np.load(path, mmap_mode="r") for stream, path in paths.items()}
+    return FeatureCache(streams, {name: i for i, name in enumerate(ordered)})
 
 
-def _fill(network: EfficientNetLite2, archive: Path, names: Sequence[str], views: int, path: Path) -> None:
-    partial, done_file = path.with_suffix(".partial.npy"), path.with_suffix(".done")
-    done = int(done_file.read_text() or 0) if done_file.exists() and partial.exists() else 0
-    shape = (len(names), views, 49, network.width)
-    mode = "r+" if done else "w+"
-    grid = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float16, shape=None if done else shape)
+def _fill(
+    network: PictureNetwork, archive: Path, names: Sequence[str], views: int, paths: Mapping[str, Path]
+) -> None:
+    done_file = next(iter(paths.values())).with_suffix(".done")
+    partials = {stream: path.with_suffix(".partial.npy") for stream, path in paths.items()}
+    begun = done_file.exists() and all(partial.exists() for partial in partials.values())
+    done = int(done_file.read_text() or 0) if begun else 0
+    shape = (len(names), views)
+    arrays = {
+        stream: _array(partials[stream], None if done else (*shape, *network.shapes[stream]))
+        for stream in paths
+    }
     row = {name: i for i, name in enumerate(names)}
     with tqdm(total=len(names), initial=done, desc=f"features of {archive.name}", unit="picture") as bar:
         for start, chunk in enumerate(_chunks(archive, names)):
@@ -103,12 +138,20 @@ def _fill(network: EfficientNetLite2, archive: Path, names: Sequence[str], views
                 continue
             pictures = np.concatenate([views_of(picture, name, views) for name, picture in chunk])
             rows = [row[name] for name, _ in chunk]
-            grid[rows] = network.grid(pictures).reshape(len(chunk), views, 49, -1).astype(np.float16)
+            for stream, values in network.of_pictures(pictures).items():
+                arrays[stream][rows] = values.reshape(len(chunk), views, *values.shape[1:])
             done_file.write_text(str((start + 1) * CHUNK))
             bar.update(len(chunk))
-    grid.flush()
-    os.replace(partial, path)
+    for stream, path in paths.items():
+        arrays[stream].flush()
+        os.replace(partials[stream], path)
     done_file.unlink(missing_ok=True)
+
+
+def _array(path: Path, shape: tuple[int, ...] | None) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
+    """A new array of that shape, or the one that is there for None."""
+    mode: Literal["r+", "w+"] = "r+" if shape is None else "w+"
+    return np.lib.format.open_memmap(path, mode=mode, dtype=np.float16, shape=shape)
 
 
 def _chunks(archive: Path, names: Sequence[str]) -> Iterator[list[tuple[str, NDArray[np.uint8]]]]:

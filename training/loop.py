@@ -23,6 +23,7 @@ from training.losses import caption_loss, teacher_forcing_ratio
 from training.recipes import Recipe
 from training.run import Learner, Run
 from training.self_critical import SelfCritical
+from training.supervision import memory_to_learn_from
 from training.validate import Validation
 
 REPORT_EVERY = 20
@@ -120,15 +121,17 @@ class Trainer:
     def _cross_entropy(self, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         captioner: Any = learner.captioner
         with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
-            memory = captioner.encode_batches([batch.batch])
+            memory = captioner.encode_batches(batch.of(captioner))
             loss = caption_loss(
                 captioner,
-                memory,
+                memory_to_learn_from(captioner, memory, _generator(self.recipe.seed, step, 3)),
                 batch.targets,
                 smoothing=self.recipe.smoothing,
                 teacher_forcing=teacher_forcing_ratio(step / self.batches.steps_per_epoch),
                 generator=_generator(self.recipe.seed, step, 1),
                 true_steps=batch.true_steps,
+                soft=batch.soft,
+                soft_weight=self.recipe.soft_weight,
             )
         own = self.recipe.ranking_weight * loss.auxiliary + self.recipe.shot_weight * loss.shot
         total = loss.cross_entropy + own

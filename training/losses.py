@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.captioner import Captioner
 from models.vocabulary import EOS, UNK
+from training.soft import Soft
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +45,20 @@ def caption_loss(
     teacher_forcing: float = 1.0,
     generator: torch.Generator | None = None,
     true_steps: Tensor | None = None,
+    soft: Soft | None = None,
+    soft_weight: float = 0.0,
 ) -> CaptionLoss:
     """targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
-    true_steps: bool (B, T), the steps of each video that its captions are of.
+    true_steps: bool (B, T), the steps of each video that its captions are of. soft: what a teacher would have
+    written in each place; it takes ``soft_weight`` of the cross-entropy.
 
     With probability 1 - ``teacher_forcing`` an input word is drawn from the model's own distribution
     (Bengio et al. 2015) instead of being the true one. Each video's captions are taken longest first, so
     that the rows that have ended can be dropped: a fifth of the steps of a padded batch.
     """
     words = (targets >= 0).sum()
-    targets = _longest_first(targets, memory.size)
+    order = _longest_first(targets, memory.size)
+    targets, soft = targets[order], None if soft is None else soft.select(order)
     captions = targets.shape[0] // memory.size
     state = captioner.start(memory, captions)
     word = captioner.first_word(memory, captions)
@@ -63,9 +68,13 @@ def caption_loss(
         if active < captions:
             index = _first_rows(memory.size, captions, active)
             state, word, targets, captions = state.select(index), word[index], targets[index], active
+            soft = None if soft is None else soft.select(index)
         log_probs, state, attention = captioner.step(state, word, memory)
         target, valid = targets[:, i].clamp(min=0), targets[:, i] >= 0
-        total = total + _smoothed(log_probs, target, valid, smoothing)
+        hard = _smoothed(log_probs, target, smoothing)
+        if soft is not None:
+            hard = (1 - soft_weight) * hard + soft_weight * soft.loss(log_probs, i)
+        total = total + (hard * valid).sum()
         if attention is not None and attention.loss is not None:
             auxiliary = auxiliary + (attention.loss * valid).sum()
         if attention is not None and true_steps is not None:
@@ -75,9 +84,10 @@ def caption_loss(
 
 
 def _longest_first(targets: Tensor, videos: int) -> Tensor:
-    per_video = targets.view(videos, -1, targets.shape[1])
-    order = (per_video >= 0).sum(2).argsort(dim=1, descending=True, stable=True)
-    return per_video.gather(1, order.unsqueeze(2).expand_as(per_video)).flatten(0, 1)
+    """(R,) indices that put each video's captions longest first."""
+    lengths = (targets >= 0).sum(1).view(videos, -1)
+    order = lengths.argsort(dim=1, descending=True, stable=True)
+    return (order + torch.arange(videos).unsqueeze(1) * lengths.shape[1]).flatten()
 
 
 def _first_rows(videos: int, captions: int, kept: int) -> Tensor:
@@ -85,11 +95,11 @@ def _first_rows(videos: int, captions: int, kept: int) -> Tensor:
     return (torch.arange(videos).unsqueeze(1) * captions + torch.arange(kept)).flatten()
 
 
-def _smoothed(log_probs: Tensor, target: Tensor, valid: Tensor, smoothing: float) -> Tensor:
+def _smoothed(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
     loss = -log_probs.gather(1, target.unsqueeze(1)).squeeze(1)
     if smoothing:
         loss = (1 - smoothing) * loss - smoothing * log_probs.mean(1)
-    return (loss * valid).sum()
+    return loss
 
 
 def _missed(temporal: Tensor, true_steps: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ of the true shot, whose place is uniform, so a temporal attention has something 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,20 +50,28 @@ class Shots:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A pseudo-video: float16 (T, N, C), and which steps belong to the captioned picture (T,)."""
+    """A pseudo-video: stream → float16 (T, N, C), and which steps belong to the captioned picture (T,)."""
 
-    values: NDArray[np.float16]
+    values: Mapping[str, NDArray[np.float16]]
     true: NDArray[np.bool_]
 
 
-def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> NDArray[np.float16]:
-    """(steps, N, C): the frames in order along one path of views."""
-    path = PATHS[rng.choice(len(PATHS), p=PATH_ODDS)]
+def whole(pictures: Pictures) -> Sample:
+    """The item's frames as they are, one step each."""
+    rows = list(pictures.rows)
+    return Sample(pictures.cache.rows(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
+
+
+def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[str, NDArray[np.float16]]:
+    """Stream → (steps, N, C): the frames in order along one path of the views that the cache has."""
+    odds = np.array(
+        [odd * (max(path) < pictures.cache.views) for path, odd in zip(PATHS, PATH_ODDS, strict=True)]
+    )
+    path = PATHS[rng.choice(len(PATHS), p=odds / odds.sum())]
     at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
     views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
     rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
-    values: NDArray[np.float16] = pictures.cache.grid[rows, views]
-    return values
+    return pictures.cache.rows(rows, views)
 
 
 def sample(
@@ -81,12 +89,16 @@ def sample(
         parts.insert(0, shot(others[int(rng.integers(len(others)))], before, rng))
     if after := steps - before - length:
         parts.append(shot(others[int(rng.integers(len(others)))], after, rng))
-    return Sample(np.concatenate(parts), true)
+    return Sample({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, true)
 
 
-def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> Batch:
-    """Samples of one length as a batch, one second a step."""
-    values = torch.from_numpy(np.stack([s.values for s in samples])).to(dtype)
+def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
+    """Samples of one length as one batch a stream, one second a step."""
+    return {name: _batch([s.values[name] for s in samples], dtype) for name in samples[0].values}
+
+
+def _batch(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
+    values = torch.from_numpy(np.stack(samples)).to(dtype)
     videos, steps, cells = values.shape[:3]
     start = torch.arange(steps, dtype=torch.float64).expand(videos, steps)
     return Batch(

@@ -16,6 +16,7 @@ from models.stats import StatsConfig, StreamConfig
 class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
+    soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
     only: parameters whose names have this in them are trained, the others stay as they are.
     """
 
@@ -34,6 +35,7 @@ class Recipe(BaseModel):
     smoothing: float
     ranking_weight: float
     shot_weight: float
+    soft_weight: float = 0.0
     only: str = ""
     average_decay: float
     lengths: tuple[float, ...]
@@ -115,7 +117,20 @@ DEMO_SELF_CRITICAL = DEMO.model_copy(
     }
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_SHOTS, DEMO_SELF_CRITICAL)}
+#: The other captioners', from scratch with the help of a teacher (``--teacher``), mostly on stills.
+DEMO_TAUGHT = DEMO.model_copy(
+    update={
+        "name": "demo-taught",
+        "videos": 40,
+        "steps": 2400,
+        "learning_rate": 1.8e-3,
+        "soft_weight": 0.5,
+        "lengths": (0.79, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03),
+        "validate_every": 400,
+    }
+)
+
+RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_SELF_CRITICAL)}
 
 
 def demo_stats() -> StatsConfig:
@@ -142,3 +157,6 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
     "temporal": FusionConfig.demo,
     "spatial": SpatialConfig.demo,
 }
+
+#: Captioner → the stream set of its demo, where that is not ``demo``.
+DEMO_STREAMS = {"dual_afr": "demo-stages"}

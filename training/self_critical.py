@@ -42,7 +42,7 @@ class SelfCritical:
         """weight · policy gradient + (1 - weight) · cross-entropy, in one encoding of the videos."""
         weight, samples = self.recipe.self_critical_weight, self.recipe.self_critical_samples
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-            memory = captioner.encode_batches([batch.batch])
+            memory = captioner.encode_batches(batch.of(captioner))
             drawn = sample(
                 captioner,
                 memory,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,23 @@ import torch
 from torch import nn
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.efficientnet_stages import EfficientNetStages
 from extractors.extractor import OLDEST
+from extractors.features import StreamSpec
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.registry import captioner_class
+from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.vocabulary import Vocabulary
-from training.dataset import Batches, Captioned, hold_out, load_training_sets
+from training.dataset import Batches, Captioned, Describer, hold_out, load_training_sets
+from training.feature_cache import VIEWS
 from training.loop import Trainer
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.run import Run
 from training.self_critical import SelfCritical
+from training.soft_targets import Reading, SoftTargets, soft_targets
 
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.
@@ -41,21 +46,26 @@ def train_captioner(
     start: Path | None = None,
     self_critical: bool = True,
     streams: StreamSet = DEMO,
+    teacher: str | None = None,
 ) -> Path:
     """Train or go on training; returns the best checkpoint's path.
 
-    start: weights to begin with. streams: what the captioner is fed with. Raises FileNotFoundError where
+    start: weights to begin with. streams: what the captioner is fed with. teacher: a captioner's name or
+    checkpoint, whose probabilities are learned beside the captions. Raises FileNotFoundError where
     ``data`` holds no set, NeedsVideo for streams that pictures do not have.
     """
     torch.set_num_threads(threads)
-    network = picture_network(streams)
-    items = load_training_sets(network, data, cache)
+    config: Any = DEMO_CONFIGS[name]()
+    meal = Meal.of(streams, [stream.name for stream in config.streams])
+    items = load_training_sets(meal.describers, data, cache)
     kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
     run = Run(out)
-    meal = Meal(streams, network)
     trainer = _trainer(recipe, kept, held_out, run, meal, time.monotonic())
+    if teacher is not None:
+        soft = learned_from(teacher, trainer.batches, cache)
+        trainer = replace(trainer, batches=replace(trainer.batches, soft=soft))
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(DEMO_CONFIGS[name](), trainer.batches.vocabulary)
+    captioner = captioner_class(name)(config, trainer.batches.vocabulary)
     if start is not None:
         captioner.load_state_dict(weights_to_start_from(start, captioner))
     train_only(captioner, recipe.only)
@@ -75,20 +85,53 @@ class NeedsVideo(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Meal:
-    """A stream set and the network that makes its one stream."""
+    """A stream set, the streams that a captioner eats of it, and the networks that make them of pictures."""
 
     streams: StreamSet
-    network: EfficientNetLite2
+    names: tuple[str, ...]
+    describers: tuple[Describer, ...]
+
+    @classmethod
+    def of(cls, streams: StreamSet, names: Sequence[str]) -> Meal:
+        """Raises NeedsVideo for a set that looks at what stills and pans over them do not show."""
+        if others := set(streams.extractors) - PICTURE_NETWORKS.keys():
+            raise NeedsVideo(
+                f"the stream set {streams.name} looks at video ({', '.join(sorted(others))}), "
+                "and these sets are pictures"
+            )
+        makers = [name for name in streams.of(names).extractors if name in PICTURE_NETWORKS]
+        return cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
+
+    @property
+    def specs(self) -> dict[str, StreamSpec]:
+        """The name tag of each stream."""
+        made = {name: each.network.spec for each in self.describers for name in each.network.shapes}
+        return {name: made[name] for name in self.names}
 
 
-def picture_network(streams: StreamSet) -> EfficientNetLite2:
-    """The network behind a set that stills and pans over them can be described by. Raises NeedsVideo."""
-    if set(streams.extractors) != {OLDEST}:
-        others = ", ".join(name for name in streams.extractors if name != OLDEST)
-        raise NeedsVideo(
-            f"the stream set {streams.name} looks at video ({others}), and these sets are pictures"
-        )
-    return EfficientNetLite2()
+#: The whole picture and its mirror image: of the stages' wide maps no more is kept.
+STAGE_VIEWS = 2
+#: Extractor → its network and how many views of a picture are kept of it.
+PICTURE_NETWORKS: dict[str, Callable[[], Describer]] = {
+    OLDEST: lambda: Describer(EfficientNetLite2(), VIEWS),
+    EfficientNetStages.name: lambda: Describer(EfficientNetStages(), STAGE_VIEWS),
+}
+
+
+def learned_from(teacher: str, batches: Batches, cache: Path) -> SoftTargets:
+    """What the teacher would write in each place of the captions of ``batches``.
+
+    Raises CheckpointError where its words or its streams are others than this run's.
+    """
+    checkpoint = load_captioner(teacher)
+    if checkpoint.captioner.vocabulary.words != batches.vocabulary.words:
+        raise CheckpointError(f"{teacher} has another vocabulary than this run; it cannot teach it.")
+    encoded = [
+        (item.id, item.pictures, [batches.vocabulary.encode(caption) for caption in item.captions])
+        for item in batches.items
+    ]
+    reading = Reading(encoded, batches.max_length)
+    return soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)
 
 
 def train_only(captioner: nn.Module, part: str) -> None:
@@ -141,7 +184,7 @@ def _saver(
     def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
         card = Card(
             captioner=captioner.name,
-            streams=dict.fromkeys(meal.streams.streams, meal.network.spec),
+            streams=meal.specs,
             scores={"held-out training pictures": {"cider": round(cider, 2), "n": recipe.held_out}},
             training={
                 "recipe": recipe.model_dump(),

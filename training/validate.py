@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from models.captioner import Captioner
@@ -13,7 +12,7 @@ from models.decoding import DecodingOptions, decode
 from models.vocabulary import Vocabulary
 from training.cider import CiderD
 from training.dataset import Captioned
-from training.pseudo_video import Sample, batch_of
+from training.pseudo_video import batch_of, whole
 
 GROUP = 50
 
@@ -35,16 +34,10 @@ class Validation:
     def _captions(self, captioner: Any, precision: torch.dtype) -> Iterator[list[str]]:
         for start in range(0, len(self.items), GROUP):
             group = self.items[start : start + GROUP]
-            samples = [still(item) for item in group]
+            samples = [whole(item.pictures) for item in group]
             enabled = precision != torch.float32
             with torch.inference_mode(), torch.autocast("cpu", precision, enabled=enabled):
-                memory = captioner.encode_batches([batch_of(samples)])
+                batches = batch_of(samples)
+                memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
                 for hypotheses in decode(captioner, memory, self.options):
                     yield self.vocabulary.decode(hypotheses[0].tokens)
-
-
-def still(item: Captioned) -> Sample:
-    """The item's frames as they are, one step each."""
-    pictures = item.pictures
-    values = pictures.cache.grid[list(pictures.rows), 0]
-    return Sample(values, np.ones(len(values), bool))

@@ -1,0 +1,166 @@
+"""The typed result of reading any set: videos with captions, and notices of what was left out and why."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from training.corpus import words_of
+from training.datasets.errors import IdsCollide, NothingToUse
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+@dataclass(frozen=True)
+class VideoItem:
+    """One captioned video or picture.
+
+    path: its file, None where that is not there. captions: without line breaks, none empty. start, end:
+    seconds of the file, where the video is a part of it.
+    """
+
+    id: str
+    path: Path | None
+    split: Split
+    captions: tuple[str, ...]
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self.path is not None and bool(self.captions)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that was left out or mended; ``code`` is stable, docs/data.md lists them."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CaptionSet:
+    """A set as it lies on the disk.
+
+    videos: in the annotations' order, those without file or captions included. expected: split → videos that
+    the paper had, as far as it says. annotations: the files that were read.
+    """
+
+    name: str
+    videos: tuple[VideoItem, ...]
+    expected: Mapping[Split, int] = field(default_factory=dict)
+    annotations: tuple[Path, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    def of(self, split: Split) -> tuple[VideoItem, ...]:
+        return tuple(video for video in self.videos if video.split == split)
+
+    @property
+    def usable(self) -> tuple[VideoItem, ...]:
+        return tuple(video for video in self.videos if video.usable)
+
+    def require(self, *splits: Split) -> tuple[VideoItem, ...]:
+        """The usable videos of these splits, of all where none is named. Raises NothingToUse."""
+        found = tuple(video for video in self.usable if not splits or video.split in splits)
+        if not found:
+            of = f" of the split {' or '.join(splits)}" if splits else ""
+            told = " ".join(notice.message for notice in self.notices)
+            raise NothingToUse(
+                f"No video of {self.name}{of} has both a file and a caption. {told}".strip(),
+                f"See what is missing with: python -m app data check {self.name} --root DIR",
+            )
+        return found
+
+
+def words(caption: str) -> list[str]:
+    """The words that captioners learn: accents are taken off letters first, so that "Café" is "cafe"."""
+    return words_of(unicodedata.normalize("NFKD", caption).translate(_ACCENTS))
+
+
+_ACCENTS = {code: None for code in range(0x300, 0x370)}
+
+
+def assemble(
+    name: str,
+    entries: Iterable[VideoItem],
+    named: Mapping[str, str],
+    *,
+    expected: Mapping[Split, int] | None = None,
+    annotations: Sequence[Path] = (),
+    notices: Sequence[Notice] = (),
+) -> CaptionSet:
+    """A set of entries as their authors wrote them: captions are cleaned, doubles joined, losses told.
+
+    named: id → what the annotations call the file, for the notices. Raises IdsCollide.
+    """
+    counts = _Counts()
+    videos = [counts.cleaned(video) for video in _joined(name, entries, counts)]
+    missing = [named.get(video.id, video.id) for video in videos if video.path is None]
+    bare = [video.id for video in videos if not video.captions]
+    found = (
+        *notices,
+        *counts.notices(),
+        *_notice("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
+        *_notice("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
+    )
+    return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), found)
+
+
+def _joined(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
+    """Entries of one id as one video with all their captions, where they are of one file and time."""
+    videos: dict[str, VideoItem] = {}
+    for entry in entries:
+        known = videos.get(entry.id)
+        if known is None:
+            videos[entry.id] = entry
+            continue
+        if replace(known, captions=()) != replace(entry, captions=()):
+            raise IdsCollide(
+                f"{name} gives the id {entry.id!r} to two different videos or splits.",
+                "Give each video an id of its own in the captions file, or leave the ids out.",
+            )
+        counts.repeated.append(entry.id)
+        videos[entry.id] = replace(known, captions=(*known.captions, *entry.captions))
+    return list(videos.values())
+
+
+@dataclass(eq=False)
+class _Counts:
+    """Ids of what was mended or left out."""
+
+    repeated: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+
+    def cleaned(self, video: VideoItem) -> VideoItem:
+        captions = tuple(filter(None, (self._clean(video.id, caption) for caption in video.captions)))
+        return replace(video, captions=captions)
+
+    def _clean(self, owner: str, caption: str) -> str:
+        if not words(caption):
+            self.empty.append(owner)
+            return ""
+        if "\n" in caption.strip() or "\r" in caption.strip():
+            self.broken.append(owner)
+        return " ".join(caption.split())
+
+    def notices(self) -> list[Notice]:
+        return [
+            *_notice("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
+            *_notice("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
+            *_notice(
+                "empty_caption", self.empty, "{n} captions have no word in Latin letters; left out, e.g. {first}."
+            ),
+        ]
+
+
+def _notice(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
+    if not of:
+        return []
+    videos = "video is" if len(of) == 1 else "videos are"
+    return [Notice(code, sentence.format(n=len(of), first=of[0], videos=videos))]

@@ -1,0 +1,95 @@
+"""Where a set's files lie: annotations by name, videos by the name that annotations give them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from extractors.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from training.datasets.errors import AnnotationsMissing, FolderMissing
+
+#: ``<YouTube id>_<start>_<end>``, seconds: what MSVD and VATEX call their clips.
+CLIP = re.compile(r"(?P<video>.+)_(?P<start>\d+)_(?P<end>\d+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An annotation file.
+
+    names: what it may be called, the first is its authors' name. what: what it holds. needed: whether the
+    set cannot be read without it.
+    """
+
+    names: tuple[str, ...]
+    what: str
+    needed: bool = True
+
+    def find(self, root: Path) -> Path | None:
+        """In the folder itself or at most two folders below it, the names in their order."""
+        places = (
+            place
+            for name in self.names
+            for place in (root / name, *sorted(root.glob(f"*/{name}")), *sorted(root.glob(f"*/*/{name}")))
+        )
+        return next((place for place in places if place.is_file()), None)
+
+    def require(self, root: Path, obtain: str) -> Path:
+        """Raises FolderMissing, AnnotationsMissing."""
+        if not root.is_dir():
+            raise FolderMissing(f"There is no folder {root}.", obtain)
+        found = self.find(root)
+        if found is None:
+            raise AnnotationsMissing(f"{root} has no {' or '.join(self.names)} ({self.what}).", obtain)
+        return found
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A file, or the seconds from ``start`` to ``end`` of one."""
+
+    path: Path | None
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class MediaFiles:
+    """The videos (or pictures) below a folder by their names without suffix; of equals the first by path."""
+
+    by_stem: dict[str, Path] = field(default_factory=dict)
+
+    @classmethod
+    def below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+        found: dict[str, Path] = {}
+        for path in _walk(root, suffixes):
+            found.setdefault(path.stem, path)
+        return cls(found)
+
+    def find(self, stem: str) -> Path | None:
+        return self.by_stem.get(stem)
+
+    def clip(self, name: str) -> Clip:
+        """The file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
+        path = self.find(name)
+        parts = CLIP.fullmatch(name)
+        if path is not None or parts is None:
+            return Clip(path)
+        whole = self.find(parts["video"])
+        start, end = float(parts["start"]), float(parts["end"])
+        return Clip(whole, start, end) if whole is not None and end > start else Clip(None)
+
+
+def pictures_below(root: Path) -> MediaFiles:
+    return MediaFiles.below(root, PICTURE_SUFFIXES)
+
+
+def _walk(root: Path, suffixes: Collection[str]) -> Iterator[Path]:
+    for place, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(place, name)
+            if path.suffix.lower() in suffixes and not name.startswith("."):
+                yield path

@@ -1,0 +1,95 @@
+"""Annotation files as text, JSON of a known form, or tables, with a sentence for what is wrong in them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from training.datasets.caption_set import Notice
+from training.datasets.errors import AnnotationsDamaged
+
+Form = TypeVar("Form")
+
+#: What tables of captions are separated by.
+SEPARATORS = ",;\t"
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, plain or gzip, in UTF-8 with or without a mark at its begin.
+
+    Raises AnnotationsDamaged.
+    """
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AnnotationsDamaged(
+            f"{path} is not in UTF-8 (byte {error.start}).", "Save it again as UTF-8."
+        ) from error
+    except (OSError, EOFError) as error:
+        raise AnnotationsDamaged(f"{path} cannot be read ({error}).", "Get the file again.") from error
+
+
+def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
+    """Raises AnnotationsDamaged where the file is no JSON or not of that form, with the place in it."""
+    text = read_text(path)
+    try:
+        return form.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        at = f" at {place}" if place else ""
+        raise AnnotationsDamaged(f"{path} has another form than expected{at}: {first['msg']}.", hint) from error
+
+
+def read_table(
+    path: Path, columns: Mapping[str, Sequence[str]], optional: Mapping[str, Sequence[str]], hint: str
+) -> tuple[list[dict[str, str]], list[Notice]]:
+    """The rows of a table with a head, by our names of its columns, whatever their order.
+
+    columns: our name → what the column may be called, in lower case; optional: the same of those that may
+    be absent. Fields with separators, quotes or line breaks are quoted, as spreadsheets write them. Rows
+    that are short are told in a notice and left out. Raises AnnotationsDamaged.
+    """
+    text = read_text(path)
+    head = text.partition("\n")[0]
+    separator = max(SEPARATORS, key=head.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        names = [name.strip().lower() for name in next(reader, [])]
+        places = _places(path, names, columns, hint) | _known(names, optional)
+        rows = [row for row in reader if any(field.strip() for field in row)]
+    except csv.Error as error:
+        raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
+    whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
+    short = len(rows) - len(whole)
+    told = [Notice("short_row", f"{short} rows of {path.name} lack fields and were left out.")] if short else []
+    return [
+        {name: row[place].strip() if place < len(row) else "" for name, place in places.items()} for row in whole
+    ], told
+
+
+def _places(
+    path: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]], hint: str
+) -> dict[str, int]:
+    places = _known(names, columns)
+    if absent := [name for name in columns if name not in places]:
+        has = ", ".join(names) or "nothing"
+        raise AnnotationsDamaged(f"{path} has no column called {absent[0]!r}; it has: {has}.", hint)
+    return places
+
+
+def _known(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Our name → place of the first of a column's possible names that the table has."""
+    found: dict[str, int] = {}
+    for name, aliases in columns.items():
+        known = [alias for alias in aliases if alias in names]
+        if known:
+            found[name] = names.index(known[0])
+    return found
