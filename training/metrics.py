@@ -1,6 +1,7 @@
 """BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code computes them.
 
-BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.cider`. Each
+BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.cider`; SPICE,
+where its parser is installed, from its jar. Each
 metric is kept as counts an item and a function of their sums (`training.bootstrap.Metric`), from which the
 corpus score, the items' scores and the intervals follow.
 """
@@ -19,12 +20,21 @@ from training.bootstrap import RESAMPLES, Comparison, Floats, Metric, compare, i
 from training.cider import CiderD
 from training.java import Java, JavaError, find_java
 from training.meteor import Meteor, meteor_score
+from training.spice import missing_jars, spice
 from training.tokenizer import tokenize
 
 METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
 
+#: Also known, and computed by default where its jars are.
+SPICE: Final = "spice"
+KNOWN: Final[tuple[str, ...]] = (*METRICS, SPICE)
+
 _TITLES: Final = dict(
-    zip(METRICS, ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D"), strict=True)
+    zip(
+        KNOWN,
+        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE"),
+        strict=True,
+    )
 )
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
 #: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
@@ -56,10 +66,10 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """{"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}"""
-        missing = {name: None for name in METRICS if name in self.notes}
+        missing = {name: None for name in KNOWN if name in self.notes}
         scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
         return {
-            "metrics": {name: scores[name] for name in METRICS if name in scores},
+            "metrics": {name: scores[name] for name in KNOWN if name in scores},
             "intervals": {name: list(limits) for name, limits in self.intervals.items()},
             "n": self.n,
             "notes": dict(self.notes),
@@ -67,7 +77,7 @@ class Report:
 
     def table(self) -> Table:
         table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
-        for name in METRICS:
+        for name in KNOWN:
             if metric := self.metrics.get(name):
                 low, high = self.intervals[name]
                 table.add_row(_TITLES[name], f"{metric.corpus:.1f}", f"{low:.1f} to {high:.1f}")
@@ -79,7 +89,7 @@ class Report:
 def evaluate(
     hypotheses: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] | None = None,
     meteor: Meteor | None = None,
     java: Java | None = None,
     resamples: int = RESAMPLES,
@@ -89,10 +99,13 @@ def evaluate(
 
     METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
     matters. `java` is the one found on the machine unless given; where none runs, METEOR is not computed and
-    the rest is. CIDEr-D takes its document frequencies from `references`, also in the resamples.
+    the rest is. `metrics` are all of METRICS by default, and SPICE where its jars are. CIDEr-D
+    takes its document frequencies from `references`, also in the resamples.
 
     Raises ValueError if ids differ, nothing is given, an item has no reference or a metric is unknown.
     """
+    if metrics is None:
+        metrics = METRICS if missing_jars() else KNOWN
     _check(hypotheses, references, metrics)
     notes: dict[str, str] = {}
     try:
@@ -107,7 +120,12 @@ def evaluate(
             made["meteor"] = _meteor(captions, meteor, java)
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
-    ordered = {name: made[name] for name in METRICS if name in made}
+    if SPICE in metrics:
+        try:
+            made[SPICE] = _spice(captions, java)
+        except JavaError as error:
+            notes[SPICE] = f"not computed: {notes.get('java', error)}"
+    ordered = {name: made[name] for name in KNOWN if name in made}
     intervals = {name: interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
     return Report(captions, ordered, intervals, notes)
 
@@ -154,8 +172,8 @@ def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) ->
 def _check(
     hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], metrics: Sequence[str]
 ) -> None:
-    if unknown := set(metrics) - set(METRICS):
-        raise ValueError(f"Unknown metric {min(unknown)!r}; known are {', '.join(METRICS)}.")
+    if unknown := set(metrics) - set(KNOWN):
+        raise ValueError(f"Unknown metric {min(unknown)!r}; known are {', '.join(KNOWN)}.")
     if not hypotheses:
         raise ValueError("Nothing to score: there are no captions.")
     if odd := hypotheses.keys() ^ references.keys():
@@ -214,6 +232,12 @@ def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Me
     else:
         raise JavaError("Java does not run.")
     return Metric("meteor", counts, lambda sums: 100 * meteor_score(sums))
+
+
+def _spice(captions: Captions, java: Java | None) -> Metric:
+    if java is None:
+        raise JavaError("Java does not run.")
+    return _mean_of(SPICE, spice(java, captions.hypotheses, captions.references))
 
 
 def _mean_of(name: str, scores: Floats) -> Metric:

@@ -133,7 +133,7 @@ def test_no_item_keeps_its_caption_in_a_shuffle() -> None:
         ({}, {}, METRICS, "Nothing to score"),
         ({"a": "x"}, {"a": ["x"], "b": ["x"]}, METRICS, "not both, such as 'b'"),
         ({"a": "x"}, {"a": []}, METRICS, "'a' has no references"),
-        ({"a": "x"}, {"a": ["x"]}, ["spice"], "Unknown metric 'spice'"),
+        ({"a": "x"}, {"a": ["x"]}, ["wmd"], "Unknown metric 'wmd'"),
     ],
 )
 def test_what_cannot_be_scored_is_named(
