@@ -14,15 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.usage import UsageError
+from extractors.container import VIDEO_SUFFIXES
 from extractors.saved import path_digest
-
-#: What is taken for a video in a folder; a file that is named itself is tried whatever its suffix.
-SUFFIXES = frozenset(
-    {
-        *(".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
-        *(".mts", ".ogv", ".ts", ".vob", ".webm", ".webp", ".wmv"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ def _below(folder: Path, out: Path) -> Iterator[Input]:
         )
         for name in sorted(files):
             file = inner / name
-            if name[0] != "." and file.suffix.lower() in SUFFIXES:
+            if name[0] != "." and file.suffix.lower() in VIDEO_SUFFIXES:
                 yield Input(file, file.relative_to(folder).with_suffix("").as_posix())
 
 

@@ -82,7 +82,7 @@ def words(caption: str) -> list[str]:
     return words_of(unicodedata.normalize("NFKD", caption).translate(_ACCENTS))
 
 
-_ACCENTS = {code: None for code in range(0x300, 0x370)}
+_ACCENTS = dict.fromkeys(range(0x300, 0x370))
 
 
 def assemble(
@@ -154,7 +154,7 @@ class _Counts:
             *_notice("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
             *_notice("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
             *_notice(
-                "empty_caption", self.empty, "{n} captions have no word in Latin letters; left out, e.g. {first}."
+                "empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."
             ),
         ]
 

@@ -1,7 +1,7 @@
 """What each paper did with a set: how many videos a split has, and which words are known.
 
-Every rule starts from lower-cased words without punctuation. Numbers in ``printed`` are the papers' own; ours
-differ from them as the tokenisers do.
+Every rule starts from lower-cased words without punctuation. Numbers in ``printed`` are the papers' own;
+ours differ from them as the tokenisers do.
 """
 
 from __future__ import annotations

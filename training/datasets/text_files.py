@@ -45,22 +45,30 @@ def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         at = f" at {place}" if place else ""
-        raise AnnotationsDamaged(f"{path} has another form than expected{at}: {first['msg']}.", hint) from error
+        raise AnnotationsDamaged(
+            f"{path} has another form than expected{at}: {first['msg']}.", hint
+        ) from error
 
 
 def read_table(
-    path: Path, columns: Mapping[str, Sequence[str]], optional: Mapping[str, Sequence[str]], hint: str
+    path: Path,
+    columns: Mapping[str, Sequence[str]],
+    optional: Mapping[str, Sequence[str]],
+    hint: str,
+    *,
+    strict: bool = True,
 ) -> tuple[list[dict[str, str]], list[Notice]]:
     """The rows of a table with a head, by our names of its columns, whatever their order.
 
     columns: our name → what the column may be called, in lower case; optional: the same of those that may
     be absent. Fields with separators, quotes or line breaks are quoted, as spreadsheets write them. Rows
-    that are short are told in a notice and left out. Raises AnnotationsDamaged.
+    that are short are told in a notice and left out. strict: refuse quotes that are not doubled or closed.
+    Raises AnnotationsDamaged.
     """
     text = read_text(path)
     head = text.partition("\n")[0]
     separator = max(SEPARATORS, key=head.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
     try:
         names = [name.strip().lower() for name in next(reader, [])]
         places = _places(path, names, columns, hint) | _known(names, optional)
@@ -69,10 +77,12 @@ def read_table(
         raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
     whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
     short = len(rows) - len(whole)
-    told = [Notice("short_row", f"{short} rows of {path.name} lack fields and were left out.")] if short else []
-    return [
-        {name: row[place].strip() if place < len(row) else "" for name, place in places.items()} for row in whole
-    ], told
+    told = f"{short} rows of {path.name} lack fields and were left out."
+    return [_named(row, places) for row in whole], [Notice("short_row", told)] if short else []
+
+
+def _named(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
+    return {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
 
 
 def _places(

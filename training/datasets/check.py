@@ -1,0 +1,193 @@
+"""Is a set all there? What was found of its annotations, videos, captions and words, and what is missing.
+
+A quick look opens each file's header with the project's own reader; a deep one decodes frames spread over
+each file, in a process of its own, as training will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tqdm import tqdm
+
+from extractors.container import open_media, picture_stream
+from extractors.decoder import Decoder
+from extractors.errors import MediaError
+from extractors.request import DecodeRequest, Limits
+from extractors.webp import is_webp
+from models.vocabulary import SPECIALS
+from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
+from training.datasets.data_set import DataSet
+from training.datasets.errors import DataSetError
+from training.datasets.protocols import Protocol
+
+Probe: TypeAlias = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """An annotation file that was looked for. path: None where it is not there."""
+
+    names: tuple[str, ...]
+    what: str
+    needed: bool
+    path: Path | None
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    """annotated, captions: videos and their captions. expected: as the paper has them, None where it says
+    nothing. found: videos whose file is there; unreadable: those of them that cannot be opened."""
+
+    split: Split
+    annotated: int
+    expected: int | None
+    found: int
+    unreadable: int
+    captions: int
+
+    @property
+    def complete(self) -> bool:
+        wanted = self.annotated if self.expected is None else self.expected
+        return self.found - self.unreadable >= wanted
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that is no readable video; code and message as docs/decoding.md has them."""
+
+    path: Path
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """What ``python -m app data check`` found. words: of the vocabulary under ``rule``, printed: the paper's.
+
+    error: why the set could not be read, None where it could; missing: what is not there, a sentence each.
+    """
+
+    data_set: str
+    root: Path
+    paper: str
+    annotations: tuple[Annotation, ...]
+    splits: tuple[SplitCount, ...]
+    rule: str
+    words: int
+    printed: int | None
+    unreadable: tuple[Unreadable, ...]
+    notices: tuple[Notice, ...]
+    missing: tuple[str, ...]
+    error: str | None
+    obtain: str
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing and self.error is None
+
+    def to_json(self) -> dict[str, Any]:
+        document = asdict(self) | {"complete": self.complete, "root": str(self.root)}
+        for each in (*document["annotations"], *document["unreadable"]):
+            each["path"] = None if each["path"] is None else str(each["path"])
+        return document
+
+
+def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None) -> Check:
+    """Raises UnknownProtocol. What else is wrong is part of the answer.
+
+    probe: opens a file or raises MediaError; without one files are only looked for.
+    """
+    protocol = wanted.protocol(paper)
+    annotations = tuple(
+        Annotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
+    )
+    try:
+        captions = wanted.load(root, protocol.paper)
+    except DataSetError as error:
+        return _unread(wanted, root, protocol, annotations, error)
+    unreadable = _unreadable(captions, probe) if probe is not None else ()
+    counts = _counts(captions, unreadable)
+    return Check(
+        wanted.name, root, protocol.paper, annotations, counts, str(protocol.rule),
+        len(protocol.rule.vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
+        unreadable, captions.notices, _missing(annotations, captions, counts), None, wanted.obtain,
+    )  # fmt: skip
+
+
+def _unread(
+    wanted: DataSet, root: Path, protocol: Protocol, annotations: tuple[Annotation, ...], error: DataSetError
+) -> Check:
+    rule, missing = protocol.rule, _absent(annotations)
+    return Check(
+        wanted.name, root, protocol.paper, annotations, (), str(rule), 0, rule.printed,
+        (), (), tuple(missing), str(error), wanted.obtain,
+    )  # fmt: skip
+
+
+def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[SplitCount, ...]:
+    broken = {each.path for each in unreadable}
+    return tuple(
+        SplitCount(
+            split=split,
+            annotated=len(videos),
+            expected=captions.expected.get(split),
+            found=sum(video.path is not None for video in videos),
+            unreadable=sum(video.path in broken for video in videos),
+            captions=sum(len(video.captions) for video in videos),
+        )
+        for split in SPLITS
+        if (videos := captions.of(split)) or split in captions.expected
+    )
+
+
+def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
+    """Each file is opened once, however many clips are parts of it."""
+    paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
+    found = []
+    for path in tqdm(paths, desc="videos", unit="file", disable=None, leave=False):
+        try:
+            probe(path)
+        except MediaError as error:
+            found.append(Unreadable(path, error.code, str(error)))
+    return tuple(found)
+
+
+def _missing(
+    annotations: Sequence[Annotation], captions: CaptionSet, counts: Sequence[SplitCount]
+) -> tuple[str, ...]:
+    sentences = _absent(annotations) if captions.expected else []
+    for count in counts:
+        if not count.complete:
+            wanted = count.annotated if count.expected is None else count.expected
+            good = count.found - count.unreadable
+            sentences.append(f"{count.split}: {wanted - good} of {wanted} videos are missing or unreadable.")
+    return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
+
+
+def _absent(annotations: Sequence[Annotation]) -> list[str]:
+    return [f"{' or '.join(each.names)} ({each.what})" for each in annotations if _lacks(each)]
+
+
+def _lacks(annotation: Annotation) -> bool:
+    return annotation.path is None and annotation.needed
+
+
+def header(path: Path) -> None:
+    """Open the file and find its picture track. Raises MediaError."""
+    if is_webp(path):
+        return
+    with open_media(path) as container:
+        picture_stream(container, Limits().pixels)
+
+
+def deep(decoder: Decoder) -> Probe:
+    """Decode frames spread over the whole file, in the decoder's process."""
+
+    def probe(path: Path) -> None:
+        decoder.decode(path, DecodeRequest())
+
+    return probe

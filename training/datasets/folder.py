@@ -1,0 +1,141 @@
+"""My own folder: videos (or pictures) and beside them ``captions.json`` or ``captions.csv``.
+
+    captions.json   [{"file": "a dog.mp4", "captions": ["a dog runs", "…"], "split": "train"}, …]
+                    or {"a dog.mp4": ["a dog runs", …], …}
+    captions.csv    file,caption[,split]          a row for each caption; columns in any order
+
+``file`` is a path from the folder on. ``caption`` may stand for ``captions`` where there is one. ``id`` (by
+default the file), ``split`` (train, val or test; by default train), and ``start`` and ``end`` (seconds of
+the file) may be left out. A table is separated by commas, semicolons or tabs, has its columns' names in the
+first row, and quotes fields with separators or line breaks, as spreadsheets write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
+from training.datasets.data_set import DataSet
+from training.datasets.errors import AnnotationsDamaged
+from training.datasets.files import Wanted
+from training.datasets.protocols import Protocol, VocabularyRule
+from training.datasets.text_files import read_json, read_table
+
+CAPTIONS = Wanted(("captions.json", "captions.csv", "captions.tsv"), "your captions")
+OBTAIN = (
+    'Write captions.json, a list of {"file": "clip.mp4", "captions": ["a dog runs"]}, or captions.csv '
+    "with the columns file and caption, beside the videos; docs/data.md has examples."
+)
+COLUMNS = {
+    "file": ("file", "filename", "video", "path"),
+    "caption": ("caption", "captions", "sentence", "description", "text"),
+}
+OPTIONAL = {"id": ("id",), "split": ("split",), "start": ("start",), "end": ("end",)}
+OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev": "val"}
+
+
+class Entry(BaseModel):
+    """What is said of one video."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str
+    captions: list[str] = []
+    caption: str | None = None
+    id: str | int | None = None
+    split: Split = "train"
+    start: float | None = None
+    end: float | None = None
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _known_split(cls, name: object) -> object:
+        return OTHER_NAMES.get(name.lower(), name.lower()) if isinstance(name, str) else name
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.file.strip():
+            raise ValueError("file is empty")
+        if (self.start is None) != (self.end is None):
+            raise ValueError("start and end belong together")
+        if self.start is not None and self.end is not None and not 0 <= self.start < self.end:
+            raise ValueError("start must come before end")
+        return self
+
+    def item(self, root: Path) -> VideoItem:
+        path = root / self.file
+        captions = tuple(self.captions if self.caption is None else [*self.captions, self.caption])
+        name = self._name if self.id is None else str(self.id)
+        return VideoItem(name, path if path.is_file() else None, self.split, captions, self.start, self.end)
+
+    @property
+    def _name(self) -> str:
+        return self.file if self.start is None else f"{self.file}@{self.start:g}-{self.end:g}"
+
+
+class _ByFile(RootModel[dict[str, str | list[str]]]):
+    """The short form: file → caption or captions."""
+
+
+def read(root: Path, protocol: Protocol) -> CaptionSet:
+    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
+    path = CAPTIONS.require(root, OBTAIN)
+    entries, notices = (_from_json(path), []) if path.suffix == ".json" else _from_table(path)
+    items = [entry.item(path.parent) for entry in entries]
+    named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
+    expected = dict(protocol.splits)
+    return assemble(FOLDER.name, items, named, expected=expected, annotations=[path], notices=notices)
+
+
+def _from_json(path: Path) -> list[Entry]:
+    document = read_json(path, TypeAdapter(list[Entry] | _ByFile), OBTAIN)
+    if isinstance(document, list):
+        return document
+    return [
+        Entry(file=file, captions=[captions] if isinstance(captions, str) else captions)
+        for file, captions in document.root.items()
+    ]
+
+
+def _from_table(path: Path) -> tuple[list[Entry], list[Notice]]:
+    """A row a caption; rows of one video are joined, which is no fault here."""
+    rows, notices = read_table(path, COLUMNS, OPTIONAL, OBTAIN)
+    captions: dict[Entry, list[str]] = {}
+    for entry in _rows(path, rows):
+        captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
+    return [entry.model_copy(update={"captions": found}) for entry, found in captions.items()], notices
+
+
+def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[Entry]:
+    for number, row in enumerate(rows, 2):
+        given = {name: value for name, value in row.items() if value or name in COLUMNS}
+        try:
+            yield Entry.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"])) or "the row"
+            raise AnnotationsDamaged(f"{path}, row {number}: {place}: {first['msg']}.", OBTAIN) from error
+
+
+FOLDER = DataSet(
+    name="folder",
+    title="my own folder",
+    annotations=(CAPTIONS,),
+    media="the files that the captions name",
+    obtain=OBTAIN,
+    protocols=(Protocol("own", {}, VocabularyRule()),),
+    read=read,
+    source="ours",
+)

@@ -1,0 +1,139 @@
+"""MSVD, also YouTube2Text (Chen and Dolan, ACL 2011): 1,970 clips of YouTube with about 40 English captions
+each.
+
+Clips are called ``<YouTube id>_<start>_<end>``, seconds of the YouTube video; the files are cut already.
+Captions come as ``AllVideoDescriptions.txt`` (comments begin with #, then a clip's name, a space and a
+caption a line) or as the corpus' CSV with the columns VideoID, Start, End, Language and Description in any
+language and with 2,089 clips.
+
+All papers split 1,200 / 100 / 670 in index order. The index is that of ``youtube_mapping.txt`` ("<clip>
+vid1" to "vid1970"), and that is the order of the clips' names by their bytes (checked on the copy in
+yaoli/arctic-capgen-vid, all 1,970), so that it need not be there where the captions name 1,970 clips.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
+from training.datasets.data_set import DataSet
+from training.datasets.errors import AnnotationsDamaged
+from training.datasets.files import MediaFiles, Wanted
+from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.text_files import read_table, read_text
+
+CAPTIONS = Wanted(
+    ("AllVideoDescriptions.txt", "MSR Video Description Corpus.csv", "video_corpus.csv"), "English captions"
+)
+MAPPING = Wanted(("youtube_mapping.txt",), "the clips' index", needed=False)
+OBTAIN = (
+    "MSVD is the Microsoft Research Video Description Corpus: the captions are at Microsoft, captions "
+    "and clips at the authors' page of the University of Texas at Austin (clamp/videoDescription). Put "
+    "AllVideoDescriptions.txt and the folder YouTubeClips into the folder."
+)
+CLIPS = 1970
+COLUMNS = {
+    "video": ("videoid",),
+    "start": ("start",),
+    "end": ("end",),
+    "language": ("language",),
+    "caption": ("description",),
+}
+
+
+def read(root: Path, protocol: Protocol) -> CaptionSet:
+    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    path = CAPTIONS.require(root, OBTAIN)
+    captions, notices = _from_csv(path) if path.suffix == ".csv" else (_from_text(path), [])
+    files = MediaFiles.below(root)
+    order = _order(root, captions, files, notices)
+    entries = []
+    for place, name in enumerate(order):
+        clip = files.clip(name)
+        entries.append(
+            VideoItem(name, clip.path, _split(place), tuple(captions.get(name, ())), clip.start, clip.end)
+        )
+    return assemble(
+        MSVD.name,
+        entries,
+        {entry.id: f"{entry.id}.avi" for entry in entries},
+        expected=protocol.splits,
+        annotations=[path],
+        notices=notices,
+    )
+
+
+def _split(place: int) -> Split:
+    return "train" if place < 1200 else "val" if place < 1300 else "test"
+
+
+def _order(
+    root: Path, captions: Mapping[str, Sequence[str]], files: MediaFiles, notices: list[Notice]
+) -> list[str]:
+    """The clips by their index."""
+    mapping = MAPPING.find(root)
+    if mapping is not None:
+        return _from_mapping(mapping)
+    names = sorted(captions, key=str.encode)
+    if len(names) > CLIPS:  # the CSV captions 119 clips that are not in the set
+        names = [name for name in names if files.clip(name).path is not None]
+    if len(names) != CLIPS:
+        notices.append(
+            Notice(
+                "other_index",
+                f"{len(names)} clips are known and not {CLIPS}: without {MAPPING.names[0]} the split is not "
+                "the papers'.",
+            )
+        )
+    return names
+
+
+def _from_mapping(path: Path) -> list[str]:
+    """The clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
+    numbered = {}
+    for line in read_text(path).splitlines():
+        clip, _, number = line.strip().rpartition(" vid")
+        if line.strip() and not (clip and number.isdecimal()):
+            raise AnnotationsDamaged(
+                f'{path} has the line {line.strip()!r}, not "<clip> vid<number>".', OBTAIN
+            )
+        if clip:
+            numbered[int(number)] = clip
+    return [clip for _, clip in sorted(numbered.items())]
+
+
+def _from_text(path: Path) -> dict[str, list[str]]:
+    captions: dict[str, list[str]] = defaultdict(list)
+    for line in read_text(path).splitlines():
+        name, _, caption = line.partition(" ")
+        if name and not name.startswith("#"):
+            captions[name].append(caption)
+    return captions
+
+
+def _from_csv(path: Path) -> tuple[dict[str, list[str]], list[Notice]]:
+    rows, notices = read_table(path, COLUMNS, {}, OBTAIN, strict=False)
+    captions: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["language"] == "English":
+            captions[f"{row['video']}_{row['start']}_{row['end']}"].append(row["caption"])
+    return captions, notices
+
+
+MSVD = DataSet(
+    name="msvd",
+    title="MSVD (YouTube2Text)",
+    annotations=(CAPTIONS, MAPPING),
+    media="<YouTube id>_<start>_<end>.avi, in the folder or any folder below it (YouTubeClips)",
+    obtain=OBTAIN,
+    protocols=(
+        Protocol("stats", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=13010)),
+        Protocol("g2l", splits(1200, 100, 670), VocabularyRule(min_count=2, printed=3468)),
+        Protocol("refocus", splits(1200, 100, 670), VocabularyRule(min_count=3, max_words=15)),
+        Protocol("dual_afr", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=12594)),
+    ),
+    read=read,
+    source="yaoli/arctic-capgen-vid (youtube_mapping.txt); public loaders of both caption files",
+)
