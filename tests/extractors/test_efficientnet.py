@@ -13,6 +13,7 @@ from PIL import Image
 
 from extractors.efficientnet import EfficientNetLite2, Grid, pretrained
 from extractors.efficientnet_lite import EfficientNetLite
+from extractors.efficientnet_stages import EfficientNetStages
 from extractors.engines import EngineName
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import Frames
@@ -154,6 +155,39 @@ def test_a_gpu_gives_the_cpu_numbers(exact: EfficientNetLite2) -> None:
     (ours,), (theirs,) = gpu.extract([frames]), exact.extract([frames])
     difference = (ours["grid"].values.float() - theirs["grid"].values.float()).abs()
     assert difference.mean() < 5e-3  # the resize may differ by one level of 255
+
+
+def test_the_stages_are_the_plain_networks_maps_of_that_size(network: EfficientNetLite) -> None:
+    """The last map of 14 × 14 and the last before the head, found by running block after block."""
+    x = (torch.from_numpy(pattern(224)).permute(2, 0, 1)[None].float() - 127) / 128
+    maps = []
+    with torch.inference_mode():
+        x = network.stem(x)
+        for block in network.blocks:
+            x = block(x)
+            maps.append(x)
+    wanted = {"stage_14": [m for m in maps if m.shape[2] == 14][-1], "stage_7": maps[-1]}
+    stages = EfficientNetStages(engine="torch", precision="fp32")
+    given = stages.of_pictures(pattern(224)[None])
+    assert given.keys() == wanted.keys() == stages.shapes.keys()
+    for name, values in given.items():
+        assert values.shape[1:] == stages.shapes[name]
+        expected = wanted[name][0].permute(1, 2, 0).flatten(0, 1)
+        torch.testing.assert_close(torch.from_numpy(values[0]).float(), expected, atol=1e-2, rtol=2e-3)
+
+
+def test_the_stages_of_a_video_have_its_frames_times(cache: Path, extractor: EfficientNetLite2) -> None:
+    """Through the default engine; ``grid`` is left to efficientnet-lite2, whose name tag is the same but for
+    its name, so that either may be cached without the other."""
+    stages = create("efficientnet-lite2-stages", cache=cache)
+    assert isinstance(stages, EfficientNetStages)
+    (streams,) = stages.extract([video(3, 90, 160)])
+    shapes = {name: tuple(stream.values.shape) for name, stream in streams.items()}
+    assert shapes == {"stage_14": (3, 196, 120), "stage_7": (3, 49, 352)}
+    for stream in streams.values():
+        np.testing.assert_array_equal(stream.start, [0, 0.5, 1])
+        np.testing.assert_array_equal(stream.end, [0.5, 1, 1.75])
+        assert stream.spec.identity == extractor.spec.identity
 
 
 def test_an_unknown_name_lists_the_known() -> None:

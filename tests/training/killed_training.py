@@ -1,4 +1,4 @@
-"""A tiny run of training on drawn shapes; as a process it kills itself, as the kernel would, at one step.
+"""A tiny run of training on drawn shapes with a teacher; as a process it kills itself, as the kernel would, at one step.
 
 Arguments: the corpus's folder, the run's folder, and the step whose batch is never made.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from training.pseudo_video import Shots
 from training.recipes import DEMO, Recipe
 from training.run import Run
 from training.self_critical import SelfCritical
+from training.soft_targets import Reading, SoftTargets, soft_targets
 
 STEPS, SAVED_EVERY = 30, 10
 RECIPE = DEMO.model_copy(
@@ -36,6 +38,7 @@ RECIPE = DEMO.model_copy(
         "learning_rate": 1e-2,
         "warmup": 6,
         "average_decay": 0.9,
+        "soft_weight": 0.2,
         "validate_every": SAVED_EVERY,
         "held_out": 4,
         "self_critical_steps": 10,
@@ -62,6 +65,14 @@ def shapes(folder: Path) -> list[Captioned]:
     return captioned(folder, 24)
 
 
+def teacher_of(items: Sequence[Captioned], folder: Path) -> SoftTargets:
+    """What a captioner that has learned nothing would have written."""
+    vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
+    encoded = [(item.id, item.pictures, [vocabulary.encode(c) for c in item.captions]) for item in items]
+    reading = Reading(encoded, RECIPE.max_length)
+    return soft_targets(stats(vocabulary, seed=7), "0" * 64, reading, folder / "cache", torch.float32)
+
+
 def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) -> Trainer:
     kept, held_out = hold_out(shapes(folder), recipe.held_out, "shapes/", recipe.seed)
     batches = MortalBatches(
@@ -74,6 +85,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
         seed=recipe.seed,
         dtype=torch.float32,
         last=last,
+        soft=teacher_of(kept, folder),
     )
     saved: list[tuple[float, str]] = []
 
@@ -84,6 +96,10 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
 
 
 def captioner(made: Trainer) -> Stats:
+    return stats(made.batches.vocabulary, made.recipe.seed)
+
+
+def stats(vocabulary: Vocabulary, seed: int) -> Stats:
     config = StatsConfig(
         streams=(StreamConfig(name="grid", width=8),),
         embedded=16,
@@ -94,8 +110,8 @@ def captioner(made: Trainer) -> Stats:
         dropout=0.1,
         tie_words=True,
     )
-    torch.manual_seed(made.recipe.seed)
-    return Stats(config, made.batches.vocabulary)
+    torch.manual_seed(seed)
+    return Stats(config, vocabulary)
 
 
 def refine(made: Trainer, refined: Stats) -> None:

@@ -10,7 +10,8 @@ import torch
 
 from models.vocabulary import EOS, Vocabulary
 from tests.training.tiny_corpus import Averages, captioned
-from training.dataset import Batches, Captioned, hold_out, load_training_sets
+from training.dataset import Batches, Captioned, Describer, hold_out, load_training_sets
+from training.feature_cache import VIEWS
 from training.pseudo_video import Shots
 from training.recipes import DEMO
 from training.run import Run
@@ -29,7 +30,7 @@ def batches(items: list[Captioned], seed: int = 1, captions: int = 2) -> Batches
 def test_a_batch_is_a_function_of_seed_and_step(items: list[Captioned]) -> None:
     one, same, other = (batches(items, seed).at(13) for seed in (1, 1, 2))
     assert one.ids == same.ids
-    assert torch.equal(one.batch.values, same.batch.values)
+    assert torch.equal(one.batches["grid"].values, same.batches["grid"].values)
     assert torch.equal(one.targets, same.targets)
     assert one.ids != other.ids
 
@@ -58,7 +59,7 @@ def test_captions_of_an_item_differ_as_long_as_there_are_enough(items: list[Capt
 
 def test_all_samples_of_a_batch_have_one_length(items: list[Captioned]) -> None:
     made = batches(items)
-    lengths = Counter(made.at(step).batch.values.shape[1] for step in range(60))
+    lengths = Counter(made.at(step).batches["grid"].values.shape[1] for step in range(60))
     assert set(lengths) <= set(range(1, 9))
     assert len(lengths) > 4
     assert lengths[1] > 20
@@ -77,7 +78,7 @@ def test_hold_out_sets_aside_one_sets_items_for_good(items: list[Captioned]) -> 
 
 def test_a_folder_without_any_set_names_them(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"flickr8k_train\.tar.*docs/training\.md"):
-        load_training_sets(Averages(), tmp_path, tmp_path / "cache")  # type: ignore[arg-type]
+        load_training_sets([Describer(Averages(), VIEWS)], tmp_path, tmp_path / "cache")
 
 
 def test_a_runs_state_is_replaced_in_one_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

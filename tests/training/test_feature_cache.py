@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.training.killed_cache import CHUNK, COUNT
-from tests.training.tiny_corpus import Averages, captioned, draw, kinds, write_corpus
+from tests.training.tiny_corpus import Averages, Corners, captioned, draw, kinds, write_corpus
 from training import feature_cache
-from training.dataset import Captioned
+from training.dataset import Captioned, Describer
 from training.feature_cache import MIRRORED, PAN_MIDDLE, SIDE, VIEWS, WHOLE, cached_features, views_of
 
 
@@ -62,10 +62,10 @@ class Interrupted(Averages):
         super().__init__()
         self.last = last
 
-    def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
+    def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         if self.calls == self.last:
             raise KeyboardInterrupt
-        return super().grid(pictures)
+        return super().of_pictures(pictures)
 
 
 def interrupted(folder: Path, call: int) -> None:
@@ -106,15 +106,48 @@ def test_rows_are_found_by_name_whatever_the_archives_order(whole: tuple[list[Ca
     items, _ = whole
     for item, kind in list(zip(items, kinds(COUNT), strict=True))[::5]:
         [row] = item.pictures.rows
-        expected = Averages().grid(views_of(np.asarray(draw(*kind)), "any", 1))[0]
-        np.testing.assert_array_equal(item.pictures.cache.grid[row, WHOLE], expected.reshape(49, -1))
+        expected = Averages().of_pictures(views_of(np.asarray(draw(*kind)), "any", 1))["grid"][0]
+        np.testing.assert_array_equal(item.pictures.cache.streams["grid"][row, WHOLE], expected)
+
+
+def test_streams_of_several_networks_are_joined_with_the_views_that_all_have(tmp_path: Path) -> None:
+    few = Describer(Corners(), 2)
+    cache = captioned(tmp_path, COUNT, Averages(), few)[0].pictures.cache
+    assert {name: values.shape[1:] for name, values in cache.streams.items()} == {
+        "grid": (VIEWS, 49, 8),
+        "corners": (2, 4, 3),
+        "middle": (2, 1, 3),
+    }
+    assert cache.views == 2
+    corners = cache.streams["corners"]
+    np.testing.assert_array_equal(corners[:, MIRRORED], corners[:, WHOLE][:, [1, 0, 3, 2]])
+    again = Corners()
+    captioned(tmp_path, COUNT, Averages(), Describer(again, 2))
+    assert again.calls == 0
+
+
+def test_a_network_of_two_streams_goes_on_after_a_stop(tmp_path: Path) -> None:
+    class Stopped(Corners):
+        def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
+            if self.calls == 2:
+                raise KeyboardInterrupt
+            return super().of_pictures(pictures)
+
+    with pytest.raises(KeyboardInterrupt):
+        captioned(tmp_path / "one", COUNT, Stopped())
+    network = Corners()
+    found = captioned(tmp_path / "one", COUNT, network)[0].pictures.cache
+    whole = captioned(tmp_path / "other", COUNT, Corners())[0].pictures.cache
+    assert network.calls == 2
+    for name, values in whole.streams.items():
+        np.testing.assert_array_equal(found.streams[name], values)
 
 
 def test_other_names_or_views_are_another_file(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 4)
     folder, network = tmp_path / "cache", Averages()
     for names, views in ((["000.png"], 5), (["000.png", "037.png"], 5), (["000.png"], 1)):
-        cached_features(network, archive, names, views, folder)  # type: ignore[arg-type]
+        cached_features(network, archive, names, views, folder)
     assert len(list(folder.iterdir())) == 3
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
 
 from training.feature_cache import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, VIEWS, WHOLE, FeatureCache
-from training.pseudo_video import PATHS, Pictures, Sample, Shots, batch_of, sample, shot
+from training.pseudo_video import PATHS, Pictures, Sample, Shots, batch_of, sample, shot, whole
 
 ROWS = 6
 ALPHA = 1e-4  # of every statistical test here; the seeds are fixed, so a pass stays a pass
@@ -19,12 +21,15 @@ ALPHA = 1e-4  # of every statistical test here; the seeds are fixed, so a pass s
 def pictures(*rows: int) -> Pictures:
     """Features that say which row and view they are: values[…] = 10 · row + view."""
     grid = 10 * np.arange(ROWS)[:, None, None, None] + np.arange(VIEWS)[None, :, None, None]
-    cache = FeatureCache(np.broadcast_to(grid, (ROWS, VIEWS, 2, 3)).astype(np.float16), {})
-    return Pictures(cache, rows)
+    cells = np.broadcast_to(grid, (ROWS, VIEWS, 2, 3)).astype(np.float16)
+    return Pictures(FeatureCache({"grid": cells, "wide": cells[..., :1, :]}, {}), rows)
 
 
-def rows_and_views(values: np.ndarray) -> list[tuple[int, int]]:
-    return [divmod(int(value), 10) for value in values[:, 0, 0]]
+def rows_and_views(values: Mapping[str, NDArray[np.float16]]) -> list[tuple[int, int]]:
+    """They are the same in every stream."""
+    found, wide = ([divmod(int(value), 10) for value in values[name][:, 0, 0]] for name in ("grid", "wide"))
+    assert found == wide
+    return found
 
 
 OTHERS = [pictures(1), pictures(2), pictures(3)]
@@ -40,7 +45,7 @@ def draw(steps: int, shots: Shots, count: int) -> list[Sample]:
 def test_true_steps_show_the_captioned_picture_and_only_they_do() -> None:
     for steps in range(1, 9):
         for drawn in draw(steps, Shots(EVEN), 50):
-            assert len(drawn.values) == len(drawn.true) == steps
+            assert len(drawn.values["grid"]) == len(drawn.true) == steps
             shown = [row == 0 for row, _ in rows_and_views(drawn.values)]
             assert shown == drawn.true.tolist()
             assert drawn.true.any()
@@ -103,6 +108,23 @@ def test_a_shot_walks_one_path_of_views_from_end_to_end() -> None:
     assert len(seen) == len(PATHS)
 
 
+def test_a_stream_of_two_views_shows_the_whole_or_its_mirror() -> None:
+    """Then the other streams do too: a path that one lacks is none's."""
+    rng = np.random.default_rng(2)
+    full = pictures(4)
+    two = FeatureCache({**full.cache.streams, "wide": full.cache.streams["wide"][:, :2]}, {})
+    drawn = [rows_and_views(shot(Pictures(two, (4,)), 3, rng)) for _ in range(200)]
+    views = Counter(tuple(view for _, view in one) for one in drawn)
+    assert views.keys() == {(WHOLE,) * 3, (MIRRORED,) * 3}
+    assert binomtest(views[(WHOLE,) * 3], 200, 2 / 3).pvalue > ALPHA
+
+
+def test_whole_is_every_frame_once() -> None:
+    made = whole(pictures(3, 1, 4))
+    assert rows_and_views(made.values) == [(3, WHOLE), (1, WHOLE), (4, WHOLE)]
+    assert made.true.tolist() == [True] * 3
+
+
 def test_a_videos_frames_run_in_order() -> None:
     rng = np.random.default_rng(2)
     for _ in range(50):
@@ -112,7 +134,9 @@ def test_a_videos_frames_run_in_order() -> None:
 
 
 def test_a_batch_lasts_one_second_a_step() -> None:
-    batch = batch_of(draw(3, ALWAYS, 4))
+    batches = batch_of(draw(3, ALWAYS, 4))
+    assert batches["wide"].values.shape == (4, 3, 1, 3)
+    batch = batches["grid"]
     assert batch.values.shape == (4, 3, 2, 3)
     assert batch.values.dtype == torch.float32
     assert batch.times[1].tolist() == [[0, 1], [1, 2], [2, 3]]

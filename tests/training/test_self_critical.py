@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from models.collate import Batch
 from models.decoding import sample
+from models.streams import InputStream
 from models.vocabulary import EOS
-from tests.models.toy_captioners import Prefixes, Toy, videos
+from tests.models.toy_captioners import NoConfig, Prefixes, Toy, videos
 from training.cider import CiderD
 from training.dataset import TrainingBatch
 from training.losses import caption_loss, pad_captions
@@ -24,11 +25,18 @@ VOCABULARY = ("<eos>", "<bos>", "<unk>", *WORDS)
 REFERENCES = {"one": [["a", "red", "dog"]], "two": [["a", "blue", "cat"]]}
 
 
+class Eats(NoConfig):
+    """One stream, which it does not look at."""
+
+    streams: tuple[InputStream, ...] = (InputStream(name="grid", width=1),)
+
+
 class Learning(Toy):
     """Logits learned for every (video, place in the caption)."""
 
     def __init__(self) -> None:
         super().__init__(WORDS)
+        self.config = Eats()
         self.logits = nn.Parameter(torch.zeros(2, 8, len(self.vocabulary)))
 
     def encode_batches(self, batches: list[Batch]) -> Any:
@@ -42,9 +50,8 @@ def batch() -> TrainingBatch:
     targets = pad_captions([[3, 4, 6], [3, 5, 7]], 6)
     empty = torch.zeros(2, 1, 1, 1)
     mask = torch.ones(2, 1, dtype=torch.bool)
-    return TrainingBatch(
-        ("one", "two"), Batch(torch.zeros(2, 1, 2), empty, mask, mask.unsqueeze(2)), targets, mask
-    )
+    seen = Batch(torch.zeros(2, 1, 2), empty, mask, mask.unsqueeze(2))
+    return TrainingBatch(("one", "two"), {"grid": seen}, targets, mask)
 
 
 def reward_of(weight: float = 1.0, samples: int = 5) -> SelfCritical:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from extractors.efficientnet import EfficientNetLite2
 from models.checkpoint import Card, CheckpointError, save_checkpoint
+from models.dual_afr import DualAFRConfig
 from models.stats import Stats
-from models.stream_sets import DEMO, STREAM_SETS
+from models.stream_sets import DEMO, DEMO_STAGES, STREAM_SETS, stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
-from training.recipes import RECIPES
-from training.session import NeedsVideo, picture_network, train_only, weights_to_start_from
+from training.feature_cache import VIEWS
+from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
+from training.session import Meal, NeedsVideo, train_only, weights_to_start_from
 
 
 @pytest.fixture
@@ -58,10 +61,29 @@ def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
     assert start.stat().st_mode & 0o044 == 0o044
 
 
-def test_pictures_feed_the_demo_set_alone() -> None:
+def test_pictures_feed_the_demos_sets_alone() -> None:
     """The cache of features hangs on the network's identity, which the set does not change."""
-    assert picture_network(DEMO).spec.identity == EfficientNetLite2().spec.identity
+    meal = Meal.of(DEMO, ["grid"])
+    assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
+    assert [each.views for each in meal.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams is not DEMO:
+        if streams not in (DEMO, DEMO_STAGES):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
-                picture_network(streams)
+                Meal.of(streams, streams.streams)
+
+
+def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone() -> None:
+    assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
+        "efficientnet-lite2"
+    ]
+    names = [stream.name for stream in DualAFRConfig.demo().streams]
+    meal = Meal.of(DEMO_STAGES, names)
+    assert list(meal.specs) == names
+    assert [sorted(each.network.shapes) for each in meal.describers] == [["grid"], ["stage_14", "stage_7"]]
+
+
+@pytest.mark.parametrize("name", DEMO_CONFIGS)
+def test_every_demo_captioner_eats_what_its_stream_set_makes(name: str) -> None:
+    config: Any = DEMO_CONFIGS[name]()
+    made = {each.stream: each.width for each in stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
+    assert all(made[stream.name] == stream.width for stream in config.streams)

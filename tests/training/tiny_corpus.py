@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from PIL import Image, ImageDraw
 
 from extractors.features import StreamSpec
 from training.corpus import read_items
-from training.dataset import Captioned, load_set
+from training.dataset import Captioned, Describer, load_set
+from training.feature_cache import VIEWS, PictureNetwork
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 SHAPES = ("circle", "square")
@@ -71,19 +72,34 @@ class Averages:
     """Stands for the picture network: a cell's mean colour and its square, 8 numbers, repeatable."""
 
     spec = StreamSpec("averages", hashlib.sha256(b"averages").hexdigest(), "none")
-    width = 8
+    shapes: Mapping[str, tuple[int, int]] = {"grid": (49, 8)}
 
     def __init__(self) -> None:
         self.calls = 0
 
-    def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
+    def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         self.calls += 1
         cells = pictures.reshape(len(pictures), 7, 32, 7, 32, 3).mean((2, 4)) / 128 - 1
         values = np.concatenate([cells, cells**2, cells[..., :2] * cells[..., 1:]], -1)
-        return values.astype(np.float16)
+        return {"grid": values.reshape(len(pictures), 49, 8).astype(np.float16)}
 
 
-def captioned(folder: Path, count: int = 32, network: Any = None) -> list[Captioned]:
+class Corners(Averages):
+    """Two more streams, as the stages of a network are: a frame's four corners and its middle."""
+
+    spec = StreamSpec("corners", hashlib.sha256(b"corners").hexdigest(), "none")
+    shapes: Mapping[str, tuple[int, int]] = {"corners": (4, 3), "middle": (1, 3)}
+
+    def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
+        self.calls += 1
+        corners = pictures[:, [0, 0, -1, -1], [0, -1, 0, -1]]
+        middle = pictures[:, None, pictures.shape[1] // 2, pictures.shape[2] // 2]
+        return {"corners": corners / np.float16(256), "middle": middle / np.float16(256)}
+
+
+def captioned(
+    folder: Path, count: int = 32, network: PictureNetwork | None = None, *others: Describer
+) -> list[Captioned]:
     archive, captions = write_corpus(folder, count)
-    chosen: Any = network or Averages()
-    return load_set(chosen, archive, read_items(captions), folder / "cache")
+    describers: Sequence[Describer] = [Describer(network or Averages(), VIEWS), *others]
+    return load_set(describers, archive, read_items(captions), folder / "cache")
