@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from training.corpus import words_of
-from training.datasets.errors import IdsCollide, NothingToUse
+from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+def split_of(name: str) -> Split:
+    """The split of that name. Raises UnknownSplit."""
+    for split in SPLITS:
+        if split == name:
+            return split
+    raise UnknownSplit(f"There is no split {name!r}; there are: {', '.join(SPLITS)}.")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
     DataSetError
     ├── UnknownDataSet        unknown_data_set
     ├── UnknownProtocol       unknown_protocol
+    ├── UnknownSplit          unknown_split
     ├── FolderMissing         folder_missing
     ├── AnnotationsMissing    annotations_missing
     ├── AnnotationsDamaged    annotations_damaged
@@ -41,6 +42,10 @@ class UnknownProtocol(DataSetError):
     """No paper of that name used the set."""
 
     code = "unknown_protocol"
+
+
+class UnknownSplit(DataSetError):
+    code = "unknown_split"
 
 
 class FolderMissing(DataSetError):

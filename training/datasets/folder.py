@@ -52,7 +52,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     file: str
-    captions: list[str] = []
+    captions: tuple[str, ...] = ()
     caption: str | None = None
     id: str | int | None = None
     split: Split = "train"
@@ -76,7 +76,7 @@ class Entry(BaseModel):
 
     def item(self, root: Path) -> VideoItem:
         path = root / self.file
-        captions = tuple(self.captions if self.caption is None else [*self.captions, self.caption])
+        captions = self.captions if self.caption is None else (*self.captions, self.caption)
         name = self._name if self.id is None else str(self.id)
         return VideoItem(name, path if path.is_file() else None, self.split, captions, self.start, self.end)
 
@@ -104,7 +104,7 @@ def _from_json(path: Path) -> list[Entry]:
     if isinstance(document, list):
         return document
     return [
-        Entry(file=file, captions=[captions] if isinstance(captions, str) else captions)
+        Entry(file=file, captions=(captions,) if isinstance(captions, str) else tuple(captions))
         for file, captions in document.root.items()
     ]
 
@@ -115,7 +115,7 @@ def _from_table(path: Path) -> tuple[list[Entry], list[Notice]]:
     captions: dict[Entry, list[str]] = {}
     for entry in _rows(path, rows):
         captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
-    return [entry.model_copy(update={"captions": found}) for entry, found in captions.items()], notices
+    return [entry.model_copy(update={"captions": tuple(found)}) for entry, found in captions.items()], notices
 
 
 def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from training.datasets.caption_set import CaptionSet
 from training.datasets.coco import COCO
 from training.datasets.data_set import DataSet
 from training.datasets.errors import UnknownDataSet
@@ -35,8 +34,3 @@ def recognised(root: Path) -> DataSet:
         if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
             return each
     return FOLDER
-
-
-def load(root: Path, name: str | None = None, paper: str | None = None) -> CaptionSet:
-    """The set in a folder, recognised by its files where it is not named. Raises leaves of DataSetError."""
-    return (recognised(root) if name is None else data_set(name)).load(root, paper)
