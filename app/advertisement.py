@@ -7,11 +7,29 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
+class SpeedInfo(BaseModel):
+    """What a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature_seconds: float
+    caption_seconds: float
+    captions_per_second: float
+    machine: str
+
+    @property
+    def seconds(self) -> float:
+        """What somebody waits who sends one clip."""
+        return self.feature_seconds + self.caption_seconds
+
+
 class CaptionerInfo(BaseModel):
     """A captioner that a worker has loaded.
 
-    features: stream name → network, weights and preprocessing it was trained on. scores: metric ×100 by data
-    set. seconds: of one default job, measured when the worker warmed up.
+    kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
+    combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
+    makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
+    data set. seconds: of one default job, measured when the worker warmed up.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -19,12 +37,18 @@ class CaptionerInfo(BaseModel):
     name: str
     weights_sha256: str
     features: dict[str, Any]
+    kind: str = ""
+    members: tuple[str, ...] = ()
+    extractors: tuple[str, ...] = ()
+    vocabulary: str = ""
+    parameters: int | None = None
     scores: dict[str, Any] = {}
+    speed: SpeedInfo | None = None
     seconds: float | None = None
 
 
 class WorkerInfo(BaseModel):
-    """A worker. ``is_ready``: its models are loaded and its engine lives."""
+    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,4 +60,5 @@ class WorkerInfo(BaseModel):
     device: str
     started_at: float
     captioners: list[CaptionerInfo]
+    default: str | None = None
     engine_restarts: int = 0

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from app.advertisement import CaptionerInfo
 from app.errors import JobFailure
+from app.menu import Menu
 from app.options import CaptionOptions
 from app.states import Stage
 from extractors.features import Frames
@@ -33,16 +34,25 @@ class Answer:
 class EngineInfo:
     """What an engine can do once it is warm.
 
-    requests: captioner → the frames that its extractors want. request: the same of one that is not listed.
+    requests: captioner → the frames that its extractors want; those of its members come beside them. request:
+    of one that is not listed. default: the captioner of jobs that name none.
     """
 
     device: str
     captioners: tuple[CaptionerInfo, ...]
     request: DecodeRequest
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
+    default: str | None = None
 
-    def request_for(self, captioner: str) -> DecodeRequest:
-        return self.requests.get(captioner, self.request)
+    def request_for(self, options: CaptionOptions) -> DecodeRequest:
+        """One decode for all that the job's captioners look at."""
+        try:
+            choice = Menu(self.captioners, self.default).choose(options)
+        except JobFailure:
+            return self.request  # the engine will say why
+        names = dict.fromkeys((choice.captioner, *choice.members))
+        wanted = [self.requests[name] for name in names if name in self.requests]
+        return DecodeRequest.together(wanted) if wanted else self.request
 
 
 Report: TypeAlias = Callable[[Stage, float], None]

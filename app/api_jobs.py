@@ -12,8 +12,9 @@ from fastapi.responses import JSONResponse
 from PIL import Image
 
 from app import problems
+from app.attention_document import AttentionDocument
 from app.blobs import BlobMissingError
-from app.documents import AttentionDocument, JobDocument
+from app.documents import JobDocument
 from app.job_document import document_of
 from app.jobs import Job
 from app.render import attention_picture

@@ -9,6 +9,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from app import metrics, problems
+from app.about import ABOUT
+from app.advertisement import CaptionerInfo, SpeedInfo
 from app.errors import QueueError
 from app.options import FORM_FIELDS, CaptionOptions
 from app.service import ServiceDep
@@ -20,18 +22,39 @@ class CaptionerDocument(BaseModel):
     """A captioner that some live worker has loaded."""
 
     name: str
+    kind: str = Field(description="Whose paper it is; `fusion` and `ensemble` are made of others.")
+    about: str = Field(description="What it does, in a line.")
+    members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")
     weights_sha256: str
+    parameters: int | None = Field(description="How many, the members' included.")
+    vocabulary: str | None = Field(description="A digest: members of an ensemble must share it.")
     features: dict[str, Any] = Field(
         description="Stream → network, weights and preprocessing it was trained on."
     )
+    extractors: list[str] = Field(description="What makes these streams.")
     scores: dict[str, Any] = Field(description="Metric × 100, by data set.")
+    speed: SpeedInfo | None = Field(
+        description="Seconds from a 10 s clip to its features and from there to its caption, where measured."
+    )
     seconds: float | None = Field(description="Of one default job, as its worker measured.")
     workers: int = Field(description="Live workers that have it.")
+
+    @classmethod
+    def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
+        known = info.model_dump(exclude={"members", "vocabulary", "speed"})
+        return cls(
+            **known,
+            about=ABOUT.get(info.kind, ""),
+            members=list(info.members) or None,
+            vocabulary=info.vocabulary or None,
+            speed=info.speed,
+            workers=workers,
+        )
 
 
 class ModelsDocument(BaseModel):
     captioners: list[CaptionerDocument]
-    default: str
+    default: str | None = Field(description="Who writes where a job names no captioner.")
     options: dict[str, Any] = Field(description="JSON Schema of each form field of POST /caption.")
 
 
@@ -50,13 +73,14 @@ def models(service: ServiceDep) -> ModelsDocument:
     workers = service.registry.workers()
     names = [info.name for worker in workers for info in worker.captioners]
     captioners = [
-        CaptionerDocument(**info.model_dump(), workers=names.count(name))
+        CaptionerDocument.of(info, names.count(name))
         for name, info in sorted(service.registry.captioners().items())
     ]
     schema = CaptionOptions.model_json_schema()["properties"]
-    default = str(CaptionOptions.model_fields["captioner"].default)
     return ModelsDocument(
-        captioners=captioners, default=default, options={name: schema[name] for name in FORM_FIELDS}
+        captioners=captioners,
+        default=service.registry.menu().default,
+        options={name: schema[name] for name in FORM_FIELDS},
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from app import problems
 from app.documents import Accepted, JobDocument, JobUrls
+from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.job_document import document_of
 from app.jobs import Job
 from app.options import FORM_FIELDS, CaptionOptions
@@ -65,6 +66,7 @@ def _form_schema() -> dict[str, Any]:
             problems.UnknownField,
             problems.InvalidOption,
             problems.UnknownCaptioner,
+            problems.InvalidMembers,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -105,7 +107,7 @@ def _submit(service: Service, upload: Upload) -> Job:
     key = f"uploads/{job_id}"
     try:
         options = parse_options(upload.fields)
-        _check_captioner(service, options.captioner)
+        _check_choice(service, options)
         service.blobs.adopt(upload.file, key)
         job = service.jobs.submit(job_id, options, key)
     except BaseException:
@@ -122,20 +124,29 @@ def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
         return CaptionOptions.model_validate(dict(fields))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
+        name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
         if not name:
-            raise problems.InvalidOption(f"{first['msg'].removeprefix('Value error, ')}.") from error
+            raise problems.InvalidOption(f"{said}.") from error
         known = BOOLEANS if first["type"].startswith("bool") else None
-        raise problems.InvalidOption(
-            f"{name} is {fields[name][:64]!r}: {first['msg']}.", known=known
-        ) from error
+        raise problems.InvalidOption(f"{name} is {fields[name][:64]!r}: {said}.", known=known) from error
 
 
-def _check_captioner(service: Service, name: str) -> None:
+def _check_choice(service: Service, options: CaptionOptions) -> None:
     """Where no worker lives nothing is known, and the job waits for one."""
-    known = sorted(service.registry.captioners())
-    if known and name not in known:
-        raise problems.UnknownCaptioner(f"No worker has a captioner called {name}.", known=known)
+    menu = service.registry.menu()
+    if not menu.names:
+        return
+    try:
+        menu.choose(options)
+    except CaptionerUnavailable as failure:
+        raise problems.UnknownCaptioner(
+            f"No worker has a captioner called {failure.name}.", known=failure.known
+        ) from failure
+    except EmbeddingMissing as failure:
+        detail = "No worker has the captioner fusion, nor the semantic embedding that it chooses captions by."
+        raise problems.UnknownCaptioner(detail, known=menu.names) from failure
+    except MembersDiffer as failure:
+        raise problems.InvalidMembers(str(failure)) from failure
 
 
 async def _answer(service: Service, job: Job, wait: float | None) -> Response:

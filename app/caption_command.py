@@ -15,7 +15,10 @@ from typing import Any
 
 from PIL import Image
 
-from app.documents import AttentionDocument, FileDocument
+from app.attention_document import AttentionDocument
+from app.documents import FileDocument
+from app.errors import CaptionerUnavailable, JobFailure
+from app.installed import menu
 from app.job_document import ANSWER_MEMBERS
 from app.named_error import error_document
 from app.options import CaptionOptions
@@ -24,7 +27,7 @@ from app.progress import progress
 from app.render import attention_picture
 from app.settings import Settings
 from app.usage import UsageError, sentence
-from models.service import available
+from models.checkpoint import CheckpointError
 from models.stream_sets import UnknownStreamSet
 
 
@@ -35,7 +38,7 @@ def caption_files(
 
     folder: where pictures and documents of the attention go. Raises UsageError, EngineStartFailed.
     """
-    _check_captioner(options.captioner, settings.weights)
+    _check_choice(options, settings)
     if folder is not None:
         _make(folder)
     failed = []
@@ -104,10 +107,18 @@ def file_document(outcome: Outcome) -> FileDocument:
     )
 
 
-def _check_captioner(name: str, weights: Path) -> None:
-    known = available(weights)
-    if known and name not in known:
-        raise UsageError(f"There is no captioner called {name}; there are: {', '.join(known)}.")
+def _check_choice(options: CaptionOptions, settings: Settings) -> None:
+    """Before any network is loaded. Where there is nothing to choose from, the engine says so."""
+    try:
+        found = menu(settings.weights, settings.captioner)
+        if found.alone:
+            found.choose(options)
+    except CaptionerUnavailable as failure:  # which lists those that there are
+        raise UsageError(str(failure)) from failure
+    except JobFailure as failure:
+        raise UsageError(f"{failure} {failure.hint}") from failure
+    except CheckpointError as error:
+        raise UsageError(sentence(str(error))) from error
 
 
 def _engine(settings: Settings) -> Engine:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from app.errors import JobError
 from app.extract_cli import extract
-from app.options import DEFAULT_CAPTIONER, CaptionOptions
+from app.options import CaptionOptions
 from app.settings import Settings
 from app.usage import UsageError
 from app.weights_cli import weights
@@ -52,7 +52,12 @@ def _option(name: str) -> str:
 @cli.command()
 def caption(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Video files.", show_default=False)],
-    captioner: Annotated[str, typer.Option(help="Which captioner writes.")] = DEFAULT_CAPTIONER,
+    captioner: Annotated[
+        str | None, typer.Option(help="Which captioner writes; models lists them and marks the default.")
+    ] = None,
+    members: Annotated[
+        str | None, typer.Option(help="Of fusion or ensemble: captioners, with commas between them.")
+    ] = None,
     beam_size: Annotated[int, typer.Option(help=_option("beam_size"))] = 5,
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
@@ -67,6 +72,7 @@ def caption(
     """Caption video files, without a server."""
     options = _options(
         captioner=captioner,
+        members=members,
         beam_size=beam_size,
         num_captions=num_captions,
         max_length=max_length,
@@ -129,7 +135,7 @@ def models(
 
     configured = settings()
     if not sets:
-        print_models(configured.weights, as_json=as_json)
+        print_models(configured.weights, as_json=as_json, default=configured.captioner)
     if sets or not as_json:
         print_sets(configured.data, as_json=as_json)
 
@@ -152,6 +158,20 @@ def train(context: typer.Context) -> None:
 def evaluate(context: typer.Context) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D; --help lists what it takes."""
     _training("evaluate", context)
+
+
+@cli.command(context_settings=PASS_ON)
+def plot(context: typer.Context) -> None:
+    """Draw the curves of training runs; --help lists what it takes."""
+    _training("plot", context)
+
+
+@cli.command(context_settings=PASS_ON)
+def data(context: typer.Context) -> None:
+    """Say what of a captioned set is there and what is missing: data check SET --root DIR."""
+    from training.data_command import app as data
+
+    data(context.args, prog_name=f"{PROGRAM} data")
 
 
 def settings() -> Settings:

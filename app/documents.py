@@ -1,11 +1,12 @@
-"""The JSON that callers read: a job, its captions, where they looked; for HTTP and the command line alike.
+"""The JSON that callers read: a job and its captions; for HTTP and the command line alike. Where a captioner
+looked is in attention_document.py.
 
 Absent members are null, never missing, so that a client can rely on every name.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -63,10 +64,14 @@ class ScoredCaption(Document):
 
 
 class Model(Document):
-    """Which captioner wrote the caption, from which features, with which options."""
+    """Which captioner wrote the caption, from which features, with which options.
+
+    ``members``: of fusion and ensemble, each one's weights; ``weights_sha256`` is then of all of them.
+    """
 
     captioner: str
     weights_sha256: str | None = None
+    members: dict[str, str] | None = None
     features: dict[str, Any] | None = None
     options: dict[str, Any] | None = None
     version: str | None = None
@@ -125,26 +130,3 @@ class Accepted(Document):
     id: str
     state: State
     urls: JobUrls
-
-
-class GridAttention(Document):
-    kind: Literal["grid"]
-    rows: int = Field(ge=1)
-    columns: int = Field(ge=1)
-    weights: list[list[list[float]] | None] = Field(description="[word][time][cell], cells row by row.")
-
-
-class BoxAttention(Document):
-    kind: Literal["boxes"]
-    weights: list[list[list[float]] | None] = Field(description="[word][time][box].")
-    boxes: list[list[list[float]]] = Field(description="[time][box], x0 y0 x1 y1 in [0, 1] of the picture.")
-
-
-class AttentionDocument(Document):
-    """Where the captioner looked for each word of its best caption; null for a word that had no attention."""
-
-    words: list[str]
-    times: list[list[float]] = Field(description="[time], start and end in seconds.")
-    temporal: list[list[float] | None] = Field(description="[word][time], each row sums to one.")
-    spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
-    extras: dict[str, Any] = Field(default_factory=dict, description="The captioner's own weights.")

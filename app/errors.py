@@ -8,6 +8,8 @@
     │   ├── EngineFault             engine_error          500  the engine raised an error ``attempts`` times
     │   ├── WorkerFault             worker_error          500  the worker did, e.g. because its disk is full
     │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
+    │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
+    │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
@@ -25,6 +27,7 @@ that tells it best.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -67,8 +70,29 @@ class WorkerFault(JobFailure):
 
 
 class CaptionerUnavailable(JobFailure):
+    """name: what was asked for. known: the captioners that there are."""
+
     code = "captioner_unavailable"
     hint = "Choose a captioner that GET /models lists."
+    status = 422
+
+    def __init__(self, message: str, name: str = "", known: Sequence[str] = ()) -> None:
+        super().__init__(message, name, tuple(known))
+        self.name, self.known = name, tuple(known)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class EmbeddingMissing(JobFailure):
+    code = "embedding_missing"
+    hint = "Put semantic_embedding.safetensors beside the captioners' weights, or choose another captioner."
+    status = 422
+
+
+class MembersDiffer(JobFailure):
+    code = "members_differ"
+    hint = "Choose members whose vocabularies and features GET /models shows to be the same."
     status = 422
 
 

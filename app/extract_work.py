@@ -145,6 +145,7 @@ class Work:
         said = {**todo.kept, **made}
         lines = {name: predictions(saved.streams, saved.classes) for name, saved in said.items()}
         told = [f"{name}: {lines[name]}" for name in self._extractors if lines[name] is not None]
+        told = told or [f"{', '.join(self._extractors)}: names no classes"]
         return Outcome(
             todo.video.file,
             made=tuple(made),

@@ -51,6 +51,24 @@ def over_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns
     return _over(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
 
 
+def over_view(
+    picture: Image.Image,
+    weights: Sequence[float],
+    rows: int,
+    columns: int,
+    view: tuple[float, float, float, float],
+) -> Image.Image:
+    """The same of a grid that covers a part of the picture, x0 y0 x1 y1 in [0, 1]; the rest stays bare."""
+    if view == (0.0, 0.0, 1.0, 1.0):
+        return over_grid(picture, weights, rows, columns)
+    width, height = picture.size
+    left, top = min(int(view[0] * width), width - 1), min(int(view[1] * height), height - 1)
+    box = (left, top, max(left + 1, round(view[2] * width)), max(top + 1, round(view[3] * height)))
+    lit = picture.copy()
+    lit.paste(over_grid(picture.crop(box), weights, rows, columns), box)
+    return lit
+
+
 def over_boxes(
     picture: Image.Image, weights: Sequence[float], boxes: Sequence[Sequence[float]]
 ) -> Image.Image:

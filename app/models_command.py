@@ -11,20 +11,31 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from app.about import ABOUT
+from app.advertisement import CaptionerInfo
+from app.default_captioner import default_captioner
+from app.installed import combined, described
 from extractors.extractor import weights_of
 from extractors.weights_folder import WeightsFolder
 from extractors.weights_manifest import candidates
 from extractors.window_options import WindowOptions
 from models.checkpoint import CheckpointError, read_card
-from models.service import available
+from models.service import available, embedding_path
 from models.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
 
 
-def print_models(weights: Path, *, as_json: bool) -> None:
-    """The captioners in a folder, as a table or as one JSON document."""
-    found = [describe(name, path) for name, path in available(weights).items()]
+def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
+    """The captioners in a folder, as a table or as one JSON document; the default one is marked."""
+    files = available(weights)
+    infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
+    alone = list(infos.values())
+    joint = combined(alone, embedding_path(weights))
+    chosen = default or default_captioner(alone)
+    found = [describe(name, path, infos.get(name)) for name, path in files.items()]
+    found += [_described(info) for info in joint]
+    found = [{**each, "default": each["name"] == chosen} for each in found]
     if as_json:
         print(json.dumps(found))
     elif found:
@@ -33,17 +44,34 @@ def print_models(weights: Path, *, as_json: bool) -> None:
         print("There is no captioner: train one with python -m app train stats.")
 
 
-def describe(name: str, path: Path) -> dict[str, Any]:
+def describe(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
     """What a checkpoint says of itself; ``error`` where it cannot be read."""
-    size = path.stat().st_size
+    own = {"file": str(path), "bytes": path.stat().st_size}
+    if info is not None:
+        streams = read_card(path).training.get("streams", DEMO.name)
+        return {**_described(info), **own, "streams": streams}
     try:
-        card = read_card(path)
-    except CheckpointError as error:
-        return {"name": name, "file": str(path), "bytes": size, "error": str(error)}
-    features = {stream: spec.network for stream, spec in card.streams.items()}
+        read_card(path)
+        error = f"{path} is damaged; fetch it again."
+    except CheckpointError as damage:
+        error = str(damage)
+    return {"name": name, **own, "error": error}
+
+
+def _readable(name: str, path: Path) -> CaptionerInfo | None:
+    try:
+        return described(name, path)
+    except CheckpointError:
+        return None
+
+
+def _described(info: CaptionerInfo) -> dict[str, Any]:
     return {
-        "name": name, "file": str(path), "bytes": size, "captioner": card.captioner, "features": features,
-        "streams": card.training.get("streams", DEMO.name), "scores": card.scores, "error": None,
+        "name": info.name, "captioner": info.kind, "about": ABOUT.get(info.kind, ""),
+        "features": {stream: spec["network"] for stream, spec in info.features.items()},
+        "extractors": list(info.extractors), "members": list(info.members) or None,
+        "parameters": info.parameters, "scores": info.scores,
+        "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
     }  # fmt: skip
 
 
@@ -94,15 +122,29 @@ def _said(windows: WindowOptions) -> dict[str, Any]:
 
 
 def _table(found: list[dict[str, Any]]) -> Table:
-    table = Table("captioner", "features", "size", "scores (×100)")
+    table = Table("captioner", "features", "size", "a 10 s clip", "scores (×100)")
     for model in found:
-        size = f"{model['bytes'] / MIB:.1f} MiB"
+        name = f"{model['name']} (default)" if model["default"] else model["name"]
         if model["error"]:
-            table.add_row(model["name"], model["error"], size, "")
+            table.add_row(name, model["error"], _size(model), "", "")
             continue
         features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
-        table.add_row(model["name"], features, size, "\n".join(_scores(model["scores"])))
+        made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
+        table.add_row(name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"])))
     return table
+
+
+def _size(model: dict[str, Any]) -> str:
+    millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
+    size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
+    return "\n".join(filter(None, (millions, size)))
+
+
+def _waiting(model: dict[str, Any]) -> str:
+    speed = model["speed"]
+    if speed is None:
+        return "not measured"
+    return f"{speed['feature_seconds']:.2f} + {speed['caption_seconds']:.2f} s"
 
 
 def _scores(scores: dict[str, Any]) -> list[str]:

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Annotated
 
-DEFAULT_CAPTIONER = "stats"
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+FUSION, ENSEMBLE = "fusion", "ensemble"
+COMBINATIONS = (FUSION, ENSEMBLE)
+"""Captioners that are made of others."""
+
+
+def _names(given: object) -> object:
+    """``g2l,stats``, as the form and the command line have it, → its names. Raises ValueError."""
+    names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    if not isinstance(names, list | tuple):
+        return given
+    if not names or not all(names):
+        raise ValueError("members are names of captioners with commas between them, and none is empty")
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"members name {twice[0]} more than once: name each captioner once")
+    return tuple(names)
+
+
+Members = Annotated[
+    tuple[str, ...], BeforeValidator(_names), WithJsonSchema({"type": "string", "examples": ["g2l,stats"]})
+]
 
 
 class CaptionOptions(BaseModel):
@@ -12,11 +33,16 @@ class CaptionOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    captioner: str = Field(
-        DEFAULT_CAPTIONER,
+    captioner: Annotated[str | None, WithJsonSchema({"type": "string"})] = Field(
+        None,
         min_length=1,
         max_length=64,
-        description="Which captioner writes; GET /models lists them.",
+        description="Which captioner writes; GET /models lists them and names the one that is the default.",
+    )
+    members: Members | None = Field(
+        None,
+        description="Captioners that fusion or ensemble is made of, with commas between them; GET /models "
+        "says which by default.",
     )
     beam_size: int = Field(5, ge=1, le=20, description="Hypotheses kept at each word; 1 is greedy search.")
     num_captions: int = Field(1, ge=1, le=20, description="How many captions, best first; at most beam_size.")
@@ -35,6 +61,16 @@ class CaptionOptions(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _members_have_somebody_to_be_members_of(self) -> CaptionOptions:
+        if self.members is not None and self.captioner not in COMBINATIONS:
+            named = "the default captioner" if self.captioner is None else self.captioner
+            raise ValueError(
+                f"members go with the captioner {' or '.join(COMBINATIONS)}, and not with {named}: "
+                "choose one of those, or leave members out"
+            )
+        return self
 
-FORM_FIELDS = ("captioner", "beam_size", "num_captions", "max_length", "attention")
+
+FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length", "attention")
 """The options that ``POST /caption`` takes, in the order in which they are documented."""

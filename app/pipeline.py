@@ -13,84 +13,64 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 import torch
 from numpy.typing import NDArray
 
 from app import __version__, results
-from app.advertisement import CaptionerInfo
 from app.answer import Answer, EngineInfo, Report
-from app.errors import CaptionerUnavailable, EngineStartFailed, JobFailure
+from app.errors import CaptionerUnavailable, JobFailure
+from app.installed import digest_of
+from app.menu import Choice
 from app.named_error import NamedError
 from app.options import CaptionOptions
+from app.roster import Roster
 from app.settings import Settings
 from app.states import Stage, State
 from extractors.decoder import Decoder
 from extractors.device import chosen_device
 from extractors.errors import MediaError
 from extractors.features import Frames, Stream
-from extractors.request import Decoded, DecodeRequest, Limits
+from extractors.request import Decoded, DecodeRequest, Footage, Limits
 from models.caption import Caption
-from models.checkpoint import Checkpoint
 from models.decoding_options import DecodingOptions
-from models.feed import Feed
-from models.service import (
-    StreamMismatch,
-    available,
-    caption,
-    check_extractors,
-    load_captioner,
-    stream_set_of,
-)
-from models.stream_sets import StreamSet
-
-log = structlog.get_logger(__name__)
+from models.feed import Source
+from models.writers import Writer
 
 
 class Engine:
-    """Every captioner that there is, and the extractors that they need, loaded once.
+    """Every captioner that there is, alone or combined, and the extractors that they need, loaded once.
 
-    A request runs the extractors of its own captioner alone. Raises EngineStartFailed where there is no
-    captioner, or none that takes the stream set that was asked for, and what loading a damaged one raises.
+    A request runs the extractors of its own captioner, or of all its members, and each of them once. Raises
+    EngineStartFailed where no captioner can be had, and what loading a damaged one raises.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.device = chosen_device(settings.device)
         torch.set_num_threads(settings.threads)
-        folder = settings.weights
-        loaded = {name: load_captioner(name, self.device, folder) for name in available(folder)}
-        if not loaded:
-            raise EngineStartFailed(f"There is no captioner in {folder}.")
-        self._meals = meals(loaded, settings.streams)
-        self._checkpoints = {name: loaded[name] for name in self._meals}
-        feeds = {meal: self._feed(meal, settings) for meal in dict.fromkeys(self._meals.values())}
-        self._feeds = {name: feeds[meal] for name, meal in self._meals.items()}
-        for name, checkpoint in self._checkpoints.items():
-            check_extractors(checkpoint, self._meals[name], self._feeds[name].extractors)
+        self._roster = Roster(settings, self.device)
+        self._requests = self._roster.requests()
+        self.info = self._info({})
 
-    def _feed(self, meal: StreamSet, settings: Settings) -> Feed:
-        cache = settings.data / "cache"
-        return Feed(meal, self.device, threads=settings.threads, cache=cache, frames=settings.frames)
-
-    @property
-    def request(self) -> DecodeRequest:
-        """The frames for a captioner that is not known here: those of the first."""
-        return next(iter(self._feeds.values())).request
-
-    def request_for(self, captioner: str) -> DecodeRequest:
-        """The frames that a captioner's extractors want."""
-        return self._feeds[captioner].request if captioner in self._feeds else self.request
+    def request_for(self, options: CaptionOptions) -> DecodeRequest:
+        """The frames that the extractors of its captioner, or of all its members, want."""
+        return self.info.request_for(options)
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with each captioner, and says what they are and how long they take."""
-        infos = []
-        for name, checkpoint in self._checkpoints.items():
+        seconds = {}
+        for name in self._roster.menu.names:
+            options = CaptionOptions(captioner=name)
             began = time.perf_counter()
-            video = _grey(self.request_for(name))
-            self.describe_and_caption([video], [CaptionOptions(captioner=name)], _tell_nobody)
-            infos.append(_info(name, checkpoint, time.perf_counter() - began))
-        requests = {name: feed.request for name, feed in self._feeds.items()}
-        return EngineInfo(self.device, tuple(infos), self.request, requests)
+            self.describe_and_caption([_grey(self.request_for(options))], [options], _tell_nobody)
+            seconds[name] = round(time.perf_counter() - began, 3)
+        self.info = self._info(seconds)
+        return self.info
+
+    def _info(self, seconds: Mapping[str, float]) -> EngineInfo:
+        infos = [info.model_copy(update={"seconds": seconds.get(info.name)}) for info in self._roster.infos]
+        default = self._roster.menu.default
+        first = self._requests.get(default or "", next(iter(self._requests.values())))
+        return EngineInfo(self.device, tuple(infos), first, self._requests, default)
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
@@ -98,70 +78,94 @@ class Engine:
         """Features of all videos together, then captions, together where the options are the same."""
         began = time.perf_counter()
         report("extract", 0.0)
-        features = self._describe(videos, [given.captioner for given in options])
+        meals = [self._meal(given) for given in options]
+        features = _describe(videos, meals)
         timings = {"extract": time.perf_counter() - began}
         answers: list[Answer | JobFailure] = [CaptionerUnavailable("")] * len(videos)
         done = 0
         for wanted in dict.fromkeys(options):
             places = [place for place, given in enumerate(options) if given == wanted]
             report("caption", done / len(videos))
-            found = self._caption([features[place] for place in places], wanted, timings)
+            meal = meals[places[0]]
+            if isinstance(meal, JobFailure):
+                found: Sequence[Answer | JobFailure] = [meal] * len(places)
+            else:
+                found = self._caption(meal, [features[place] for place in places], wanted, timings)
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
             done += len(places)
         return answers
 
-    def _describe(self, videos: Sequence[Frames], captioners: Sequence[str]) -> list[dict[str, Stream]]:
-        """For each video the streams of its captioner's set; none for a captioner that is unknown."""
-        streams: list[dict[str, Stream]] = [{} for _ in videos]
-        wanted = [self._feeds.get(captioner) for captioner in captioners]
-        for feed in dict.fromkeys(each for each in wanted if each is not None):
-            places = [place for place, each in enumerate(wanted) if each is feed]
-            found = feed.extract([videos[place] for place in places])
-            for place, described in zip(places, found, strict=True):
-                streams[place] = described
-        return streams
+    def _meal(self, options: CaptionOptions) -> Meal | JobFailure:
+        try:
+            choice = self._roster.menu.choose(options)
+            return Meal(choice, self._roster.writer(choice), self._roster.feed(choice))
+        except JobFailure as failure:
+            return failure
 
     def _caption(
-        self, features: Sequence[dict[str, Stream]], options: CaptionOptions, timings: Mapping[str, float]
-    ) -> Sequence[Answer | JobFailure]:
-        checkpoint = self._checkpoints.get(options.captioner)
-        if checkpoint is None:
-            known = ", ".join(self._checkpoints)
-            message = f"There is no captioner called {options.captioner}; there are: {known}."
-            return [CaptionerUnavailable(message)] * len(features)
+        self,
+        meal: Meal,
+        features: Sequence[dict[str, Stream]],
+        options: CaptionOptions,
+        timings: Mapping[str, float],
+    ) -> list[Answer]:
         began = time.perf_counter()
-        captions = caption(checkpoint, features, _decoding(options))
+        captions = meal.writer.caption(features, _decoding(options))
         spent = {**timings, "caption": time.perf_counter() - began}
         return [
-            _answer(best_first, options, checkpoint, self._provenance(options.captioner, streams), spent)
+            Answer(
+                [_caption_document(each) for each in best_first],
+                _attention(best_first[0], options),
+                self._model(meal, streams, options),
+                spent,
+            )
             for best_first, streams in zip(captions, features, strict=True)
         ]
 
-    def _provenance(self, captioner: str, streams: Mapping[str, Stream]) -> dict[str, Any]:
-        sampling = self._feeds[captioner].sampling
-        names = self._checkpoints[captioner].card.streams
+    def _model(self, meal: Meal, streams: Mapping[str, Stream], options: CaptionOptions) -> dict[str, Any]:
+        """Which weights wrote, from which features, with which options; those left open are filled in."""
+        choice = meal.choice
+        infos = {info.name: info for info in self._roster.infos}
+        files = {name: infos[name].weights_sha256 for name in choice.members}
+        filled = options.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
         return {
-            name: {**asdict(streams[name].spec), "sampling": sampling or streams[name].spec.sampling}
-            for name in names
+            "captioner": choice.captioner,
+            "weights_sha256": digest_of(files.values()) if files else infos[choice.captioner].weights_sha256,
+            "members": files or None,
+            "features": meal.provenance(streams),
+            "options": filled.model_dump(),
+            "version": __version__,
         }
 
 
-def meals(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
-    """Captioner → the part of its stream set that it eats; of a set that was asked for by name, captioners
-    that eat something else are left out. Raises EngineStartFailed where that leaves none."""
-    found, refused = {}, []
-    for name, checkpoint in checkpoints.items():
-        try:
-            found[name] = stream_set_of(checkpoint, streams)
-        except StreamMismatch as error:
-            if streams is None:
-                raise
-            refused.append(f"{name}: {error}")
-            log.warning("captioner left out", captioner=name, why=str(error))
-    if not found:
-        raise EngineStartFailed(f"No captioner takes the stream set {streams} ({'; '.join(refused)}).")
-    return found
+@dataclass(frozen=True, eq=False)
+class Meal:
+    """One way to caption: who writes, and what feeds them."""
+
+    choice: Choice
+    writer: Writer
+    feed: Source
+
+    def provenance(self, streams: Mapping[str, Stream]) -> dict[str, Any]:
+        """The name tag of each stream that was used, with how its frames were chosen."""
+        specs = {name: streams[name].spec for name in self.writer.streams if name in streams}
+        return {
+            name: {**asdict(spec), "sampling": self.feed.sampling_of(name) or spec.sampling}
+            for name, spec in specs.items()
+        }
+
+
+def _describe(videos: Sequence[Frames], meals: Sequence[Meal | JobFailure]) -> list[dict[str, Stream]]:
+    """For each video the streams of its own captioners; none for one that nobody will caption."""
+    streams: list[dict[str, Stream]] = [{} for _ in videos]
+    feeds = [None if isinstance(meal, JobFailure) else meal.feed for meal in meals]
+    for feed in dict.fromkeys(each for each in feeds if each is not None):
+        places = [place for place, each in enumerate(feeds) if each is feed]
+        found = feed.extract([videos[place] for place in places])
+        for place, described in zip(places, found, strict=True):
+            streams[place] = described
+    return streams
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +210,12 @@ def _caption_batch(
     for file in files:
         began = time.perf_counter()
         try:
-            decoded = decoder.decode(file, engine.request_for(options.captioner), limits)
+            decoded = decoder.decode(file, engine.request_for(options), limits)
         except MediaError as error:
             outcomes[file] = Outcome(file, {}, None, None, error)
         else:
             read[file] = decoded, results.media_answer(decoded, time.perf_counter() - began)
-    videos = [decoded.frames for decoded, _ in read.values()]
+    videos = [decoded.footage for decoded, _ in read.values()]
     answers = engine.describe_and_caption(videos, [options] * len(videos), _tell_nobody) if videos else []
     for (file, (decoded, known)), answer in zip(read.items(), answers, strict=True):
         outcomes[file] = _outcome(file, decoded, known, answer)
@@ -225,23 +229,8 @@ def _outcome(file: Path, decoded: Decoded, known: Mapping[str, Any], answer: Ans
     return Outcome(file, results.whole_answer(known, answer), answer.attention, pixels, None)
 
 
-def _answer(
-    captions: Sequence[Caption],
-    options: CaptionOptions,
-    checkpoint: Checkpoint,
-    features: Mapping[str, Any],
-    timings: dict[str, float],
-) -> Answer:
-    model = {
-        "captioner": options.captioner,
-        "weights_sha256": checkpoint.sha256,
-        "features": features,
-        "options": options.model_dump(),
-        "version": __version__,
-    }
-    best = captions[0].attention
-    attention = best.to_json() if options.attention and best is not None else None
-    return Answer([_caption_document(each) for each in captions], attention, model, timings)
+def _attention(best: Caption, options: CaptionOptions) -> dict[str, Any] | None:
+    return best.attention.to_json() if options.attention and best.attention is not None else None
 
 
 def _caption_document(found: Caption) -> dict[str, Any]:
@@ -259,25 +248,14 @@ def _decoding(options: CaptionOptions) -> DecodingOptions:
     )
 
 
-def _info(name: str, checkpoint: Checkpoint, seconds: float) -> CaptionerInfo:
-    card = checkpoint.card
-    return CaptionerInfo(
-        name=name,
-        weights_sha256=checkpoint.sha256,
-        features={stream: asdict(spec) for stream, spec in card.streams.items()},
-        scores=dict(card.scores),
-        seconds=round(seconds, 3),
-    )
-
-
-def _grey(request: DecodeRequest) -> Frames:
+def _grey(request: DecodeRequest) -> Footage:
     """A video as short as the request's windows allow."""
     count, side, rate = request.sampling.count, request.short_side, 1.0
     if request.windows:
         count = max(windows.stack_size + windows.ahead for windows in request.windows)
         rate = min(windows.extraction_fps or 25.0 for windows in request.windows)
     pixels = np.full((count, side, side, 3), 128, np.uint8)
-    return Frames(pixels, np.arange(count, dtype=np.float64) / rate, count / rate)
+    return Footage(pixels, np.arange(count, dtype=np.float64) / rate, count / rate)
 
 
 def _tell_nobody(stage: Stage, share: float) -> None:

@@ -13,7 +13,8 @@ TOP = 5
 
 
 def predictions(streams: Mapping[str, Stream], classes: Sequence[str] | None) -> str | None:
-    """The five likeliest classes of a video, ``0.93 archery, 0.02 yoga, …``; None without a classifier.
+    """The five likeliest classes of a video, ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it
+    knows; None without a classifier.
 
     Of ``…_logits`` the mean over rows of their softmax; of a detector's scores the best box of each class in
     any frame. Rows that are padded count only where there is no other.
@@ -37,7 +38,8 @@ def _real(stream: Stream) -> Tensor:
 def _told(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(TOP, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    return ", ".join(f"{share:.2f} {_label(place, classes)}" for share, place in pairs if share > 0)
+    said = ", ".join(f"{share:.2f} {_label(place, classes)}" for share, place in pairs if share > 0)
+    return said or "nothing that it knows"
 
 
 def _label(place: int, classes: Sequence[str] | None) -> str:

@@ -12,6 +12,7 @@
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── UnknownCaptioner    422 unknown_captioner    known lists the captioners that live workers have
+    ├── InvalidMembers      422 invalid_members      captioners that cannot write together
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
@@ -139,6 +140,13 @@ class UnknownCaptioner(RequestError):
     code = "unknown_captioner"
     title = "No worker has this captioner"
     hint = "Choose one of those listed under known; GET /models says more about them."
+
+
+class InvalidMembers(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_members"
+    title = "These members cannot write together"
+    hint = "Choose members whose vocabularies and features GET /models shows to be the same."
 
 
 class UnknownJob(RequestError):

@@ -11,7 +11,9 @@ from typing import Any
 import redis
 
 from app.advertisement import CaptionerInfo, WorkerInfo
+from app.default_captioner import default_captioner
 from app.jobs import Keys
+from app.menu import Menu
 from app.redis_client import unavailable_if_away
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
@@ -61,3 +63,10 @@ class Registry:
     def captioners(self) -> dict[str, CaptionerInfo]:
         """Every captioner that some live worker has."""
         return {info.name: info for worker in self.workers() for info in worker.captioners}
+
+    def menu(self) -> Menu:
+        """What may be chosen of live workers; the default is the first one's that has loaded its models."""
+        workers = self.workers()
+        infos = {info.name: info for worker in workers for info in worker.captioners}
+        default = next((worker.default for worker in workers if worker.default), None)
+        return Menu(infos.values(), default or default_captioner(infos.values()))

@@ -103,7 +103,7 @@ class JobRunner:
         return False
 
     def _read_frames(self, run: Run) -> None:
-        request = self._engine.start().request_for(run.claim.job.options.captioner)
+        request = self._engine.start().request_for(run.claim.job.options)
         run.move("decode")
         began = time.monotonic()
         with (
@@ -122,7 +122,7 @@ class JobRunner:
 
         self._engine.start()
         report("extract", 0.0)
-        videos = [run.decoded.frames for run in batch if run.decoded is not None]
+        videos = [run.decoded.footage for run in batch if run.decoded is not None]
         options = [run.claim.job.options for run in batch]
         try:
             with self._watch.during(batch, self._engine.kill, self._settings.cancel_grace):

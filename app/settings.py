@@ -83,7 +83,13 @@ class Settings(BaseSettings):
     )
 
     # the engine
-    weights: Path = Field(WEIGHTS, description="Folder of captioners, each a file NAME.safetensors.")
+    weights: Path = Field(
+        WEIGHTS, description="Folder of captioners, each a file NAME.safetensors, and fusion's embedding."
+    )
+    captioner: str | None = Field(
+        None,
+        description="Captioner of jobs that name none; default: the best on real clips per second.",
+    )
     streams: str | None = Field(
         None,
         description="Stream set that captioners are fed with; default: the one each was trained on.",

@@ -137,6 +137,7 @@ class Worker:
                 device=info.device if info else "",
                 started_at=self._started_at,
                 captioners=list(info.captioners) if info else [],
+                default=info.default if info else None,
                 engine_restarts=max(0, self._engine.starts - 1),
             )
         )

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from app.advertisement import CaptionerInfo
 from app.answer import Answer, EngineInfo, Report
+from app.default_captioner import FALLBACK
 from app.errors import JobFailure
-from app.options import DEFAULT_CAPTIONER, CaptionOptions
+from app.options import CaptionOptions
 from app.pipeline import Engine
 from app.settings import Settings
 from extractors.features import Frames
@@ -40,7 +41,7 @@ class Sleeping:
         self._device = settings.device
 
     def warm_up(self) -> EngineInfo:
-        captioner = CaptionerInfo(name=DEFAULT_CAPTIONER, weights_sha256="0" * 64, features={})
+        captioner = CaptionerInfo(name=FALLBACK, weights_sha256="0" * 64, features={})
         return EngineInfo(self._device, (captioner,), DecodeRequest())
 
     def describe_and_caption(

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from extractors.errors import NoFrames
 from extractors.features import Frames
 from extractors.sampling import Sampling, shown
 from extractors.video import Video
 from extractors.windows import Windows
 
 
-def looked_at(windows: Sequence[Windows], times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-    """Positions in ``times`` (rising) of the frames that any of the windows look at, rising, no doubles."""
-    instants = [each.cut(duration, len(times) / duration).instants for each in windows]
+def looked_at(
+    windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float | None = None
+) -> NDArray[np.int64]:
+    """Positions in ``times`` (rising) of the frames that any of the windows look at, rising, no doubles.
+
+    fps: of the video on average, by default that of ``times``.
+    """
+    instants = [each.cut(duration, fps or len(times) / duration).instants for each in windows]
     return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
+
+
+def part_of(
+    times: NDArray[np.float64], duration: float, start: float, end: float
+) -> tuple[int, NDArray[np.float64], float]:
+    """(position of the first frame, times from ``start`` on, seconds) of what is shown until ``end``.
+
+    Raises NoFrames where the video ends before ``start``.
+    """
+    end = min(end, duration)
+    if start >= end:
+        raise NoFrames(f"The video lasts {duration:.1f} seconds, and its part begins at {start:.1f}.")
+    first = int(shown(times, np.array([start]))[0])
+    inside = times[first : int(np.searchsorted(times, end))] - start
+    return first, np.maximum(inside, 0.0), end - start
 
 
 @dataclass(frozen=True)
@@ -28,22 +49,55 @@ class DecodeRequest:
     audio_rate: samples a second of the mono sound, or None for no sound.
     windows: ways to cut the video; where any are given, the frames that they look at are taken, and
     ``sampling`` is left aside.
+    part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
+    the sound stay the file's; extractors/part.py makes a video of its own of them.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
     short_side: int = 256
     audio_rate: int | None = None
     windows: tuple[Windows, ...] = ()
+    part: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.short_side < 1 or (self.audio_rate is not None and self.audio_rate < 1):
             raise ValueError("short_side and audio_rate must be at least 1")
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        """Positions in ``times`` (rising) of the frames to take, rising, no doubles.
+
+        Raises NoFrames where the file ends before its part begins.
+        """
+        first, fps = 0, len(times) / duration
+        if self.part is not None:
+            first, times, duration = part_of(times, duration, *self.part)
         if self.windows:
-            return looked_at(self.windows, times, duration)
-        return self.sampling.choose(times, duration)
+            return first + looked_at(self.windows, times, duration, fps)
+        return first + self.sampling.choose(times, duration)
+
+    @classmethod
+    def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
+        """One decode that has every frame, and the sound, that any of them asks for.
+
+        Raises ValueError where there is none, or some ask by windows and others at a rate.
+        """
+        distinct = list(dict.fromkeys(requests))
+        if not distinct:
+            raise ValueError("nothing is asked of the decoder")
+        rates = [each.audio_rate for each in distinct if each.audio_rate is not None]
+        first = replace(distinct[0], audio_rate=max(rates, default=None))
+        if all(replace(each, audio_rate=first.audio_rate) == first for each in distinct):
+            return first
+        windows = dict.fromkeys(window for each in distinct for window in each._as_windows())
+        side = max(each.short_side for each in distinct)
+        return replace(first, short_side=side, windows=tuple(windows))
+
+    def _as_windows(self) -> tuple[Windows, ...]:
+        if self.windows:
+            return self.windows
+        if self.sampling.fps is not None:
+            raise ValueError("frames at a rate cannot be joined with windows")
+        return (Windows(extraction_total=self.sampling.count),)
 
 
 @dataclass(frozen=True)
@@ -83,3 +137,16 @@ class Decoded:
     video: Video
     frames: Frames
     audio: Audio | None = None
+
+    @property
+    def footage(self) -> Footage:
+        """What is shown and heard, without what the file is."""
+        frames = self.frames
+        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio)
+
+
+@dataclass(frozen=True, eq=False)
+class Footage(Frames):
+    """Frames with the sound that goes with them; None where there is none, or none was asked for."""
+
+    sound: Audio | None = None

@@ -74,6 +74,11 @@ class Memory(Rows):
     def size(self) -> int:
         return int(self.times.shape[0])
 
+    @property
+    def moments(self) -> Tensor:
+        """(B,), how many rows of ``times`` are each video's own; those of a batch's padding end at 0."""
+        return (self.times[..., 1] > 0).sum(1).clamp(min=1)
+
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,17 +36,41 @@ class CheckpointError(ValueError):
 
 
 @dataclass(frozen=True)
+class Speed:
+    """What one caption costs, measured by ``python -m benchmarks.captioners``.
+
+    feature_seconds: decoding and features of a 10 s clip. caption_seconds: writing its caption, beam 5.
+    machine: where it was measured.
+    """
+
+    feature_seconds: float
+    caption_seconds: float
+    machine: str
+
+    @property
+    def seconds(self) -> float:
+        """What somebody waits who sends one clip."""
+        return self.feature_seconds + self.caption_seconds
+
+    @property
+    def captions_per_second(self) -> float:
+        """Once the features are there."""
+        return 1 / self.caption_seconds
+
+
+@dataclass(frozen=True)
 class Card:
     """What a checkpoint says of itself.
 
     streams: the spec each input must have. scores: metric → value ×100 by set. training: recipe, steps,
-    hours, data and the ids trained on.
+    hours, data and the ids trained on. speed: None where it was not measured.
     """
 
     captioner: str
     streams: Mapping[str, StreamSpec]
     scores: Mapping[str, Any]
     training: Mapping[str, Any]
+    speed: Speed | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +98,23 @@ def save_checkpoint(path: Path, captioner: Captioner[Any, Any] | SemanticEmbeddi
         "streams": json.dumps({name: asdict(spec) for name, spec in card.streams.items()}),
         "scores": json.dumps(card.scores),
         "training": json.dumps(card.training),
+        "speed": _speed_text(card.speed),
     }
+    _write(path, weights, metadata)
+
+
+def record_speed(path: Path, speed: Speed) -> None:
+    """Writes it into a checkpoint's card and leaves all else as it is. Raises CheckpointError."""
+    metadata, weights = _read(path)
+    _write(path, weights, {**metadata, "speed": _speed_text(speed)})
+
+
+def parameters(path: Path) -> int:
+    """How many numbers a checkpoint holds, by its header. Raises CheckpointError."""
+    return sum(math.prod(shape) for shape in _shapes(path))
+
+
+def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
     partial = path.with_name(path.name + ".partial")
     save_file(weights, partial, metadata)
     partial.chmod(0o644)  # safetensors writes for its owner alone; a service may run as somebody else
@@ -107,6 +148,21 @@ def _load(path: Path, find: Callable[[str], type[Any]]) -> tuple[Any, Card]:
     return captioner, card
 
 
+def kind_of(path: Path) -> str | None:
+    """The name of what a file holds, a captioner's or an embedding's; None where it cannot be read."""
+    try:
+        return _read(path, with_weights=False)[0].get("captioner")
+    except CheckpointError:
+        return None
+
+
+def vocabulary_digest(path: Path) -> str:
+    """Sixteen hexadecimal digits that captioners share who know the same words. Raises CheckpointError."""
+    metadata, _ = _read(path, with_weights=False)
+    with _explained(path):
+        return hashlib.sha256(metadata["vocabulary"].encode()).hexdigest()[:16]
+
+
 def read_card(path: Path) -> Card:
     """The card alone, without building the network."""
     metadata, _ = _read(path, with_weights=False)
@@ -137,11 +193,28 @@ def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[s
     return metadata, weights
 
 
+def _shapes(path: Path) -> list[list[int]]:
+    try:
+        with safe_open(path, "pt") as file:
+            return [file.get_slice(key).get_shape() for key in list(file.keys())]
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
+
+
 def _card(metadata: Mapping[str, str]) -> Card:
     streams = {name: StreamSpec(**spec) for name, spec in json.loads(metadata["streams"]).items()}
+    speed = json.loads(metadata.get("speed", "null"))  # older files have none
     return Card(
-        metadata["captioner"], streams, json.loads(metadata["scores"]), json.loads(metadata["training"])
+        metadata["captioner"],
+        streams,
+        json.loads(metadata["scores"]),
+        json.loads(metadata["training"]),
+        None if speed is None else Speed(**speed),
     )
+
+
+def _speed_text(speed: Speed | None) -> str:
+    return json.dumps(None if speed is None else asdict(speed))
 
 
 def _unshared(captioner: nn.Module) -> dict[str, torch.Tensor]:

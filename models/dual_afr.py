@@ -103,6 +103,10 @@ class DualAFRMemory(Memory):
     mask: Tensor  # (B, M)
     h_1: Tensor  # (B, H)
 
+    @property
+    def moments(self) -> Tensor:
+        return self.mask.sum(1)
+
 
 @dataclass(frozen=True, eq=False)
 class DualAFRState(State):

@@ -29,6 +29,10 @@ class EnsembleMemory(Memory):
 
     members: tuple[Memory, ...]
 
+    @property
+    def moments(self) -> Tensor:
+        return self.members[0].moments
+
 
 @dataclass(frozen=True, eq=False)
 class EnsembleState(State):

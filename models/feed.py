@@ -1,27 +1,64 @@
-"""The extractors of a stream set, loaded, and the frames that they have to be given."""
+"""The extractors of stream sets, loaded once, and the frames that they have to be given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from extractors.crew import Crew
-from extractors.extractor import create
+from extractors.extractor import AnyExtractor, create
 from extractors.features import Frames, Stream
-from extractors.request import DecodeRequest
+from extractors.request import DecodeRequest, Footage
 from extractors.sampling import Sampling
-from models.stream_sets import StreamSet
+from extractors.window_options import WindowOptions
+from models.stream_sets import StreamSet, together
 
 SHORT_SIDE = 256  #: pixels; networks that look at frames spread over the time look at 224
 #: The same for frames that come by windows, of which there are many. Detectors would look at more.
 WINDOW_SHORT_SIDE = 480
 
 
-class Feed:
-    """Turns frames into the streams of one set.
+class Source(Protocol):
+    """What makes the streams of one captioner, or of several."""
 
-    frames: how many of them, for a set whose frames are spread over the time. Raises UnknownExtractor,
-    WeightsError, and ValueError for a set with sound: frames alone are given here.
+    @property
+    def request(self) -> DecodeRequest: ...
+
+    @property
+    def extractors(self) -> Sequence[AnyExtractor]: ...
+
+    def sampling_of(self, stream: str) -> str | None:
+        """How a stream's frames were chosen, None where its name tag says it."""
+        ...
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
+
+
+class Pool:
+    """Extractors by name and windows, each loaded once however many sets have it.
+
+    Raises UnknownExtractor, WeightsError.
+    """
+
+    def __init__(self, device: str = "cpu", *, threads: int = 1, cache: Path | None = None) -> None:
+        self._device, self._threads, self._cache = device, threads, cache
+        self._made: dict[tuple[str, WindowOptions], AnyExtractor] = {}
+
+    def get(self, name: str, windows: WindowOptions) -> AnyExtractor:
+        if (name, windows) not in self._made:
+            self._made[name, windows] = create(
+                name, self._device, threads=self._threads, cache=self._cache, windows=windows
+            )
+        return self._made[name, windows]
+
+
+class Feed:
+    """Turns frames, and their sound, into the streams of one set.
+
+    frames: how many of them, for a set whose frames are spread over the time. pool: shared with other feeds.
+    Raises UnknownExtractor, WeightsError.
     """
 
     def __init__(
@@ -32,38 +69,99 @@ class Feed:
         threads: int = 1,
         cache: Path | None = None,
         frames: int | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.wanted, self._frames = wanted, frames or wanted.spread
-        self.extractors = tuple(
-            create(name, device, threads=threads, cache=cache, windows=windows)
-            for name, windows in wanted.extractors.items()
-        )
+        pool = pool or Pool(device, threads=threads, cache=cache)
+        self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
         self._crew = Crew(self.extractors)
-        if self._crew.sound:
-            raise ValueError(
-                f"the stream set {wanted.name} needs the sound, and only pictures are given here"
-            )
 
     @property
     def request(self) -> DecodeRequest:
-        if self._frames is not None and self.wanted.spread is not None:
-            return DecodeRequest(Sampling(count=self._frames), short_side=SHORT_SIDE)
+        rate = max((extractor.rate for extractor in self._crew.sound), default=None)
+        if self._spread is not None:
+            return DecodeRequest(self._spread, SHORT_SIDE, rate)
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._crew.frames))
-        return DecodeRequest(short_side=WINDOW_SHORT_SIDE, windows=windows)
+        return DecodeRequest(short_side=WINDOW_SHORT_SIDE, audio_rate=rate, windows=windows)
 
     @property
     def sampling(self) -> str | None:
         """How the frames were chosen, None where the streams' name tags say it."""
-        if self.wanted.spread is None:
+        if self._spread is None:
             return None
-        return f"{self._frames} frames, each from the middle of an equal part"
+        return f"{self._spread.count} frames, each from the middle of an equal part"
+
+    def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
+        return self.sampling
+
+    @property
+    def _spread(self) -> Sampling | None:
+        if self._frames is None or self.wanted.spread is None:
+            return None
+        return Sampling(count=self._frames)
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video the set's streams; videos are batched together."""
+        """For each video the set's streams; videos are batched together.
+
+        Those of sound are left out where the decoder was not asked for it: ``Footage`` carries sound.
+        """
         streams: list[dict[str, Stream]] = [{} for _ in videos]
+        shown = [self._shown(video) for video in videos]
         for extractor in self._crew.frames:
-            for known, new in zip(streams, extractor.extract(videos), strict=True):
+            for known, new in zip(streams, extractor.extract(shown), strict=True):
                 known.update(new)
-        for known in streams:
+        for known, video in zip(streams, videos, strict=True):
+            if isinstance(video, Footage):
+                for hearer in self._crew.sound:
+                    known.update(hearer.describe(video.sound, video.duration))
             self._crew.derive(known)
         return streams
+
+    def _shown(self, video: Frames) -> Frames:
+        """A set that looks at a few frames is given those, also where others had more of them decoded."""
+        if self._spread is None or len(video) <= self._spread.count:
+            return video
+        places = self._spread.choose(video.pts, video.duration)
+        return replace(video, pixels=video.pixels[places], pts=video.pts[places])
+
+
+class JointFeed:
+    """Several feeds on one decode. Raises ValueError where two of them would make the same stream."""
+
+    def __init__(self, feeds: Sequence[Feed]) -> None:
+        self._feeds = tuple(feeds)
+        self._owner: dict[str, Feed] = {}
+        for feed in feeds:
+            if twice := sorted(self._owner.keys() & set(feed.wanted.streams)):
+                raise ValueError(f"the stream {twice[0]!r} would be made in two ways, of different frames")
+            self._owner |= dict.fromkeys(feed.wanted.streams, feed)
+        self.request = DecodeRequest.together([feed.request for feed in feeds])
+
+    @property
+    def extractors(self) -> Sequence[AnyExtractor]:
+        return tuple(dict.fromkeys(extractor for feed in self._feeds for extractor in feed.extractors))
+
+    def sampling_of(self, stream: str) -> str | None:
+        return self._owner[stream].sampling
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """For each video the streams of every feed."""
+        streams: list[dict[str, Stream]] = [{} for _ in videos]
+        for feed in self._feeds:
+            for known, new in zip(streams, feed.extract(videos), strict=True):
+                known.update({name: stream for name, stream in new.items() if self._is_of(name, feed)})
+        return streams
+
+    def _is_of(self, stream: str, feed: Feed) -> bool:
+        """An extractor makes more streams than its set names, and another feed may be who is to make one."""
+        return self._owner.get(stream, feed) is feed
+
+
+def feed_of(sets: Sequence[StreamSet], pool: Pool, frames: int | None = None) -> Feed | JointFeed:
+    """What makes the streams of all the sets, each extractor running once. Raises ValueError where two of
+    them would make the same stream in different ways."""
+    by_spread: dict[int | None, list[StreamSet]] = {}
+    for each in sets:
+        by_spread.setdefault(each.spread, []).append(each)
+    feeds = [Feed(together(alike), pool=pool, frames=frames) for alike in by_spread.values()]
+    return feeds[0] if len(feeds) == 1 else JointFeed(feeds)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from extractors.extractor import AnyExtractor
-from extractors.features import Features, Stream, StreamSpec
-from models.caption import Attention, Caption, Word
-from models.captioner import Memory, StepAttention
-from models.checkpoint import Checkpoint, load_checkpoint
-from models.decoding import DecodingOptions, Hypothesis, decode
-from models.registry import UnknownCaptioner
-from models.stream_sets import DEMO, StreamSet, UnknownStream, stream_set
+from extractors.features import Features, StreamSpec
+from models.caption import Caption
+from models.checkpoint import Card, Checkpoint, kind_of, load_checkpoint
+from models.decoding import DecodingOptions
+from models.registry import EMBEDDINGS, UnknownCaptioner
+from models.stream_sets import DEMO, StreamSet, UnknownStream, UnknownStreamSet, stream_set
+from models.written import Written
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
@@ -27,8 +24,18 @@ class StreamMismatch(ValueError):
 
 
 def available(weights: Path = WEIGHTS) -> dict[str, Path]:
-    """Captioner name → checkpoint file, for every demo checkpoint that is there."""
-    return {path.stem: path for path in sorted(weights.glob("*.safetensors"))}
+    """Captioner name → checkpoint file, for every demo checkpoint that is there.
+
+    What a file holds is read in it; one that cannot be read is listed, and refused where it is loaded.
+    """
+    files = sorted(weights.glob("*.safetensors"))
+    return {path.stem: path for path in files if kind_of(path) not in EMBEDDINGS}
+
+
+def embedding_path(weights: Path = WEIGHTS) -> Path | None:
+    """The file of the semantic embedding that chooses among captions, whatever it is called."""
+    files = sorted(weights.glob("*.safetensors"))
+    return next((path for path in files if kind_of(path) in EMBEDDINGS), None)
 
 
 def load_captioner(name: str, device: torch.device | str = "cpu", weights: Path = WEIGHTS) -> Checkpoint:
@@ -60,19 +67,27 @@ def caption(
     """
     for video in features:
         check_streams(checkpoint, video)
-    with torch.inference_mode():
-        memory = checkpoint.captioner.encode(features)
-        per_video = decode(checkpoint.captioner, memory, options)
-    lead = next(iter(checkpoint.card.streams))
-    return [
-        [_caption(checkpoint, hypothesis, memory, video, streams[lead]) for hypothesis in hypotheses]
-        for video, (hypotheses, streams) in enumerate(zip(per_video, features, strict=True))
-    ]
+    written = Written.by(checkpoint.captioner, features, lead_stream(checkpoint), options)
+    return [written.captions(video) for video in range(len(features))]
+
+
+def lead_stream(checkpoint: Checkpoint) -> str:
+    """The stream whose clock and places a captioner's attention is told in: the first that it takes."""
+    streams = getattr(checkpoint.captioner.config, "streams", ())
+    return streams[0].name if streams else next(iter(checkpoint.card.streams))
+
+
+def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
+    """The streams that any video may lack: its sound."""
+    audio = getattr(checkpoint.captioner.config, "audio", None)
+    return frozenset() if audio is None else frozenset({audio.name})
 
 
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:
     """Raises StreamMismatch unless each stream's network, weights and preprocessing are the trained ones."""
     for name, wanted in checkpoint.card.streams.items():
+        if name not in features and name in optional_streams(checkpoint):
+            continue
         if name not in features:
             raise StreamMismatch(
                 f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
@@ -86,12 +101,25 @@ def stream_set_of(checkpoint: Checkpoint, asked: str | None = None) -> StreamSet
     asked: the set's name, by default the one that its card names (``demo`` where it names none). Raises
     StreamMismatch where that set makes other streams, UnknownStreamSet.
     """
-    name = asked or checkpoint.card.training.get("streams", DEMO.name)
+    return stream_set_for(checkpoint.card, asked)
+
+
+def stream_set_for(card: Card, asked: str | None = None) -> StreamSet:
+    """The same by what a card says, of an embedding too."""
+    name = asked or card.training.get("streams", DEMO.name)
     try:
-        return stream_set(name).of(checkpoint.card.streams)
+        return stream_set(name).of(card.streams)
     except UnknownStream as error:
-        trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in checkpoint.card.streams.items())
-        raise StreamMismatch(f"{checkpoint.card.captioner} was trained on {trained}, but {error}") from error
+        trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in card.streams.items())
+        raise StreamMismatch(f"{card.captioner} was trained on {trained}, but {error}") from error
+
+
+def extractors_of(card: Card) -> tuple[str, ...]:
+    """The extractors that a captioner is fed by; none where its stream set is not known here."""
+    try:
+        return tuple(stream_set(card.training.get("streams", DEMO.name)).of(card.streams).extractors)
+    except (UnknownStreamSet, UnknownStream):
+        return ()
 
 
 def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:
@@ -114,40 +142,3 @@ def _check(name: str, given: StreamSpec, wanted: StreamSpec) -> None:
 
 def _tag(spec: StreamSpec) -> str:
     return f"{spec.network} / {spec.weights_sha256[:12]} / {spec.preprocessing}"
-
-
-def join(words: Sequence[str]) -> str:
-    """Words as a sentence: ``man 's`` is written ``man's``."""
-    return " ".join(words).replace(" '", "'")
-
-
-def _caption(checkpoint: Checkpoint, found: Hypothesis, memory: Memory, video: int, lead: Stream) -> Caption:
-    words = checkpoint.captioner.vocabulary.decode(found.tokens)
-    pairs = tuple(Word(text, logprob) for text, logprob in zip(words, found.logprobs, strict=True))
-    attention = None
-    if found.attention is not None:
-        attention = _attention(words, found.attention, memory.times[video].cpu().numpy(), lead)
-    return Caption(join(words), pairs, found.score, attention)
-
-
-def _attention(
-    words: Sequence[str], steps: StepAttention, times: NDArray[np.float64], lead: Stream
-) -> Attention:
-    """The steps' tensors (L, …) as numpy, without the batch's padding."""
-    frames = len(lead)
-    spatial = None if steps.spatial is None else _numpy(steps.spatial[:, :frames])
-    regions = 1 if spatial is None else spatial.shape[2]
-    side = round(regions**0.5)
-    return Attention(
-        words=tuple(words),
-        times=times[:frames],
-        temporal=_numpy(steps.temporal[:, :frames]),
-        spatial=spatial,
-        grid=(side, side) if lead.boxes is None and side * side == regions else None,
-        boxes=None if lead.boxes is None else _numpy(lead.boxes),
-        extras={name: _numpy(value) for name, value in steps.extras.items()},
-    )
-
-
-def _numpy(value: Tensor) -> NDArray[np.float64]:
-    return value.detach().to("cpu", torch.float64).numpy()

@@ -10,7 +10,7 @@ frames a second and keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -85,6 +85,19 @@ class StreamSet:
     @property
     def streams(self) -> tuple[str, ...]:
         return tuple(each.stream for each in self.inputs)
+
+
+def together(sets: Sequence[StreamSet]) -> StreamSet:
+    """One set that makes the streams of all. Raises ValueError where two make a stream in different ways."""
+    if len(set(sets)) == 1:
+        return sets[0]
+    inputs: dict[str, StreamInput] = {}
+    for each in (given for of in sets for given in of.inputs):
+        known = inputs.setdefault(each.stream, each)
+        if (known.extractor, known.windows) != (each.extractor, each.windows):
+            raise ValueError(f"the stream {each.stream!r} would be made in two ways")
+    names = "+".join(dict.fromkeys(each.name for each in sets))
+    return StreamSet(names, "any", tuple(inputs.values()), "several sets", sets[0].spread)
 
 
 EVERY_16 = WindowOptions(stack_size=16, step_size=16)

@@ -28,14 +28,14 @@ export function drawFrame(canvas, image, spatial, weights, boxes) {
   pen.imageSmoothingEnabled = true;
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   if (!weights) return;
-  if (spatial.kind === "grid") drawGrid(pen, strengths(weights), spatial.rows, spatial.columns);
+  if (spatial.kind === "grid") drawGrid(pen, strengths(weights), spatial.rows, spatial.columns, spatial.view || [0, 0, 1, 1]);
   else drawBoxes(pen, strengths(weights), boxes);
 }
 
 // Bilinear by strength, not by colour, as the picture on the server is.
-function drawGrid(pen, strength, rows, columns) {
-  const { width, height } = pen.canvas;
-  const small = new OffscreenCanvas(Math.min(width, 160), Math.min(height, 160));
+function drawGrid(pen, strength, rows, columns, [x0, y0, x1, y1]) {
+  const [width, height] = [(x1 - x0) * pen.canvas.width, (y1 - y0) * pen.canvas.height];
+  const small = new OffscreenCanvas(Math.max(1, Math.min(width, 160)), Math.max(1, Math.min(height, 160)));
   const at = (row, column) => strength[Math.min(Math.max(row, 0), rows - 1) * columns + Math.min(Math.max(column, 0), columns - 1)];
   paint(small, (x, y) => {
     const [row, column] = [((y + 0.5) / small.height) * rows - 0.5, ((x + 0.5) / small.width) * columns - 0.5];
@@ -43,7 +43,7 @@ function drawGrid(pen, strength, rows, columns) {
     const [down, right] = [row - r, column - c];
     return (at(r, c) * (1 - right) + at(r, c + 1) * right) * (1 - down) + (at(r + 1, c) * (1 - right) + at(r + 1, c + 1) * right) * down;
   });
-  pen.drawImage(small, 0, 0, width, height);
+  pen.drawImage(small, x0 * pen.canvas.width, y0 * pen.canvas.height, width, height);
 }
 
 function paint(canvas, strengthAt) {

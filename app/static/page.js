@@ -2,15 +2,24 @@
 // The job's id is kept in the address (#id), so that a reload or a shared link shows it again.
 
 import { drawFrame } from "./heat.js";
+import { frameOf, keyMoments, ownView, wordView } from "./own.js";
 
 const $ = (id) => document.getElementById(id);
 const STAGES = { decode: "Reading the video", extract: "Looking at its frames", caption: "Writing the caption" };
 const POLL_MS = [150, 250, 400, 700, 1000];
 const PATIENCE = 15; // polls in a row that may go unanswered, e.g. while the server restarts
+const COMBINED = ["fusion", "ensemble"]; // captioners that are made of others
+// What the server calls the fields, and what this page calls them.
+const LABELS = {
+  num_captions: "Captions", beam_size: "Beam size", max_length: "Most words", captioner: "captioner", members: "Members",
+  "GET /models": "the list under Options", "under known": "below",
+};
 
 let upload = null; // the XMLHttpRequest that sends a file
 let following = null; // the id of the job on show
 let cancelling = null; // the id of the job that was asked to stop
+let sent = null; // the file that was sent last, to run it again
+let known = new Map(); // captioner → what GET /models says of it
 
 // ---- sending ----
 
@@ -18,9 +27,12 @@ function send(file) {
   reset();
   history.replaceState(null, "", location.pathname); // the address is the new file's, once it has a job
   const form = new FormData();
-  for (const field of $("form").querySelectorAll("select, input[type=number]")) form.append(field.name, field.value);
+  for (const field of $("form").querySelectorAll("select, input[type=number]")) if (field.value) form.append(field.name, field.value);
+  if (!$("members").hidden) form.append("members", chosenMembers().join(","));
   form.append("video", file); // last, so that a wrong option is known to be wrong before the file is sent
   $("chosen").textContent = file.name;
+  sent = file;
+  $("again").hidden = false;
   upload = new XMLHttpRequest();
   upload.open("POST", "/caption");
   upload.responseType = "json";
@@ -88,8 +100,13 @@ function working(text, part) {
 function fail(problem) {
   reset();
   $("problem").hidden = false;
-  $("problem-message").textContent = problem?.detail || problem?.message || "The server does not answer.";
-  $("problem-hint").textContent = [problem?.hint, problem?.known && `Known: ${problem.known.join(", ")}.`].filter(Boolean).join(" ");
+  $("problem-message").textContent = inWords(problem?.detail || problem?.message || "The server does not answer.");
+  $("problem-hint").textContent = inWords([problem?.hint, problem?.known && `There are: ${problem.known.join(", ")}.`].filter(Boolean).join(" "));
+}
+
+// A server's sentence with the names that this page has for its fields.
+function inWords(text) {
+  return Object.entries(LABELS).reduce((said, [name, label]) => said.replaceAll(name, label), text);
 }
 
 async function finished(job) {
@@ -106,6 +123,9 @@ async function finished(job) {
   showFacts(job);
   showWarnings(job.warnings || []);
   showOthers(job.captions || []);
+  const own = attention?.words ? ownView(job, attention) : [];
+  $("own").hidden = !own.length;
+  $("own").replaceChildren(...own);
   if (attention?.words) new Looked(job, attention).start();
   else { $("looked").hidden = true; $("caption").textContent = job.caption || "(no words)"; }
 }
@@ -126,7 +146,7 @@ function showFacts(job) {
     ["Duration", seconds(media.duration) + (media.times_estimated ? " (estimated)" : "")],
     ["Frames", media.frames == null ? null : `${media.frames}${media.frames_lost ? `, ${media.frames_lost} undecodable` : ""}`],
     ["Sound", media.has_audio == null ? null : media.has_audio ? media.audio_codec || "yes" : "none"],
-    ["Captioner", job.model?.captioner],
+    ["Captioner", job.model && [job.model.captioner, job.model.members && `of ${Object.keys(job.model.members).join(", ")}`].filter(Boolean).join(" ")],
     ["Took", seconds(job.timings?.total)],
   ];
   $("facts").replaceChildren(...rows.filter(([, value]) => value).flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
@@ -210,12 +230,15 @@ class Looked {
     const weights = this.attention.temporal[word] || [];
     const top = Math.max(...weights, 1e-9);
     this.words.forEach((button, k) => button.setAttribute("aria-pressed", String(k === word)));
+    const keys = keyMoments(this.attention, word);
+    $("own-word").replaceChildren(...wordView(this.attention, word));
     this.moments.forEach((button, k) => {
       const weight = weights[k] || 0;
+      button.classList.toggle("key", keys.includes(k));
       button.firstChild.style.height = `${(100 * weight) / top}%`;
       button.setAttribute("aria-label", `${this.time(k)}, ${Math.round(100 * weight)} % of the word's attention`);
     });
-    this.chooseMoment(Math.max(0, weights.indexOf(top)));
+    this.chooseMoment(keys.length ? keys.reduce((a, b) => (weights[b] > weights[a] ? b : a)) : Math.max(0, weights.indexOf(top)));
   }
 
   chooseMoment(moment) {
@@ -226,7 +249,7 @@ class Looked {
 
   async show() {
     const { word, moment } = this;
-    const k = this.frameOf(moment);
+    const k = frameOf(this.job.sampled, this.attention.times[moment]);
     const image = await this.frame(k);
     if (word !== this.word || moment !== this.moment || following !== this.job.id) return;
     const spatial = this.attention.spatial;
@@ -235,15 +258,6 @@ class Looked {
     const label = `“${this.attention.words[word]}” at ${this.job.sampled[k].toFixed(1)} s: ${share} % of its attention`;
     $("frame-label").textContent = label;
     $("frame").setAttribute("aria-label", `Frame of the video. ${label}`);
-  }
-
-  // The sampled frame nearest the middle of a moment, of those inside it where there are any.
-  frameOf(moment) {
-    const [start, end] = this.attention.times[moment];
-    const all = this.job.sampled.map((time, k) => ({ time, k }));
-    const inside = all.filter(({ time }) => (start <= time && time < end) || time === start);
-    const distance = ({ time }) => Math.abs(time - (start + end) / 2);
-    return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best)).k;
   }
 
   frame(k) {
@@ -263,17 +277,42 @@ class Looked {
 // ---- start ----
 
 async function listCaptioners() {
-  const { captioners } = await getJson("/models");
-  if (!captioners?.length) return;
+  const { captioners, default: first } = await getJson("/models");
+  if (!captioners?.length) return void showAbout();
+  known = new Map(captioners.map((captioner) => [captioner.name, captioner]));
   const select = $("form").elements.captioner;
-  const chosen = select.value;
   select.replaceChildren(...captioners.map(({ name }) => make("option", name)));
-  if (captioners.some(({ name }) => name === chosen)) select.value = chosen;
+  select.value = known.has(first) ? first : captioners[0].name;
+  const alone = captioners.filter(({ name }) => !COMBINED.includes(name));
+  $("members").replaceChildren($("members").firstElementChild, ...alone.map(({ name }) => memberBox(name)));
+  showAbout();
+}
+
+function memberBox(name) {
+  const [label, box] = [make("label"), make("input")];
+  Object.assign(box, { type: "checkbox", value: name });
+  label.append(box, ` ${name}`);
+  return label;
+}
+
+function chosenMembers() {
+  return [...$("members").querySelectorAll("input:checked")].map((box) => box.value);
+}
+
+// A line about the chosen captioner, and its members where it is made of others.
+function showAbout() {
+  const chosen = known.get($("form").elements.captioner.value);
+  const waiting = chosen?.speed ? ` About ${(chosen.speed.feature_seconds + chosen.speed.caption_seconds).toFixed(1)} s for a clip of 10 s.` : "";
+  $("about").textContent = chosen ? `${chosen.about}.${waiting}` : "";
+  $("members").hidden = !chosen?.members;
+  for (const box of $("members").querySelectorAll("input")) box.checked = Boolean(chosen?.members?.includes(box.value));
 }
 
 $("video").addEventListener("change", () => { if ($("video").files[0]) send($("video").files[0]); $("video").value = ""; });
 $("form").addEventListener("submit", (event) => event.preventDefault());
 $("cancel").addEventListener("click", cancel);
+$("again").addEventListener("click", () => { if (sent) send(sent); });
+$("form").elements.captioner.addEventListener("change", showAbout);
 for (const kind of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();

@@ -1,9 +1,11 @@
-"""A captioner with weights drawn at random: it knows nothing, but everything about it is real."""
+"""Captioners with weights drawn at random: they know nothing, but everything about them is real."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,8 +14,23 @@ from extractors.efficientnet_lite import CHANNELS
 from extractors.features import StreamSpec
 from extractors.i3d_extractor import RGB
 from extractors.weights import find
+from models.alignment import LayerConfig
+from models.captioner import Captioner
 from models.checkpoint import Card, save_checkpoint
+from models.dual_afr import DualAFR, DualAFRConfig
+from models.fusion import (
+    FusionConfig,
+    SemanticEmbedding,
+    SemanticEmbeddingConfig,
+    Spatial,
+    SpatialConfig,
+    Temporal,
+    Vanilla,
+)
+from models.g2l import G2L, G2LConfig
+from models.refocus import Refocus, RefocusConfig
 from models.stats import Stats, StatsConfig, StreamConfig
+from models.streams import InputStream
 from models.vocabulary import Vocabulary
 
 WORDS = ("a", "man", "woman", "dog", "rides", "runs", "on", "the", "grass", "street")
@@ -39,15 +56,64 @@ def motion() -> Diet:
     return Diet("stats", "i3d_rgb_grid", 2 * RGB.width, spec)
 
 
-def write_captioner(folder: Path, name: str = "stats", seed: int = 1, diet: Diet | None = None) -> Path:
+def captioners(stream: InputStream) -> dict[str, Captioner[Any, Any]]:
+    """One of each kind, tiny, over cells of a grid."""
+    words = Vocabulary(list(WORDS))
+    narrow = {"words": 16, "attention": 16, "hidden": 32, "dropout": 0.0}
+    two_layers = FusionConfig(image=stream, motion=None, audio=None, embedded=32, **narrow)
+    layers = (
+        LayerConfig(name=stream.name, width=stream.width, side=7, kernel=(1, 3), pool=(1, 2)),
+        LayerConfig(name=stream.name, width=stream.width, side=7, pool=(1, 2)),
+    )
+    g2l = G2LConfig(frames=stream, clips=stream, regions=stream, encoded=32, aligned=16, **narrow)
+    refocus = RefocusConfig(grid=stream, audio=None, embedded=32, hidden=32, attention=16, dropout=0.0)
+    return {
+        "g2l": G2L(g2l, words),
+        "refocus": Refocus(refocus, words),
+        "dual_afr": DualAFR(
+            DualAFRConfig(layers=layers, top=stream, channels=16, weight_range=None, **narrow), words
+        ),
+        "vanilla": Vanilla(two_layers, words),
+        "temporal": Temporal(two_layers, words),
+        "spatial": Spatial(SpatialConfig(objects=stream, **two_layers.model_dump()), words),
+    }
+
+
+def write_all(folder: Path, only: Collection[str] | None = None) -> Path:
+    """A captioner of each kind, STaTS and ``only`` some others, over the default extractor's grid, and the
+    embedding of fusion."""
+    diet = demo()
+    stream = InputStream(name=diet.stream, width=diet.width)
+    write_captioner(folder)
+    torch.manual_seed(2)
+    for name, captioner in captioners(stream).items():
+        if only is None or name in only:
+            save_checkpoint(folder / f"{name}.safetensors", captioner, _card(name, diet))
+    config = SemanticEmbeddingConfig(streams=(stream,), words=16, joint=32)
+    embedding = SemanticEmbedding(config, Vocabulary(list(WORDS)))
+    save_checkpoint(folder / "semantic_embedding.safetensors", embedding, _card(SemanticEmbedding.name, diet))
+    return folder
+
+
+def _card(name: str, diet: Diet) -> Card:
+    return Card(
+        name, {diet.stream: diet.spec}, scores={}, training={"recipe": "random", "streams": diet.streams}
+    )
+
+
+def write_captioner(
+    folder: Path,
+    name: str = "stats",
+    seed: int = 1,
+    diet: Diet | None = None,
+    words: tuple[str, ...] = WORDS,
+) -> Path:
     """``folder/name.safetensors``, a tiny STaTS over the default extractor's grid, or over another stream."""
     diet = diet or demo()
     torch.manual_seed(seed)
     streams = (StreamConfig(name=diet.stream, width=diet.width),)
     config = StatsConfig(streams=streams, embedded=32, words=16, attention=16, hidden=32, query=32)
-    training = {"recipe": "random", "streams": diet.streams}
-    card = Card("stats", {diet.stream: diet.spec}, scores={}, training=training)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
-    save_checkpoint(path, Stats(config, Vocabulary(list(WORDS))), card)
+    save_checkpoint(path, Stats(config, Vocabulary(list(words))), _card("stats", diet))
     return path

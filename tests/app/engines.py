@@ -37,7 +37,7 @@ class Obedient:
         report("extract", 0.5)
         answers: list[Answer | JobFailure] = []
         for frames, wanted in zip(videos, options, strict=True):
-            obey(wanted.captioner)
+            obey(wanted.captioner or "echo")
             answers.append(self._answer(frames, wanted, len(videos)))
         report("caption", 0.5)
         return answers

@@ -37,7 +37,7 @@ def attention_document() -> dict[str, Any]:
     grid = {"kind": "grid", "rows": 3, "columns": 3, "weights": weights}
     return {
         "words": list(WORDS), "times": [list(time) for time in TIMES], "temporal": temporal, "spatial": grid,
-        "extras": {"branch": [[0.5, 0.5]] * len(WORDS)},
+        "extras": {"branch": [[[0.5, 0.5]]] * len(WORDS)},
     }  # fmt: skip
 
 
@@ -68,8 +68,11 @@ class ScriptedWorker:
         self._queue = Queue(jobs.server, name, lease=jobs.lease, keys=jobs.keys)
         self._queue.open()
 
-    def advertise(self, *captioners: str, is_ready: bool = True) -> None:
-        infos = [CaptionerInfo(name=name, weights_sha256="0" * 64, features={}) for name in captioners]
+    def advertise(self, *captioners: str | CaptionerInfo, is_ready: bool = True) -> None:
+        infos = [
+            CaptionerInfo(name=each, weights_sha256="0" * 64, features={}) if isinstance(each, str) else each
+            for each in captioners
+        ]
         info = WorkerInfo(
             name=self.name, pid=1, host="here", version="test", is_ready=is_ready, device="cpu",
             started_at=0.0, captioners=infos,
@@ -95,7 +98,7 @@ class ScriptedWorker:
             out = io.BytesIO()
             frame(number).save(out, "JPEG")
             self.blobs.write(f"{folder}/frames/{number}.jpg", out.getvalue())
-        assert self.jobs.succeed(claim, answer(claim.job.options.captioner))
+        assert self.jobs.succeed(claim, answer(claim.job.options.captioner or "stats"))
 
 
 def _peak(length: int, place: int) -> list[float]:

@@ -14,9 +14,11 @@ import pytest
 import redis
 
 from app import api_submit, problems
+from app.advertisement import CaptionerInfo, SpeedInfo
 from app.api_submit import preferred_wait
 from app.blobs import Blobs
 from app.jobs import Jobs
+from app.options import FORM_FIELDS
 from app.settings import Settings
 from app.upload import FORM_NAMES
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, live_api, send
@@ -41,7 +43,7 @@ def test_an_upload_becomes_a_job(api: LiveApi, jobs: Jobs) -> None:
     assert int(response.headers["retry-after"]) >= 1
     job = jobs.get(body["id"])
     assert job is not None
-    assert job.options.model_dump(exclude={"captioner", "length_penalty"}) == {
+    assert job.options.model_dump(exclude={"captioner", "members", "length_penalty"}) == {
         "beam_size": 3, "num_captions": 2, "max_length": 12, "attention": False,
     }  # fmt: skip
     assert api.service.blobs.read(job.upload) == b"the bytes"
@@ -56,6 +58,11 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str, list[str] | None]] = [
     ({"attention": "maybe"}, "invalid_option", ["true", "false"]),
     ({"beams": 3}, "unknown_field", list(FORM_NAMES)),
     ({"captioner": "blip"}, "unknown_captioner", ["g2l", "stats"]),
+    ({"captioner": "fusion"}, "unknown_captioner", ["g2l", "stats"]),
+    ({"members": "g2l"}, "invalid_option", None),
+    ({"members": "g2l", "captioner": "stats"}, "invalid_option", None),
+    ({"members": "g2l,,stats", "captioner": "fusion"}, "invalid_option", None),
+    ({"members": "g2l,stats,g2l", "captioner": "ensemble"}, "invalid_option", None),
     ({"url": "http://example.org/a.mp4"}, "url_not_supported", None),
 ]
 
@@ -67,6 +74,25 @@ def test_wrong_options_are_refused_with_the_known_ones(api: LiveApi, worker: Scr
         assert body.get("known") == known
         assert next(iter(options)) in body["detail"]
     assert (api.staged, api.uploads) == ([], [])
+
+
+def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: ScriptedWorker) -> None:
+    def info(name: str, vocabulary: str, weights: str) -> CaptionerInfo:
+        spec = {"network": "net", "weights_sha256": weights, "preprocessing": ""}
+        return CaptionerInfo(
+            name=name, weights_sha256="0" * 64, features={"grid": spec}, vocabulary=vocabulary
+        )
+
+    infos = [info("stats", "v", "1"), info("g2l", "w", "1"), info("refocus", "v", "2")]
+    worker.advertise(*infos, "fusion", "ensemble")
+    assert send(api, captioner="fusion", members="g2l,stats").status_code == 202
+    body = assert_problem(send(api, captioner="ensemble", members="g2l,stats"), 422, "invalid_members")
+    assert "g2l and stats were trained on different vocabularies" in body["detail"]
+    body = assert_problem(send(api, captioner="fusion", members="stats,refocus"), 422, "invalid_members")
+    assert "stats and refocus were trained on different features called grid" in body["detail"]
+    body = assert_problem(send(api, captioner="fusion", members="stats,blip"), 422, "unknown_captioner")
+    assert body["known"] == ["g2l", "refocus", "stats"]
+    assert "blip" in body["detail"]
 
 
 def test_any_captioner_is_taken_while_no_worker_lives(api: LiveApi) -> None:
@@ -214,8 +240,28 @@ def test_models_are_those_of_live_workers(api: LiveApi, jobs: Jobs, worker: Scri
     body = api.client.get("/models").json()
     assert [(one["name"], one["workers"]) for one in body["captioners"]] == [("g2l", 1), ("stats", 2)]
     assert body["default"] == "stats"
-    assert set(body["options"]) == {"captioner", "beam_size", "num_captions", "max_length", "attention"}
+    assert set(body["options"]) == set(FORM_FIELDS)
     assert body["options"]["beam_size"]["maximum"] == 20
+    assert body["options"]["members"]["type"] == body["options"]["captioner"]["type"] == "string"
+
+
+def test_models_tell_what_each_captioner_is_and_costs(api: LiveApi, worker: ScriptedWorker) -> None:
+    speed = SpeedInfo(feature_seconds=0.5, caption_seconds=0.1, captions_per_second=10, machine="2 cores")
+    quick = CaptionerInfo(
+        name="g2l", kind="g2l", weights_sha256="0" * 64, features={}, extractors=("net",), parameters=3,
+        scores={"70 real clips": {"cider": 30.0}}, speed=speed,
+    )  # fmt: skip
+    joint = CaptionerInfo(
+        name="fusion", kind="fusion", weights_sha256="0" * 64, features={}, members=("g2l", "stats")
+    )
+    worker.advertise("stats", quick, joint)
+    body = api.client.get("/models").json()
+    fusion, g2l, stats = body["captioners"]
+    assert body["default"] == "g2l"
+    assert (fusion["members"], g2l["members"]) == (["g2l", "stats"], None)
+    assert g2l["about"].startswith("G2L")
+    assert (g2l["parameters"], g2l["extractors"], g2l["speed"]) == (3, ["net"], speed.model_dump())
+    assert stats["speed"] is None
 
 
 def test_ready_means_a_worker_with_models(api: LiveApi, worker: ScriptedWorker) -> None:

@@ -151,6 +151,16 @@ def test_captions_of_several_files_have_their_names(shell: Shell, clips: list[Pa
     assert [line.split(": ")[0] for line in run.stdout.splitlines()] == [str(clips[0]), str(clips[2])]
 
 
+def test_several_captioners_write_as_one(shell: Shell, clips: list[Path], tmp_path: Path) -> None:
+    arguments = ("--captioner", "ensemble", "--members", "other,stats", "--attention", tmp_path, "--json")
+    run = shell.here("caption", clips[0], *arguments)
+    assert run.exit_code == 0
+    model = json.loads(run.stdout)["model"]
+    assert (model["captioner"], list(model["members"])) == ("ensemble", ["other", "stats"])
+    document = json.loads((tmp_path / "clip.json").read_text())
+    assert document["extras"]["members"] == ["other", "stats"]
+
+
 def test_a_terminal_shows_progress_and_still_gets_whole_lines(shell: Shell, clips: list[Path]) -> None:
     master, terminal = pty.openpty()
     run = subprocess.Popen(
@@ -186,8 +196,14 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["caption", "x.mp4", "--num-captions", "6"], "num_captions (6) cannot exceed beam_size (5)"),
         (
             ["caption", "x.mp4", "--captioner", "blip"],
+            "There is no captioner called blip; there are: ensemble, other, stats.",
+        ),
+        (
+            ["caption", "x.mp4", "--captioner", "ensemble", "--members", "stats,blip"],
             "There is no captioner called blip; there are: other, stats.",
         ),
+        (["caption", "x.mp4", "--captioner", "stats", "--members", "other"], "members go with the captioner"),
+        (["caption", "x.mp4", "--captioner", "fusion"], "Put semantic_embedding.safetensors beside"),
         (["caption", "x.mp4", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
         (["caption", "x.mp4", "--beams", "3"], "--beams"),
         (["caption", "x.mp4", "--streams", "blip"], "There is no stream set 'blip'; there are: demo, stats"),
@@ -272,12 +288,15 @@ def test_training_answers_for_itself(shell: Shell) -> None:
 
 def test_models_lists_what_is_installed(shell: Shell) -> None:
     listed = json.loads(shell.here("models", "--json").stdout)
-    assert [model["name"] for model in listed] == ["other", "stats"]
+    assert [model["name"] for model in listed] == ["other", "stats", "ensemble"]
+    assert [model["default"] for model in listed] == [False, True, False]
     assert listed[1]["features"] == {"grid": "efficientnet-lite2"}
     assert listed[1]["streams"] == "demo"
+    assert listed[1]["parameters"] > 1000
+    assert listed[2]["members"] == ["other", "stats"]
     table = shell.here("models").stdout
-    assert "efficientnet-lite2" in table
-    assert "MiB" in table
+    for said in ("efficientnet-lite2", "MiB", "stats (default)", "other, stats", "not measured"):
+        assert said in table
 
 
 def test_models_shows_the_stream_sets_and_what_they_lack(shell: Shell) -> None:

@@ -15,9 +15,11 @@ import pytest
 from app.answer import Answer
 from app.engine import EngineDied, EngineProcess, EngineRaised
 from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.frame_loan import borrow, lend, shared_memory
 from app.options import CaptionOptions
 from app.settings import Settings
 from extractors.features import Frames
+from extractors.request import Audio, Footage
 
 OBEDIENT = Settings(engine="tests.app.engines:Obedient", device="test")
 
@@ -55,6 +57,26 @@ def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
     assert first.captions[0]["text"] == "3 frames of 1 2 3"
     assert second.captions[0]["text"] == "5 frames of 250 0 7"
     assert told == [("extract", 0.5), ("caption", 0.5)]
+
+
+def test_sound_is_lent_behind_the_pixels() -> None:
+    """Videos of odd sizes, with sound, without any, and without having been asked for it."""
+    rng = np.random.default_rng(0)
+    heard = Audio(rng.normal(size=1234).astype(np.float32), 32000)
+    odd = Footage(rng.integers(0, 255, (1, 3, 5, 3), np.uint8), np.zeros(1), 1.0, 25.0, heard)
+    silent = Footage(rng.integers(0, 255, (2, 7, 3, 3), np.uint8), np.arange(2.0), 2.0, 25.0)
+    shared = shared_memory()
+    try:
+        found = borrow(lend([odd, silent, frames((1, 2, 3)), odd], shared), shared)
+        for video, lent in zip((odd, silent, frames((1, 2, 3)), odd), found, strict=True):
+            np.testing.assert_array_equal(lent.pixels, video.pixels)
+            sound = getattr(video, "sound", None)
+            assert (lent.sound is None) == (sound is None)
+            if sound is not None and lent.sound is not None:
+                np.testing.assert_array_equal(lent.sound.samples, sound.samples)
+                assert lent.sound.rate == 32000
+    finally:
+        os.close(shared)
 
 
 def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:

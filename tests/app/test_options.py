@@ -11,7 +11,8 @@ from app.options import FORM_FIELDS, CaptionOptions
 def test_defaults_are_those_of_the_contract() -> None:
     options = CaptionOptions()
     assert options.model_dump() == {
-        "captioner": "stats",
+        "captioner": None,
+        "members": None,
         "beam_size": 5,
         "num_captions": 1,
         "max_length": 20,
@@ -26,6 +27,10 @@ def test_defaults_are_those_of_the_contract() -> None:
     [
         ("captioner", ""),
         ("captioner", "x" * 65),
+        ("members", ""),
+        ("members", "g2l,,stats"),
+        ("members", "g2l,stats,g2l"),
+        ("members", []),
         ("beam_size", 0),
         ("beam_size", 21),
         ("beam_size", "five"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from app import headers, heat
+from app.attention_document import ExtrasDocument
+from app.options import FORM_FIELDS
 from app.redis_server import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
@@ -57,6 +59,27 @@ def test_the_page_is_html_and_asks_again_for_newer(api: LiveApi) -> None:
     assert response.headers["cache-control"] == "no-cache"
 
 
+def test_a_monitor_may_ask_for_the_head_alone(api: LiveApi) -> None:
+    response = api.client.head("/")
+    assert response.status_code == 200
+    assert response.content == b""
+
+
+def test_the_page_has_words_for_every_field(page: Links) -> None:
+    """A server's sentence names its fields; the page shows what it calls them itself."""
+    script = (STATIC / "page.js").read_text()
+    labels = script[script.index("const LABELS") : script.index("};", script.index("const LABELS"))]
+    assert all(f"{name}:" in labels for name in FORM_FIELDS if name != "attention")
+
+
+def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
+    script = (STATIC / "own.js").read_text()
+    shown = set(re.findall(r"extras\.(\w+)", script))
+    assert shown <= set(ExtrasDocument.model_fields)
+    # two that are maps, which are drawn from ``spatial`` and ``temporal``
+    assert set(ExtrasDocument.model_fields) - shown == {"st_spatial", "refocus"}
+
+
 def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:
     local = [address for address in page.addresses if not address.startswith("data:")]
     assert "/static/page.js" in local
@@ -66,7 +89,8 @@ def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("page.js", "javascript"), ("heat.js", "javascript"), ("page.css", "css")]
+    ("name", "kind"),
+    [("page.js", "javascript"), ("own.js", "javascript"), ("heat.js", "javascript"), ("page.css", "css")],
 )
 def test_files_have_their_types(api: LiveApi, name: str, kind: str) -> None:
     response = api.client.get(f"/static/{name}")

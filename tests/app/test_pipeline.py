@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.answer import Answer
-from app.documents import AttentionDocument, JobDocument
+from app.attention_document import AttentionDocument
+from app.documents import JobDocument
 from app.errors import CaptionerUnavailable, EngineStartFailed
 from app.options import CaptionOptions
 from app.pipeline import Engine, caption_videos
@@ -84,7 +85,7 @@ def test_attention_is_left_out_where_nobody_wants_it(
 
 def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
     """Different captioners and options in one batch, each answered by its own."""
-    videos = [decode_here(clip, engine.request).frames for clip in clips]
+    videos = [decode_here(clip, engine.info.request).frames for clip in clips]
     options = [
         CaptionOptions(),
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
@@ -102,7 +103,7 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
-    video = decode_here(clips[0], engine.request).frames
+    video = decode_here(clips[0], engine.info.request).frames
     options = [CaptionOptions(captioner="nobody"), CaptionOptions()]
     first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
     assert isinstance(first, CaptionerUnavailable)
@@ -112,7 +113,7 @@ def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path])
 
 def test_warming_up_tells_what_there_is(engine: Engine) -> None:
     info = engine.warm_up()
-    assert [captioner.name for captioner in info.captioners] == ["other", "stats"]
+    assert [captioner.name for captioner in info.captioners] == ["other", "stats", "ensemble"]
     assert all(captioner.seconds for captioner in info.captioners)
     assert info.captioners[0].weights_sha256 != info.captioners[1].weights_sha256
 
@@ -123,6 +124,10 @@ def test_no_captioner_no_engine(settings: Settings, tmp_path: Path) -> None:
 
 
 # ---- what each captioner is fed ----
+
+
+def of(captioner: str) -> CaptionOptions:
+    return CaptionOptions(captioner=captioner)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +151,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     whole = Feed.extract
     monkeypatch.setattr(Feed, "extract", extract)
     names = ["pictures", "motion", "pictures", "nobody"]
-    videos = [decode_here(clips[1], mixed.request_for(name)).frames for name in names]
+    videos = [decode_here(clips[1], mixed.request_for(of(name))).frames for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
     assert ran == [("demo", 2), ("stats", 1)]
@@ -159,19 +164,19 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 
 def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
     """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
-    assert len(decode_here(clips[1], mixed.request_for("pictures")).frames) == 8
+    assert len(decode_here(clips[1], mixed.request_for(of("pictures"))).frames) == 8
     with Decoder() as decoder:
-        frames = decoder.decode(clips[1], mixed.request_for("motion")).frames
+        frames = decoder.decode(clips[1], mixed.request_for(of("motion"))).frames
     assert len(frames) == 20
     assert frames.rate == pytest.approx(10.0)
-    assert mixed.request_for("nobody") == mixed.request
+    assert mixed.request_for(of("nobody")) == mixed.info.request
 
 
 def test_an_engine_tells_what_each_captioner_is_decoded(mixed: Engine) -> None:
     info = mixed.warm_up()
-    assert info.request_for("motion").windows[0].stack_size == 16
-    assert info.request_for("pictures").sampling.count == 8
-    assert info.request_for("nobody") == info.request
+    assert info.request_for(of("motion")).windows[0].stack_size == 16
+    assert info.request_for(of("pictures")).sampling.count == 8
+    assert info.request_for(of("nobody")) == info.request
 
 
 def test_a_stream_set_asked_for_by_name_leaves_out_who_eats_something_else(

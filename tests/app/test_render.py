@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 from PIL import Image, ImageChops, ImageFont, ImageStat
 
-from app import heat, render
-from app.documents import AttentionDocument
-from app.render import attention_picture, looked_at
+from app import heat, render, sheet
+from app.attention_document import AttentionDocument
+from app.render import attention_picture
+from app.render_words import looked_at, shown
 
 GRID = 7
 
@@ -54,7 +55,7 @@ def middles(count: int) -> list[float]:
 def test_any_shape_and_length_fit_the_page(size: tuple[int, int], words: int) -> None:
     picture = attention_picture(document(["word"] * words, 8), frames(8, size), middles(8))
     assert picture.mode == "RGB"
-    assert 900 <= picture.width <= render.CONTENT + 2 * render.MARGIN
+    assert 900 <= picture.width <= render.CONTENT + 2 * sheet.MARGIN
     assert picture.height < 4000
     assert_margins_are_empty(picture)
 
@@ -66,7 +67,7 @@ def test_any_number_of_frames_fits(count: int) -> None:
 
 
 def assert_margins_are_empty(picture: Image.Image) -> None:
-    edge = render.MARGIN // 2
+    edge = sheet.MARGIN // 2
     for box in (
         (0, 0, picture.width, edge),
         (0, 0, edge, picture.height),
@@ -125,7 +126,7 @@ def _second_tile(page: Image.Image) -> tuple[int, int, int, int]:
     mask = grey.point([255] + [0] * 255)
     column = mask.crop((page.width // 2 - 700, page.height // 3, page.width, page.height))
     side = round(render.TILE_AREA**0.5)
-    left = render.MARGIN + side + render.GAP
+    left = sheet.MARGIN + side + sheet.GAP
     box = column.getbbox()
     assert box is not None
     top = page.height // 3 + box[1]
@@ -176,16 +177,16 @@ def test_a_word_without_attention_has_an_empty_tile() -> None:
     assert looked_at(attention, 0, middles(2)) is None
     picture = attention_picture(attention, frames(2, (320, 180)), middles(2))
     colours = {colour for _, colour in picture.getcolors(picture.width * picture.height) or []}
-    assert render.FAINT in colours
+    assert sheet.FAINT in colours
 
 
 def test_a_long_word_is_shrunk_and_then_cut() -> None:
-    text, size = render._fitted("dog", 25, 120)
+    text, size = sheet.fitted("dog", 25, 120)
     assert (text, size) == ("dog", 25)
-    text, size = render._fitted("incomprehensible", 25, 150)
+    text, size = sheet.fitted("incomprehensible", 25, 150)
     assert text == "incomprehensible"
     assert size < 25
-    text, size = render._fitted("antidisestablishmentarianism" * 3, 25, 150)
+    text, size = sheet.fitted("antidisestablishmentarianism" * 3, 25, 150)
     assert text.endswith("…")
     assert ImageFont.load_default(size).getlength(text) <= 150
 
@@ -204,4 +205,85 @@ def test_frames_and_times_must_belong_together() -> None:
     [(0, "0.0 s"), (1.44, "1.4 s"), (59.96, "1:00.0"), (125, "2:05.0"), (7325.4, "2:02:05")],
 )
 def test_times_read_as_people_write_them(seconds: float, text: str) -> None:
-    assert render._seconds(seconds) == text
+    assert sheet.seconds(seconds) == text
+
+
+# ---- what each captioner has of its own ----
+
+
+def with_extras(**extras: object) -> AttentionDocument:
+    return AttentionDocument.model_validate({**document(["a", "dog"], 4).model_dump(), "extras": extras})
+
+
+def drawn(attention: AttentionDocument) -> Image.Image:
+    picture = attention_picture(attention, frames(4, (320, 180)), middles(4))
+    assert_margins_are_empty(picture)
+    return picture
+
+
+def chosen(moment: int) -> dict[str, float]:
+    return {"moment": moment, "time": float(moment), "weight": 0.5}
+
+
+def test_g2ls_key_frames_lie_below_each_other() -> None:
+    attention = with_extras(selected=[[chosen(0), chosen(3)], [chosen(2)]])
+    assert shown(attention, 0, middles(4)) == [(0, 0), (3, 3)]
+    assert shown(attention, 1, middles(4)) == [(2, 2)]
+    one, plain = with_extras(selected=[[chosen(0)], [chosen(2)]]), document(["a", "dog"], 4)
+    assert drawn(attention).height > drawn(one).height == drawn(plain).height
+
+
+def test_dual_afrs_layers_stand_above_the_frame() -> None:
+    layers = {"names": ["stage_14", "stage_7", "grid"], "weights": [None, [0.1, 0.2, 0.7]]}
+    attention = with_extras(layers=layers)
+    page, plain = drawn(attention), drawn(document(["a", "dog"], 4))
+    assert page.height > plain.height
+    assert count(page, sheet.ACCENT) > count(plain, sheet.ACCENT)
+
+
+def test_refocus_shows_both_steps_side_by_side() -> None:
+    """The default key frame, the predicted one, and that with the mask over it: frames 2, 1 and 1 in red."""
+    attention = with_extras(
+        default_key_frame=chosen(2), key_frame=chosen(1), refocus=[0.1, 0.6, 0.2, 0.1], step_1="a cat", step_2="a dog"
+    )  # fmt: skip
+    page, plain = drawn(attention), drawn(document(["a", "dog"], 4))
+    for frame in (1, 2):
+        colour = (40 * frame, 90, 200 - 40 * frame)
+        assert count(page, colour) > count(plain, colour) + 10_000
+
+
+def test_fusion_lists_who_competed_the_winner_first() -> None:
+    candidates = [
+        {"captioner": name, "beam": beam, "text": "a dog runs", "score": -0.5, "relevance": relevance}
+        for name, beam, relevance in (("g2l", 0, 0.8), ("stats", 2, 0.5), ("stats", 0, -0.1))
+    ]
+    page, plain = drawn(with_extras(candidates=candidates)), drawn(document(["a", "dog"], 4))
+    assert page.height > plain.height + 3 * sheet.SMALL
+    assert count(page, sheet.ACCENT) > count(plain, sheet.ACCENT) + 1000  # the winner's bar
+    alone = with_extras(candidates=candidates[:1])
+    assert drawn(alone).height < page.height
+
+
+def test_what_is_drawn_is_explained() -> None:
+    assert "stage_7" in render._explanation(
+        with_extras(layers={"names": ["stage_7"], "weights": [None, [1.0]]})
+    )
+    assert "g2l, stats together" in render._explanation(with_extras(members=["g2l", "stats"]))
+    branch = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
+    assert "ST is the share" in render._explanation(branch)
+    drawn(branch)
+
+
+def test_heat_stays_in_the_part_that_the_network_saw() -> None:
+    grey = Image.new("RGB", (200, 100), (90, 90, 90))
+    lit = heat.over_view(grey, peak(4, 0), 2, 2, (0.25, 0.0, 0.75, 1.0))
+    assert lit.crop((0, 0, 50, 100)).getcolors() == [(5000, (90, 90, 90))]
+    assert lit.crop((150, 0, 200, 100)).getcolors() == [(5000, (90, 90, 90))]
+    assert _brightness(lit.crop((50, 0, 75, 25))) > 110
+    assert heat.over_view(grey, peak(4, 0), 2, 2, (0, 0, 1, 1)) == heat.over_grid(grey, peak(4, 0), 2, 2)
+
+
+def count(picture: Image.Image, colour: tuple[int, int, int]) -> int:
+    """Pixels of exactly that colour."""
+    found = picture.getcolors(picture.width * picture.height) or []
+    return next((number for number, each in found if each == colour), 0)

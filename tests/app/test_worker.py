@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 import uuid
@@ -12,10 +13,12 @@ import psutil
 import pytest
 import redis
 
+from app.attention_document import AttentionDocument
 from app.jobs import Keys
 from app.redis_client import connect
 from app.redis_server import RedisServer
 from app.settings import Settings
+from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
 
@@ -285,6 +288,27 @@ def test_a_file_cut_short_is_not_the_end_of_the_worker(staffed: Service, video: 
     assert job.state in ("succeeded", "failed")
     assert job.attempt == 1
     assert staffed.wait(staffed.submit(video)).state == "succeeded"
+
+
+def test_fusion_is_served_with_all_that_competed(
+    crew: Service, video: Path, root: Path, tmp_path: Path
+) -> None:
+    """The real engine in a real worker, over captioners that know nothing."""
+    weights = write_all(tmp_path / "weights", only=("g2l", "refocus"))
+    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
+    crew.start_worker(
+        REELWORD_ENGINE="app.pipeline:Engine", REELWORD_WEIGHTS=str(weights), REELWORD_DEVICE="cpu"
+    )
+    done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
+    assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
+    kept = json.loads(crew.blobs.read(f"results/{done.id}/attention.json"))
+    candidates = AttentionDocument.model_validate(kept).extras.candidates
+    assert candidates is not None
+    assert candidates[0].text == done.answer["caption"]
+    refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
+    assert refused.error is not None
+    assert refused.error["code"] == "captioner_unavailable"
+    assert "there are: g2l, refocus, stats" in refused.error["message"]
 
 
 def child_of(worker: int, module: str) -> psutil.Process:

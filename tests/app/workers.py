@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -35,11 +36,12 @@ class Service:
         self.blobs = Blobs(self.settings.blob_url, self.settings.staging)
         self.workers: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, video: Path, captioner: str = "echo") -> str:
+    def submit(self, video: Path, captioner: str = "echo", **options: Any) -> str:
         job_id = uuid.uuid4().hex
         upload = f"uploads/{job_id}"
         self.blobs.write(upload, video.read_bytes())
-        return self.jobs.submit(job_id, CaptionOptions(captioner=captioner), upload, filename=video.name).id
+        wanted = CaptionOptions.model_validate({"captioner": captioner, **options})
+        return self.jobs.submit(job_id, wanted, upload, filename=video.name).id
 
     def job(self, job_id: str) -> Job:
         found = self.jobs.get(job_id)

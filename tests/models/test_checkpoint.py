@@ -13,8 +13,9 @@ from extractors.features import StreamSpec
 from models.checkpoint import Card, CheckpointError, load_checkpoint, read_card, save_checkpoint
 from models.decoding import DecodingOptions
 from models.registry import UnknownCaptioner
-from models.service import StreamMismatch, caption, join, load_captioner
+from models.service import StreamMismatch, caption, load_captioner
 from models.stats import Stats
+from models.written import join
 from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_stats, videos
 
 CARD = Card(

@@ -1,0 +1,113 @@
+"""The captioners that lie in a folder of weights, as their files say, without building any network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from app.advertisement import CaptionerInfo, SpeedInfo
+from app.default_captioner import default_captioner
+from app.menu import Menu
+from app.options import ENSEMBLE, FUSION
+from extractors.digests import sha256_of
+from models.checkpoint import Speed, parameters, read_card, vocabulary_digest
+from models.service import available, embedding_path, extractors_of
+from models.writers import LEFT_OUT
+
+
+def menu(weights: Path, default: str | None = None) -> Menu:
+    """What may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
+    infos = installed(weights)
+    return Menu(infos, default or default_captioner(infos))
+
+
+def installed(weights: Path) -> list[CaptionerInfo]:
+    """Each captioner, and fusion and ensemble where there is something to combine. Raises CheckpointError."""
+    alone = [described(name, path) for name, path in available(weights).items()]
+    return [*alone, *combined(alone, embedding_path(weights))]
+
+
+def described(name: str, path: Path) -> CaptionerInfo:
+    """What one file says of itself. Raises CheckpointError."""
+    card = read_card(path)
+    return CaptionerInfo(
+        name=name,
+        weights_sha256=sha256_of(path),
+        kind=card.captioner,
+        features={stream: asdict(spec) for stream, spec in card.streams.items()},
+        extractors=extractors_of(card),
+        vocabulary=vocabulary_digest(path),
+        parameters=parameters(path),
+        scores=dict(card.scores),
+        speed=None if card.speed is None else _speed(card.speed),
+    )
+
+
+def combined(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[CaptionerInfo]:
+    """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
+    others are named."""
+    members = default_members(alone)
+    found = []
+    if embedding is not None and members:
+        scores = read_card(embedding).scores
+        found.append(_joint(FUSION, members, sha256_of(embedding), parameters(embedding), scores))
+    alike = of_one_vocabulary(members)
+    if len(alike) > 1:
+        found.append(_joint(ENSEMBLE, alike))
+    return found
+
+
+def default_members(alone: Iterable[CaptionerInfo]) -> list[CaptionerInfo]:
+    """All but those that are there to compare with, unless there is nobody else."""
+    infos = list(alone)
+    return [info for info in infos if info.kind not in LEFT_OUT] or infos
+
+
+def of_one_vocabulary(infos: Sequence[CaptionerInfo]) -> list[CaptionerInfo]:
+    """The largest number of them that know the same words."""
+    counts = Counter(info.vocabulary for info in infos)
+    (most, _), *_ = counts.most_common(1) or [("", 0)]
+    return [info for info in infos if info.vocabulary == most]
+
+
+def _joint(
+    name: str,
+    members: Sequence[CaptionerInfo],
+    own_sha256: str = "",
+    own_parameters: int = 0,
+    scores: Mapping[str, object] | None = None,
+) -> CaptionerInfo:
+    digests = [own_sha256, *(member.weights_sha256 for member in members)]
+    return CaptionerInfo(
+        name=name,
+        weights_sha256=digest_of(digests),
+        kind=name,
+        members=tuple(member.name for member in members),
+        features={stream: spec for member in members for stream, spec in member.features.items()},
+        extractors=tuple(dict.fromkeys(each for member in members for each in member.extractors)),
+        parameters=own_parameters + sum(member.parameters or 0 for member in members),
+        scores=dict(scores or {}),
+        speed=_together(members),
+    )
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One sha256 for several files: of their sha256, one a line."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _speed(measured: Speed) -> SpeedInfo:
+    return SpeedInfo(**asdict(measured), captions_per_second=round(measured.captions_per_second, 2))
+
+
+def _together(members: Sequence[CaptionerInfo]) -> SpeedInfo | None:
+    """Features once, then one member after the other; None where one of them was not measured."""
+    speeds = [member.speed for member in members if member.speed is not None]
+    if len(speeds) < len(members):
+        return None
+    features = max(speed.feature_seconds for speed in speeds)
+    captions = sum(speed.caption_seconds for speed in speeds)
+    return _speed(Speed(features, round(captions, 4), speeds[0].machine))

@@ -1,0 +1,176 @@
+"""One tile for each word, after STaTS figures 6 to 9: the frame that it looked at most, heat where in it.
+
+What a captioner has of its own is in the tile: G2L's key frames below each other, dualAFR's layers as bars
+above the frame (its figure 3), the shares of STaTS's branches below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw
+
+from app import heat, sheet
+from app.attention_document import AttentionDocument, GridAttention
+from app.sheet import ACCENT, FAINT, GAP, INK, MARGIN, QUIET, SMALL, WORD
+
+BARS = 46  #: height of dualAFR's bars
+BELOW = 44  #: room below a frame, for the line of moments and the time
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How words are laid out. ``tile``: (width, height) of a frame in its cell. frames: most in any tile."""
+
+    width: int
+    tile: tuple[int, int]
+    cell_width: int
+    columns: int
+    frames: int
+    has_bars: bool
+
+    @property
+    def head(self) -> int:
+        """From a row's top to its first frame."""
+        return WORD + 14 + (BARS + 8 if self.has_bars else 0)
+
+    @property
+    def height(self) -> int:
+        return self.head + self.frames * (self.tile[1] + BELOW)
+
+
+def looked_at(
+    attention: AttentionDocument, word: int, frame_times: Sequence[float]
+) -> tuple[int, int] | None:
+    """(moment, frame) that a word looked at most: the heaviest moment and the frame nearest its middle.
+
+    None for a word that had no attention. Of equal moments the first counts, as numpy's argmax has it.
+    """
+    weights = attention.temporal[word]
+    if not weights:
+        return None
+    moment = max(range(len(weights)), key=weights.__getitem__)
+    return moment, frame_of(attention, moment, frame_times)
+
+
+def frame_of(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
+    """The frame nearest the middle of a moment, of those inside it where there are any."""
+    start, end = attention.times[moment]
+    inside = [k for k, time in enumerate(frame_times) if start <= time < end or time == start]
+    middle = (start + end) / 2
+    return min(inside or range(len(frame_times)), key=lambda k: abs(frame_times[k] - middle))
+
+
+def shown(attention: AttentionDocument, word: int, frame_times: Sequence[float]) -> list[tuple[int, int]]:
+    """(moment, frame) of each frame in a word's tile: G2L's key frames, or the one that it looked at most."""
+    if attention.extras.selected is not None and attention.extras.selected[word]:
+        chosen = [each.moment for each in attention.extras.selected[word]]
+        return [(moment, frame_of(attention, moment, frame_times)) for moment in chosen]
+    most = looked_at(attention, word, frame_times)
+    return [] if most is None else [most]
+
+
+def word_rows(
+    attention: AttentionDocument, frames: Sequence[Image.Image], times: Sequence[float], tiles: Tiles
+) -> list[Image.Image]:
+    numbers = range(len(attention.words))
+    rows = [numbers[start : start + tiles.columns] for start in range(0, len(numbers), tiles.columns)]
+    return [_row(row, attention, frames, times, tiles) for row in rows]
+
+
+def _row(
+    row: range,
+    attention: AttentionDocument,
+    frames: Sequence[Image.Image],
+    times: Sequence[float],
+    tiles: Tiles,
+) -> Image.Image:
+    found = sheet.block(tiles.width, tiles.height)
+    pen = ImageDraw.Draw(found)
+    for column, word in enumerate(row):
+        left = MARGIN + column * (tiles.cell_width + GAP)
+        room = tiles.cell_width + GAP - 6
+        said, size = sheet.fitted(attention.words[word], WORD, room)
+        sheet.centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
+        if tiles.has_bars:
+            _bars(pen, (left, WORD + 14), tiles.cell_width, _layers(attention, word))
+        _frames(found, left, word, attention, frames, times, tiles)
+    return found
+
+
+def _frames(
+    page: Image.Image,
+    left: int,
+    word: int,
+    attention: AttentionDocument,
+    frames: Sequence[Image.Image],
+    times: Sequence[float],
+    tiles: Tiles,
+) -> None:
+    pen, centre = ImageDraw.Draw(page), left + tiles.cell_width / 2
+    x, y = round(centre - tiles.tile[0] / 2), tiles.head
+    seen = shown(attention, word, times)
+    if not seen:
+        _no_attention(pen, (x, y), tiles.tile)
+    for moment, frame in seen:
+        page.paste(lit(attention, word, moment, frames[frame], tiles.tile), (x, y))
+        y += tiles.tile[1]
+        sheet.moments(pen, (left, y + 7), tiles.cell_width, attention.temporal[word] or [1.0])
+        said = f"{sheet.seconds(times[frame])}{_branch(attention, word)}"
+        sheet.centred(pen, (centre, y + 18), *sheet.fitted(said, SMALL, tiles.cell_width + GAP - 6), QUIET)
+        y += BELOW
+
+
+def _branch(attention: AttentionDocument, word: int) -> str:
+    """STaTS: how much of the word came from following regions, the rest from the chosen frame."""
+    branch = attention.extras.branch
+    return "" if branch is None else f" · ST {100 * branch[word][0][0]:.0f} %"
+
+
+def _layers(attention: AttentionDocument, word: int) -> list[float]:
+    layers = attention.extras.layers
+    return [] if layers is None else layers.weights[word] or []
+
+
+def _bars(pen: ImageDraw.ImageDraw, corner: tuple[int, int], width: int, weights: Sequence[float]) -> None:
+    """A bar a layer, as high as its weight of the whole height, the heaviest in ACCENT."""
+    x, y = corner
+    pen.line((x, y + BARS, x + width, y + BARS), fill=FAINT, width=2)
+    step = width / max(1, len(weights))
+    for k, weight in enumerate(weights):
+        ink = ACCENT if weight == max(weights) else QUIET
+        left = x + k * step + step * 0.2
+        pen.rectangle((left, y + BARS * (1 - weight), left + step * 0.6, y + BARS - 1), fill=ink)
+
+
+def lit(
+    attention: AttentionDocument, word: int, moment: int, frame: Image.Image, size: tuple[int, int]
+) -> Image.Image:
+    """The frame with the word's heat over it; the bare frame where the captioner attends to time alone."""
+    spatial = attention.spatial
+    rows = None if spatial is None else spatial.weights[word]
+    return over(attention, None if rows is None else rows[moment], moment, frame, size)
+
+
+def over(
+    attention: AttentionDocument,
+    weights: Sequence[float] | None,
+    moment: int,
+    frame: Image.Image,
+    size: tuple[int, int],
+) -> Image.Image:
+    """A frame of ``size`` with weights of its cells or boxes over it."""
+    picture = frame.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    spatial = attention.spatial
+    if spatial is None or weights is None:
+        return picture
+    if not isinstance(spatial, GridAttention):
+        return heat.over_boxes(picture, weights, spatial.boxes[moment])
+    return heat.over_view(picture, weights, spatial.rows, spatial.columns, spatial.view)
+
+
+def _no_attention(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:
+    x, y = corner
+    pen.rectangle((x, y, x + size[0] - 1, y + size[1] - 1), fill=FAINT)
+    sheet.centred(pen, (x + size[0] / 2, y + size[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)

@@ -1,0 +1,107 @@
+"""What does a caption cost with each captioner?
+
+    python -m benchmarks.captioners [--record] [--clip FILE] [--rounds 5]
+
+In one run and on one machine, for each captioner in weights/ and for fusion and the ensemble over their
+default members: the seconds from a clip of 10 s (drawn, unless one is given) to its features, decoding
+included, and from there to its caption with beam 5 and attention, as one user waits for it. Captioners take
+turns and each side keeps its median, so that a busy moment hurts all alike. ``--record`` writes the numbers
+into the checkpoints' cards, from where ``GET /models`` and the rule for the default captioner have them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from app.menu import Choice
+from app.options import CaptionOptions
+from app.roster import Roster
+from app.settings import Settings
+from benchmarks.decode import Film, draw
+from extractors.decoder import Decoder
+from models.checkpoint import Speed, record_speed
+from models.decoding import DecodingOptions
+from models.service import available
+
+CLIP = Film("10 s 720p", 10, 1280, 720, 250)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What one captioner took, a number a round."""
+
+    features: list[float] = field(default_factory=list)
+    captions: list[float] = field(default_factory=list)
+
+    def median(self, machine: str) -> Speed:
+        features, captions = statistics.median(self.features), statistics.median(self.captions)
+        return Speed(round(features, 4), round(captions, 4), machine)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", action="store_true", help="write the numbers into the checkpoints")
+    parser.add_argument("--clip", type=Path, help="measure on this clip")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    settings = Settings(device="cpu")
+    torch.set_num_threads(settings.threads)
+    roster = Roster(settings, "cpu")
+    with tempfile.TemporaryDirectory() as folder, Decoder(settings.decoder) as decoder:
+        clip = arguments.clip or draw(CLIP, Path(folder) / "clip.mp4")
+        found = measure(roster, decoder, clip, arguments.rounds)
+    speeds = {name: each.median(machine(settings.threads)) for name, each in found.items()}
+    print(table(speeds))
+    if arguments.record:
+        for name, path in available(settings.weights).items():
+            record_speed(path, speeds[name])
+
+
+def measure(roster: Roster, decoder: Decoder, clip: Path, rounds: int) -> dict[str, Seconds]:
+    """Captioner → its seconds. The first round warms up and is not counted."""
+    found = {name: Seconds() for name in roster.menu.names}
+    for turn in range(rounds + 1):
+        for name, seconds in found.items():
+            choice = roster.menu.choose(CaptionOptions(captioner=name))
+            features, captions = once(roster, choice, decoder, clip)
+            if turn > 0:
+                seconds.features.append(features)
+                seconds.captions.append(captions)
+    return found
+
+
+def once(roster: Roster, choice: Choice, decoder: Decoder, clip: Path) -> tuple[float, float]:
+    """Seconds to the features, and from there to the caption."""
+    feed, writer = roster.feed(choice), roster.writer(choice)
+    began = time.perf_counter()
+    streams = feed.extract([decoder.decode(clip, feed.request).footage])
+    described = time.perf_counter()
+    writer.caption(streams, DecodingOptions())
+    return described - began, time.perf_counter() - described
+
+
+def machine(threads: int) -> str:
+    return f"{platform.processor() or platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def table(speeds: Mapping[str, Speed]) -> str:
+    lines = ["captioner      features s  caption s  captions/s  waiting s"]
+    for name, speed in sorted(speeds.items(), key=lambda pair: pair[1].seconds):
+        lines.append(
+            f"{name:14} {speed.feature_seconds:10.3f} {speed.caption_seconds:10.3f} "
+            f"{speed.captions_per_second:11.1f} {speed.seconds:10.3f}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What one captioner wrote of a batch of videos: hypotheses, told as captions with attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+
+from extractors.features import Features, Stream
+from models.caption import Attention, Caption, Word
+from models.captioner import Captioner, Memory, StepAttention
+from models.decoding import DecodingOptions, Hypothesis, decode
+from models.own_attention import Looked, numpy, own_attention
+from models.refocus import Refocus, RefocusMemory
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """hypotheses: for each video, best first. memory: of the captioner whose attention they carry.
+
+    lead: the stream on whose clock and in whose places that attention is.
+    """
+
+    captioner: Captioner[Any, Any]
+    memory: Memory
+    features: Sequence[Features]
+    lead: str
+    options: DecodingOptions
+    hypotheses: Sequence[Sequence[Hypothesis]]
+
+    @classmethod
+    def by(
+        cls, captioner: Captioner[Any, Any], features: Sequence[Features], lead: str, options: DecodingOptions
+    ) -> Self:
+        """Encodes the videos together and decodes them."""
+        with torch.inference_mode():
+            memory = captioner.encode(features)
+            return cls(captioner, memory, features, lead, options, decode(captioner, memory, options))
+
+    def captions(self, video: int) -> list[Caption]:
+        """All of one video, best first."""
+        return [self.caption(video, hypothesis) for hypothesis in self.hypotheses[video]]
+
+    def caption(self, video: int, hypothesis: Hypothesis) -> Caption:
+        """One of a video's hypotheses as a caption."""
+        words = self.captioner.vocabulary.decode(hypothesis.tokens)
+        pairs = tuple(Word(text, logprob) for text, logprob in zip(words, hypothesis.logprobs, strict=True))
+        attention = None
+        if hypothesis.attention is not None:
+            attention = self._attention(words, hypothesis.attention, video)
+        return Caption(join(words), pairs, hypothesis.score, attention)
+
+    def _attention(self, words: Sequence[str], steps: StepAttention, video: int) -> Attention:
+        """The steps' tensors (L, …) as numpy, without the batch's padding."""
+        lead = self.features[video][self.lead]
+        moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
+        times = numpy(self.memory.times[video, :moments])
+        extras = own_attention(self.captioner, Looked(steps, self.memory, video, times, regions))
+        if isinstance(self.captioner, Refocus):
+            extras = replace(extras, step_1=self._step_1[video], step_2=join(words))
+        return Attention(
+            words=tuple(words),
+            times=times,
+            temporal=numpy(steps.temporal[:, :moments]),
+            spatial=None if steps.spatial is None else numpy(steps.spatial[:, :moments, :regions]),
+            grid=_grid(regions) if lead.boxes is None else None,
+            boxes=None if lead.boxes is None else numpy(lead.boxes),
+            extras=extras,
+            view=lead.view,
+        )
+
+    @cached_property
+    def _step_1(self) -> list[str]:
+        """Refocus: for each video the caption from the default key frame."""
+        assert isinstance(self.memory, RefocusMemory)
+        alone = replace(self.options, num_captions=1, attention=False)
+        with torch.inference_mode():
+            found = decode(self.captioner, self.memory.first_step(), alone)
+        return [join(self.captioner.vocabulary.decode(best.tokens)) for best, *_ in found]
+
+
+def join(words: Sequence[str]) -> str:
+    """Words as a sentence: ``man 's`` is written ``man's``."""
+    return " ".join(words).replace(" '", "'")
+
+
+def _regions(steps: StepAttention, lead: Stream) -> int:
+    """How many places are the video's own: a batch is padded to the most boxes of any."""
+    if steps.spatial is None:
+        return 1
+    return int(steps.spatial.shape[2]) if lead.boxes is None else int(lead.boxes.shape[1])
+
+
+def _grid(regions: int) -> tuple[int, int] | None:
+    side = round(regions**0.5)
+    return (side, side) if side * side == regions else None

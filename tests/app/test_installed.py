@@ -1,0 +1,92 @@
+"""A folder of weights as it is told of: what each file holds is read in it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.advertisement import CaptionerInfo
+from app.installed import installed, menu
+from app.options import COMBINATIONS
+from models.checkpoint import CheckpointError, Speed, load_checkpoint, record_speed
+from models.service import available, embedding_path
+from models.writers import AveragedWriter, FusedWriter
+from tests.app.captioners import write_all, write_captioner
+
+ALL = ["dual_afr", "g2l", "refocus", "spatial", "stats", "temporal", "vanilla"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_all(tmp_path_factory.mktemp("weights"))
+
+
+def of(weights: Path) -> dict[str, CaptionerInfo]:
+    return {info.name: info for info in installed(weights)}
+
+
+def test_the_embedding_is_no_captioner(weights: Path) -> None:
+    assert list(available(weights)) == ALL
+    assert embedding_path(weights) == weights / "semantic_embedding.safetensors"
+
+
+def test_each_file_tells_what_it_is(weights: Path) -> None:
+    infos = of(weights)
+    assert list(infos) == [*ALL, "fusion", "ensemble"]
+    stats = infos["stats"]
+    assert stats.kind == "stats"
+    assert stats.extractors == ("efficientnet-lite2",)
+    assert stats.features["grid"]["network"] == "efficientnet-lite2"
+    loaded = load_checkpoint(weights / "stats.safetensors")
+    assert stats.weights_sha256 == loaded.sha256
+    assert stats.parameters == sum(each.numel() for each in loaded.captioner.parameters())
+    assert len({infos[name].vocabulary for name in ALL}) == 1
+
+
+def test_vanilla_is_a_member_only_where_it_is_named(weights: Path) -> None:
+    infos = of(weights)
+    assert infos["fusion"].members == infos["ensemble"].members == tuple(n for n in ALL if n != "vanilla")
+    assert infos["fusion"].parameters is not None
+    assert infos["fusion"].parameters > (infos["ensemble"].parameters or 0)
+
+
+def test_the_combinations_are_called_as_their_writers_are() -> None:
+    assert (FusedWriter.kind, AveragedWriter.kind) == COMBINATIONS
+
+
+def test_an_ensemble_is_of_those_who_know_the_same_words(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_captioner(tmp_path, name)
+    write_captioner(tmp_path, "c", words=("other", "words"))
+    assert {name: info.members for name, info in of(tmp_path).items() if info.members} == {
+        "ensemble": ("a", "b")
+    }
+    (tmp_path / "b.safetensors").unlink()
+    assert list(of(tmp_path)) == ["a", "c"]
+
+
+def test_measured_costs_travel_in_the_file_and_change_nothing_else(weights: Path, tmp_path: Path) -> None:
+    for name in ("stats", "g2l"):
+        shutil.copy(weights / f"{name}.safetensors", tmp_path)
+        before = load_checkpoint(tmp_path / f"{name}.safetensors")
+        record_speed(tmp_path / f"{name}.safetensors", Speed(0.5, 0.25, "2 cores"))
+        after = load_checkpoint(tmp_path / f"{name}.safetensors")
+        assert after.card.speed == Speed(0.5, 0.25, "2 cores")
+        assert (after.card.training, after.card.streams) == (before.card.training, before.card.streams)
+        state, was = after.captioner.state_dict(), before.captioner.state_dict()
+        assert all(bool((state[key] == was[key]).all()) for key in was)
+    infos = of(tmp_path)
+    assert infos["stats"].speed is not None
+    assert infos["stats"].speed.captions_per_second == 4
+    assert infos["ensemble"].speed is not None
+    assert infos["ensemble"].speed.seconds == pytest.approx(1.0)
+
+
+def test_the_setting_overrules_the_rule(weights: Path, tmp_path: Path) -> None:
+    assert menu(weights).default == "stats"
+    assert menu(weights, "g2l").default == "g2l"
+    (tmp_path / "stats.safetensors").write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="fetch it again"):
+        installed(tmp_path)

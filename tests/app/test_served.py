@@ -1,0 +1,154 @@
+"""Every captioner through the engine: its caption, its own attention, its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from app.answer import Answer
+from app.attention_document import AttentionDocument, ExtrasDocument
+from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
+from app.options import CaptionOptions
+from app.pipeline import Engine
+from app.render import attention_picture
+from app.settings import Settings
+from extractors.decode import decode_here
+from extractors.efficientnet import EfficientNetLite2
+from extractors.features import Frames, Stream
+from extractors.request import Footage
+from tests.app.captioners import write_all, write_captioner
+from tests.app.test_installed import ALL
+from tests.media import write_video
+
+OWN: dict[str, set[str]] = {
+    "stats": {"branch", "st_spatial"},
+    "g2l": {"selected"},
+    "refocus": {"default_key_frame", "key_frame", "refocus", "step_1", "step_2"},
+    "dual_afr": {"layers"},
+    "vanilla": set(),
+    "temporal": set(),
+    "spatial": set(),
+    "ensemble": {"members", "layers"},
+}
+
+
+@pytest.fixture(scope="module")
+def settings(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    weights = write_all(tmp_path_factory.mktemp("served"))
+    write_captioner(weights, "other_words", words=("something", "else"))
+    return Settings(weights=weights, data=root / "data", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Engine:
+    return Engine(settings)
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Footage:
+    clip = write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", frames=20)
+    return decode_here(clip, engine.request_for(CaptionOptions())).footage
+
+
+def ask(engine: Engine, video: Frames, **options: Any) -> Answer | JobFailure:
+    given = CaptionOptions.model_validate(options)
+    (answer,) = engine.describe_and_caption([video], [given], lambda stage, share: None)
+    return answer
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video: Footage, name: str) -> None:
+    answer = ask(engine, video, captioner=name)
+    assert isinstance(answer, Answer)
+    assert answer.attention is not None
+    document = AttentionDocument.model_validate(answer.attention)
+    assert document.model_dump(mode="json") == with_defaults(answer.attention)
+    told = {field for field in ExtrasDocument.model_fields if getattr(document.extras, field) is not None}
+    assert told == OWN[name]
+    assert len(document.times) in (4, 8)  # dualAFR's slots are of one frame each here, or of two
+    frames = [Image.fromarray(pixels) for pixels in video.pixels]
+    assert attention_picture(document, frames, video.pts.tolist()).width >= 900
+
+
+def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """The engine's document in the form that pydantic dumps: nothing is added and nothing lost."""
+    spatial = document["spatial"]
+    return document if spatial is None else {**document, "spatial": {**spatial}}
+
+
+def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
+    answer = ask(engine, video, captioner="fusion", members="g2l,stats,refocus", num_captions=2)
+    assert isinstance(answer, Answer)
+    assert answer.attention is not None
+    document = AttentionDocument.model_validate(answer.attention)
+    candidates = document.extras.candidates
+    assert candidates is not None
+    assert {each.captioner for each in candidates} <= {"g2l", "stats", "refocus"}
+    assert [each["text"] for each in answer.captions] == [each.text for each in candidates[:2]]
+    assert list(answer.model["members"]) == ["g2l", "stats", "refocus"]
+    assert answer.model["options"]["members"] == ("g2l", "stats", "refocus")
+    frames = [Image.fromarray(pixels) for pixels in video.pixels]
+    attention_picture(document, frames, video.pts.tolist())
+
+
+def test_members_share_what_they_look_at(
+    engine: Engine, video: Footage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven captioners and an embedding, and the image network runs once."""
+    ran: list[int] = []
+
+    def extract(self: EfficientNetLite2, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        ran.append(len(videos))
+        return whole(self, videos)
+
+    whole = EfficientNetLite2.extract
+    monkeypatch.setattr(EfficientNetLite2, "extract", extract)
+    options = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
+    answers = engine.describe_and_caption([video] * 3, options, lambda stage, share: None)
+    assert all(isinstance(answer, Answer) for answer in answers)
+    assert ran == [3]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"captioner": "blip"}, CaptionerUnavailable, "no captioner called blip"),
+        ({"captioner": "fusion", "members": "blip"}, CaptionerUnavailable, "no captioner called blip"),
+        ({"captioner": "ensemble", "members": "stats,other_words"}, MembersDiffer, "different vocabularies"),
+    ],
+)
+def test_who_cannot_write_is_told_by_name(
+    engine: Engine, video: Footage, options: dict[str, Any], error: type[JobFailure], sentence: str
+) -> None:
+    answer = ask(engine, video, **options)
+    assert isinstance(answer, error)
+    assert sentence in str(answer)
+
+
+def test_it_says_what_there_is_and_who_writes_by_default(engine: Engine) -> None:
+    info = engine.info
+    names = [each.name for each in info.captioners]
+    assert sorted(names) == sorted([*ALL, "other_words", "fusion", "ensemble"])
+    assert info.default == "stats"
+    ensemble = next(each for each in info.captioners if each.name == "ensemble")
+    assert "other_words" not in ensemble.members
+    assert info.request_for(CaptionOptions(captioner="fusion")) == info.request
+
+
+def test_without_an_embedding_there_is_no_fusion(root: Path, tmp_path: Path, video: Footage) -> None:
+    write_captioner(tmp_path, "one")
+    write_captioner(tmp_path, "two", seed=2)
+    chosen = Settings(weights=tmp_path, data=root / "data", device="cpu", captioner="two")
+    engine = Engine(chosen)
+    assert isinstance(ask(engine, video, captioner="fusion"), EmbeddingMissing)
+    answer = ask(engine, video)
+    assert isinstance(answer, Answer)
+    assert answer.model["captioner"] == "two"
+    with pytest.raises(
+        EngineStartFailed, match="REELWORD_CAPTIONER is blip, and there are only: ensemble, one"
+    ):
+        Engine(chosen.model_copy(update={"captioner": "blip"}))

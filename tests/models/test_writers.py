@@ -1,0 +1,144 @@
+"""Several captioners as one: who competes, who wins, who may write together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+
+from models.captioner import Captioner
+from models.checkpoint import Card, Checkpoint
+from models.decoding import DecodingOptions, decode
+from models.ensemble import Ensemble
+from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.service import StreamMismatch, caption
+from models.vocabulary import Vocabulary
+from models.writers import (
+    CANDIDATES,
+    Alone,
+    AveragedWriter,
+    FusedWriter,
+    VocabulariesDiffer,
+    streams_of,
+)
+from models.written import join
+from tests.models.test_own_attention import checkpoint
+from tests.models.tiny import (
+    GRID_INPUT,
+    SPEC,
+    WORDS,
+    stats_config,
+    tiny_dual_afr,
+    tiny_g2l,
+    tiny_refocus,
+    tiny_stats,
+    videos,
+)
+
+Members: TypeAlias = dict[str, Captioner[Any, Any]]
+OPTIONS = DecodingOptions(beam_size=3, max_length=5)
+
+
+def embedding() -> SemanticEmbedding:
+    torch.manual_seed(4)
+    config = SemanticEmbeddingConfig(streams=(GRID_INPUT,), words=6, joint=8)
+    return SemanticEmbedding(config, Vocabulary(WORDS)).eval()
+
+
+def fused(**members: Captioner[Any, Any]) -> FusedWriter:
+    card = Card(SemanticEmbedding.name, {"grid": SPEC}, {}, {})
+    return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
+
+
+def test_the_beams_of_all_members_compete_and_the_most_relevant_is_the_caption() -> None:
+    members: Members = {"stats": tiny_stats(), "g2l": tiny_g2l(), "refocus": tiny_refocus()}
+    writer = fused(**members)
+    each = replace(OPTIONS, num_captions=min(CANDIDATES, OPTIONS.beam_size))
+    for video, [best] in enumerate(writer.caption(videos(), OPTIONS)):
+        assert best.attention is not None
+        candidates = best.attention.extras.candidates
+        assert candidates is not None
+        assert best.text == candidates[0].text
+        relevances = [candidate.relevance for candidate in candidates]
+        assert relevances == sorted(relevances, reverse=True)
+        for name, member in members.items():
+            alone = caption(checkpoint(member), videos(), each)[video]
+            for candidate in candidates:
+                if candidate.captioner == name:
+                    assert candidate.text == alone[candidate.beam].text
+                    assert candidate.score == pytest.approx(alone[candidate.beam].score, abs=1e-4)
+
+
+def test_the_winners_own_attention_is_told() -> None:
+    own = {"stats": "branch", "dual_afr": "layers", "refocus": "key_frame"}
+    writer = fused(stats=tiny_stats(), dual_afr=tiny_dual_afr(), refocus=tiny_refocus())
+    winners = set()
+    for [best] in writer.caption(videos((3, 1, 5, 2, 4)), OPTIONS):
+        assert best.attention is not None
+        candidates = best.attention.extras.candidates
+        assert candidates is not None
+        winner = candidates[0].captioner
+        winners.add(winner)
+        told = {name for name, extra in own.items() if getattr(best.attention.extras, extra) is not None}
+        assert told == {winner}
+        assert best.attention.words == tuple(word.text for word in best.words)
+    assert winners
+
+
+def test_several_captions_are_the_most_relevant_ones() -> None:
+    writer = fused(stats=tiny_stats(), g2l=tiny_g2l())
+    (captions,) = writer.caption(videos((3,)), replace(OPTIONS, num_captions=3))
+    assert captions[0].attention is not None
+    candidates = captions[0].attention.extras.candidates
+    assert candidates is not None
+    assert [each.text for each in captions] == [each.text for each in candidates[:3]]
+
+
+def test_a_batch_is_fused_as_each_video_alone() -> None:
+    writer = fused(stats=tiny_stats(), g2l=tiny_g2l())
+    together = writer.caption(videos(), OPTIONS)
+    assert [best.text for [best] in together] == [
+        writer.caption([video], OPTIONS)[0][0].text for video in videos()
+    ]
+
+
+def test_an_ensemble_writes_what_its_average_decodes_and_looks_as_its_first_member() -> None:
+    members: Members = {"g2l": tiny_g2l(), "stats": tiny_stats(), "refocus": tiny_refocus()}
+    writer = AveragedWriter({name: checkpoint(each) for name, each in members.items()})
+    ensemble = Ensemble(list(members.values()))
+    wanted = decode(ensemble, ensemble.encode(videos()), OPTIONS)
+    for frames, [best], hypotheses in zip((3, 1, 5), writer.caption(videos(), OPTIONS), wanted, strict=True):
+        assert best.text == join(ensemble.vocabulary.decode(hypotheses[0].tokens))
+        assert best.attention is not None
+        assert best.attention.extras.members == ("g2l", "stats", "refocus")
+        assert best.attention.extras.selected is not None
+        assert best.attention.temporal.shape == (len(best.words), frames)
+
+
+def test_what_refocus_writes_alone_is_no_ensembles() -> None:
+    writer = AveragedWriter({"refocus": checkpoint(tiny_refocus()), "stats": checkpoint(tiny_stats())})
+    ((best,),) = writer.caption(videos((3,)), OPTIONS)
+    assert best.attention is not None
+    assert best.attention.extras.key_frame is not None
+    assert best.attention.extras.step_1 is best.attention.extras.step_2 is None
+
+
+def test_members_of_other_words_have_no_average_but_can_compete() -> None:
+    other = tiny_stats()
+    other.vocabulary = Vocabulary([*WORDS[:-1], "other"])
+    pair = {"stats": checkpoint(tiny_stats()), "other": checkpoint(other)}
+    with pytest.raises(VocabulariesDiffer, match="stats and other were trained on different vocabularies"):
+        AveragedWriter(pair)
+    assert fused(stats=tiny_stats(), other=other).caption(videos((2,)), OPTIONS)[0][0].text
+
+
+def test_one_name_for_two_streams_is_refused_with_both() -> None:
+    own = checkpoint(tiny_stats(stats_config()))
+    card = replace(own.card, streams={"grid": replace(SPEC, network="another", weights_sha256="1" * 64)})
+    with pytest.raises(StreamMismatch, match=r"'grid' of stats is made by another \(1{12}\), .* random"):
+        streams_of([own.card, card])
+    assert AveragedWriter({"a": own, "b": own}).streams == Alone(own).streams == {"grid": SPEC}
+    with pytest.raises(StreamMismatch):
+        _ = AveragedWriter({"a": own, "b": Checkpoint(own.captioner, card, own.sha256)}).streams
