@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 
 from models.captioner import Captioner, Memory, StepAttention
+
+#: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
+NextWord = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +24,13 @@ class Forced:
     attentions: list[StepAttention | None]
 
 
-def teacher_forced(captioner: Captioner[Any, Any], memory: Memory, targets: Tensor) -> Forced:
-    """targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side."""
+def teacher_forced(
+    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, next_word: NextWord | None = None
+) -> Forced:
+    """targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+
+    next_word: for scheduled sampling; by default every step is given the true word.
+    """
     rows = targets.shape[0] // memory.size
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
     valid, known = targets >= 0, targets.clamp(min=0)
@@ -31,6 +40,7 @@ def teacher_forced(captioner: Captioner[Any, Any], memory: Memory, targets: Tens
         word = known[:, i]
         log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
         attentions.append(attention)
+        word = word if next_word is None else next_word(log_probs, word)
     return Forced(torch.stack(log_p, 1), valid, attentions)
 
 

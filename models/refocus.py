@@ -38,7 +38,7 @@ from extractors.features import Features
 from models.attention import BilinearAttention, masked_softmax, per_row, weighted_sum
 from models.captioner import Captioner, Memory, State, StepAttention
 from models.collate import Batch
-from models.likelihood import teacher_forced
+from models.likelihood import NextWord, teacher_forced
 from models.streams import InputStream, collate_inputs, distinct, frame_means, video_means
 from models.vocabulary import Vocabulary
 
@@ -341,13 +341,20 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         }
         return contexts, StepAttention(alpha_T, spatial, extras)
 
-    def combined_loss(self, memory: RefocusMemory, targets: Tensor, last_reward: Tensor) -> RefocusLoss:
-        """L_All of eq. 22 with teacher forcing.
+    def combined_loss(
+        self,
+        memory: RefocusMemory,
+        targets: Tensor,
+        last_reward: Tensor,
+        next_word: NextWord | None = None,
+    ) -> RefocusLoss:
+        """L_All of eq. 22, with teacher forcing unless ``next_word`` says what each step is given.
 
         targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
         last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
         """
-        steps = [teacher_forced(self, memory.first_step(), targets), teacher_forced(self, memory, targets)]
+        memories = (memory.first_step(), memory)
+        steps = [teacher_forced(self, each, targets, next_word) for each in memories]
         step_1, step_2 = (-step.log_p.sum(1) for step in steps)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach().view(memory.size, -1).mean(1)  # eq. 20

@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 class CaptionerName(StrEnum):
-    """Captioners that can be trained."""
+    """What can be trained: captioners, and the embedding that picks among captions."""
 
     stats = "stats"
     g2l = "g2l"
@@ -24,6 +24,7 @@ class CaptionerName(StrEnum):
     vanilla = "vanilla"
     temporal = "temporal"
     spatial = "spatial"
+    semantic_embedding = "semantic_embedding"
 
 
 Branches = Literal["st", "ts"]
@@ -36,18 +37,20 @@ Data = Annotated[
 def train(
     captioner: CaptionerName,
     data: Data,
-    recipe: Annotated[str, typer.Option(help="How it is trained.")] = "demo",
+    recipe: Annotated[str | None, typer.Option(help="How it is trained; default: its demo.")] = None,
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: the demo's.")
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="The run's folder; a run that was stopped goes on from it.")
-    ] = Path("runs/stats"),
+        Path | None,
+        typer.Option(help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"),
+    ] = None,
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
     start: Annotated[Path | None, typer.Option(help="A checkpoint whose weights to begin with.")] = None,
     teacher: Annotated[
-        str | None, typer.Option(help="A captioner whose probabilities are learned beside the captions.")
+        list[str] | None,
+        typer.Option(help="A captioner whose probabilities are learned too; may be repeated."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     self_critical: Annotated[
@@ -56,17 +59,23 @@ def train(
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from models.stream_sets import UnknownStreamSet, stream_set
-    from training.recipes import DEMO_STREAMS, RECIPES
-    from training.session import NeedsVideo, train_captioner
+    from training.recipes import DEMO_STREAMS, UnknownRecipe, recipe_of
+    from training.session import NeedsVideo, train_captioner, train_semantic_embedding
 
-    if recipe not in RECIPES:
-        raise typer.BadParameter(f"no recipe is called {recipe!r}; there are: {', '.join(RECIPES)}")
-    plan = RECIPES[recipe] if seed is None else RECIPES[recipe].model_copy(update={"seed": seed})
+    try:
+        plan = recipe_of(recipe, captioner.value)
+    except UnknownRecipe as error:
+        raise typer.BadParameter(f"--recipe: {error}") from error
+    plan = plan if seed is None else plan.model_copy(update={"seed": seed})
+    out = out or Path("runs", captioner.value)
     try:
         wanted = stream_set(streams or DEMO_STREAMS.get(captioner.value, "demo"))
-        best = train_captioner(
-            captioner.value, plan, data, out, cache, threads, start, self_critical, wanted, teacher
-        )
+        if captioner is CaptionerName.semantic_embedding:
+            best = train_semantic_embedding(plan, data, out, cache, threads)
+        else:
+            best = train_captioner(
+                captioner.value, plan, data, out, cache, threads, start, self_critical, wanted, teacher or ()
+            )
     except (UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
     typer.echo(f"best checkpoint: {best}")
@@ -119,3 +128,18 @@ def evaluate(
         typer.echo(json.dumps(result.to_json()))
     else:
         result.print(show)
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of training runs.")],
+    out: Annotated[Path, typer.Option(help="The picture.")] = Path("curves.png"),
+) -> None:
+    """Draw loss and held-out CIDEr-D of runs by step, all in one picture."""
+    from training.plot import NoCurves, draw, read_curves
+
+    try:
+        draw([read_curves(run) for run in runs]).save(out)
+    except NoCurves as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(out)

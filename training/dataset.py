@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner
 from models.collate import Batch
 from models.vocabulary import Vocabulary
 from training.corpus import Item, read_items, words_of
@@ -44,19 +43,19 @@ class Captioned:
 class TrainingBatch:
     """B pseudo-videos, one batch a stream, and K captions of each: targets (B·K, L).
 
-    true_steps: bool (B, T), the steps that they are of. soft: what a teacher would have written.
+    true_steps: bool (B, T), the steps that they are of, None where that is all of them. soft: what a teacher
+    would have written.
     """
 
     ids: tuple[str, ...]
     batches: Mapping[str, Batch]
     targets: Tensor
-    true_steps: Tensor
+    true_steps: Tensor | None
     soft: Soft | None = None
 
-    def of(self, captioner: Captioner[Any, Any]) -> list[Batch]:
-        """What the captioner's ``encode_batches`` takes: its streams in its order."""
-        config: Any = captioner.config
-        return [self.batches[stream.name] for stream in config.streams]
+    def of(self, network: Any) -> list[Batch]:
+        """What the ``encode_batches`` of a captioner or an embedding takes: its streams in its order."""
+        return [self.batches[stream.name] for stream in network.config.streams]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Training a captioner: cross-entropy first, self-critical steps after.
+"""Training a captioner in phases: cross-entropy first, self-critical steps last, a captioner's own between.
 
 A step is a function of the seed and its number (``Batches.at``, one generator a step), so a run that was
 killed goes on exactly where its last saved state stands.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,20 +19,29 @@ from tqdm import tqdm
 
 from models.captioner import Captioner
 from training.dataset import Batches, Captioned, TrainingBatch
-from training.losses import caption_loss, teacher_forcing_ratio
+from training.last_rewards import LastRewards
+from training.learning import learner_of, refining
 from training.recipes import Recipe
 from training.run import Learner, Run
+from training.schedules import cosine
 from training.self_critical import SelfCritical
-from training.supervision import memory_to_learn_from
-from training.validate import Validation
+from training.supervision import encoded, memory_to_learn_from, supervised_loss
+from training.validate import See, Validation
 
 REPORT_EVERY = 20
-PHASES = ("cross_entropy", "self_critical")
+#: In the order in which a run has them; none has all.
+PHASES = ("cross_entropy", "first_step", "combined", "frozen_key_frames", "self_critical", "embedding")
+#: What the judges of this package's phases measure, and log.
+Scores = Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """One stretch of training: data, loss ("total" is descended, the rest is logged), rate by step."""
+    """One stretch of training: data, loss ("total" is descended, the rest is logged), rate by step.
+
+    judge: scores of the averaged weights, of which the one called ``metric`` says whether they are kept.
+    keeps_start: the weights it starts from have to be surpassed. rewards: what its loss remembers.
+    """
 
     name: str
     steps: int
@@ -40,6 +49,13 @@ class Phase:
     batches: Batches
     loss: Callable[[Learner, TrainingBatch, int], dict[str, Tensor]]
     rate: Callable[[int], float]
+    judge: Callable[[Any], Scores]
+    metric: str = "cider"
+    keeps_start: bool = False
+    rewards: LastRewards | None = None
+
+    def judged_by(self, metric: str) -> Phase:
+        return replace(self, metric=metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,41 +66,59 @@ class Trainer:
     batches: Batches
     held_out: Sequence[Captioned]
     run: Run
-    save_best: Callable[[Captioner[Any, Any], float, str], None]
+    save_best: Callable[[Any, float, str], None]
     precision: torch.dtype
 
     def train(self, captioner: Captioner[Any, Any]) -> None:
         """Cross-entropy for ``recipe.steps``; resumes from the run's folder where there is one."""
-        optimizer = torch.optim.AdamW(
-            captioner.parameters(), weight_decay=self.recipe.weight_decay, betas=(0.9, 0.98), fused=True
-        )
-        learner = Learner.of(captioner, optimizer, self.recipe.average_decay)
-        steps, every = self.recipe.steps, self.recipe.validate_every
-        phase = Phase("cross_entropy", steps, every, self.batches, self._cross_entropy, self._cosine_rate)
-        self._run(phase, learner)
+        phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_pictures)
+        self.go_through(replace(phase, keeps_start=phase.steps == 0), learner_of(self.recipe, captioner))
+
+    def phase(
+        self,
+        name: str,
+        steps: int,
+        loss: Callable[[Learner, TrainingBatch, int], dict[str, Tensor]],
+        judge: Callable[[Any], Scores],
+    ) -> Phase:
+        """One of ``steps`` on the trainer's batches, at the recipe's rate."""
+
+        def rate(step: int) -> float:
+            return self.recipe.rate(step, steps, self.epoch(step))
+
+        return Phase(name, steps, self.recipe.validate_every, self.batches, loss, rate, judge)
+
+    def epoch(self, step: int) -> float:
+        """How many epochs ``step`` steps are: a recipe in epochs says how long one is, else all videos once."""
+        return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
     def refine(self, captioner: Captioner[Any, Any], reward: SelfCritical) -> None:
         """Self-critical steps from the weights ``captioner`` has; kept only where validation gains."""
         recipe = self.recipe
-        optimizer = torch.optim.Adam(captioner.parameters(), fused=True)
-        learner = Learner.of(captioner, optimizer, recipe.average_decay)
+        learner = learner_of(refining(recipe), captioner)
 
         def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-            generator = _generator(recipe.seed, step, 2)
+            generator = generator_of(recipe.seed, step, 2)
             return reward.loss(learner.captioner, batch, generator, self.precision)
 
         def rate(step: int) -> float:
-            return recipe.self_critical_rate * _cosine(step / recipe.self_critical_steps)
+            return recipe.self_critical_rate * cosine(step / recipe.self_critical_steps)
 
         batches = replace(self.batches, captions=recipe.self_critical_captions)
         steps, every = recipe.self_critical_steps, recipe.self_critical_every
-        self._run(Phase("self_critical", steps, every, batches, loss, rate), learner)
+        phase = Phase("self_critical", steps, every, batches, loss, rate, self.on_whole_pictures)
+        self.go_through(replace(phase, keeps_start=True), learner)
 
-    def _run(self, phase: Phase, learner: Learner) -> None:
-        first, best = self._resume(phase, learner)
+    def on_whole_pictures(self, captioner: Captioner[Any, Any]) -> Scores:
+        """CIDEr-D of the held-out items."""
         validation = Validation(self.held_out, self.batches.vocabulary, self.recipe.max_length)
-        if phase.steps == 0 and best == -math.inf:  # what a later phase has to surpass
-            self._checkpoint(phase, 0, learner, validation, best)
+        return {"cider": validation.cider(captioner, self.precision)}
+
+    def go_through(self, phase: Phase, learner: Learner) -> None:
+        """All steps of a phase that the run has not taken yet."""
+        first, best = self._resume(phase, learner)
+        if first == 0 and best == -math.inf and phase.keeps_start:
+            best = self._checkpoint(phase, 0, learner, best)
         clock = time.monotonic()
         bar = tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step")
         with bar, ThreadPoolExecutor(1) as ahead:
@@ -96,8 +130,8 @@ class Trainer:
                 if (step + 1) % REPORT_EVERY == 0:
                     self._report(phase, step, losses, time.monotonic() - clock)
                 if (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps:
-                    best = self._checkpoint(phase, step + 1, learner, validation, best)
-                    bar.set_postfix(cider=f"{best:.1f}")
+                    best = self._checkpoint(phase, step + 1, learner, best)
+                    bar.set_postfix({phase.metric: f"{best:.1f}"})
 
     def _step(self, phase: Phase, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         learner.captioner.train()
@@ -107,63 +141,60 @@ class Trainer:
         return losses
 
     def _resume(self, phase: Phase, learner: Learner) -> tuple[int, float]:
-        """(first step to take, best CIDEr-D so far); a phase that the run has left behind takes none."""
+        """(first step to take, best score so far); a phase that the run has left behind takes none.
+
+        What an earlier phase was judged by is no measure for one that is judged by something else.
+        """
         state = self.run.load()
         if state is None:
             return 0, -math.inf
         if PHASES.index(state["phase"]) > PHASES.index(phase.name):
             return phase.steps, float(state["best"])
         if state["phase"] != phase.name:
-            return 0, float(state["best"])
+            return 0, float(state["best"]) if state.get("metric", "cider") == phase.metric else -math.inf
         learner.restore(state)
+        if phase.rewards is not None:
+            phase.rewards.values.copy_(state["rewards"])
         return int(state["step"]), float(state["best"])
 
-    def _cross_entropy(self, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        captioner: Any = learner.captioner
-        with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
-            memory = captioner.encode_batches(batch.of(captioner))
-            loss = caption_loss(
-                captioner,
-                memory_to_learn_from(captioner, memory, _generator(self.recipe.seed, step, 3)),
-                batch.targets,
-                smoothing=self.recipe.smoothing,
-                teacher_forcing=teacher_forcing_ratio(step / self.batches.steps_per_epoch),
-                generator=_generator(self.recipe.seed, step, 1),
-                true_steps=batch.true_steps,
-                soft=batch.soft,
-                soft_weight=self.recipe.soft_weight,
-            )
-        own = self.recipe.ranking_weight * loss.auxiliary + self.recipe.shot_weight * loss.shot
-        total = loss.cross_entropy + own
-        return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary, "shot": loss.shot}
+    def cross_entropy(
+        self, learner: Learner, batch: TrainingBatch, step: int, see: See | None = None
+    ) -> dict[str, Tensor]:
+        """The supervised loss. see: the memory that is written from, by default the captioner's choice."""
+        captioner, seed = learner.captioner, self.recipe.seed
+        with self.autocast():
+            memory = encoded(captioner, batch)
+            if see is None:
+                memory = memory_to_learn_from(captioner, memory, generator_of(seed, step, 3))
+            else:
+                memory = see(memory)
+            forcing = self.recipe.teacher_forcing(self.epoch(step))
+            generator = generator_of(seed, step, 1)
+            return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)
 
-    def _cosine_rate(self, step: int) -> float:
-        """Linear warm-up, then half a cosine down to a hundredth."""
-        warm = min(1.0, (step + 1) / self.recipe.warmup)
-        return self.recipe.learning_rate * warm * _cosine(step / self.recipe.steps)
+    def autocast(self) -> torch.autocast:
+        """Half precision where the processor has it."""
+        return torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32)
 
     def _report(self, phase: Phase, step: int, losses: dict[str, Tensor], seconds: float) -> None:
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
         row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
         self.run.log(row | values)
 
-    def _checkpoint(
-        self, phase: Phase, step: int, learner: Learner, validation: Validation, best: float
-    ) -> float:
+    def _checkpoint(self, phase: Phase, step: int, learner: Learner, best: float) -> float:
         """Score the averaged weights after ``step`` steps, keep them if they are the best, save the state."""
         averaged: Any = learner.average.module
-        cider = validation.cider(averaged, self.precision)
-        self.run.log({"phase": phase.name, "step": step, "cider": cider})
-        if cider >= best:  # of equals the last: what is trained may not show in single pictures
-            self.save_best(averaged, cider, f"{phase.name} step {step}")
-        best = max(cider, best)
-        self.run.save({"phase": phase.name, "step": step, "best": best, **learner.state()})
+        scores = phase.judge(averaged)
+        score = scores[phase.metric]
+        self.run.log({"phase": phase.name, "step": step, **scores})
+        if score >= best:  # of equals the last: what is trained may not show in what is judged
+            self.save_best(averaged, score, f"{phase.name} step {step}")
+        best = max(score, best)
+        remembered = {} if phase.rewards is None else {"rewards": phase.rewards.values}
+        place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
+        self.run.save({**place, **learner.state(), **remembered})
         return best
 
 
-def _cosine(share: float) -> float:
-    return max(0.5 * (1 + math.cos(math.pi * share)), 0.01)
-
-
-def _generator(seed: int, step: int, purpose: int) -> torch.Generator:
+def generator_of(seed: int, step: int, purpose: int) -> torch.Generator:
     return torch.Generator().manual_seed((seed * 16 + purpose) * 10_000_019 + step)

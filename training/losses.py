@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from models.captioner import Captioner
+from models.likelihood import NextWord
 from models.vocabulary import EOS, UNK
 from training.soft import Soft
 
@@ -106,6 +107,11 @@ def _missed(temporal: Tensor, true_steps: Tensor) -> Tensor:
     """(R,) -log of the attention (R, T) that the true steps (B, T) of a row's video get."""
     rows = true_steps.repeat_interleave(temporal.shape[0] // true_steps.shape[0], 0)
     return -(temporal.float() * rows).sum(1).clamp(min=1e-6).log()
+
+
+def scheduled_words(ratio: float, generator: torch.Generator) -> NextWord:
+    """From log-probabilities (R, V) and true words (R,) to the words that are fed, by scheduled sampling."""
+    return lambda log_probs, target: _next_word(log_probs, target, ratio, generator)
 
 
 def _next_word(log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None) -> Tensor:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.dual_afr import DualAFRConfig
-from models.fusion import FusionConfig, SpatialConfig
+from models.fusion import FusionConfig, SemanticEmbedding, SpatialConfig
 from models.g2l import G2LConfig
 from models.refocus import RefocusConfig
 from models.stats import StatsConfig, StreamConfig
+from training.losses import teacher_forcing_ratio
+from training.schedules import Cosine, Schedule
 
 
 class Recipe(BaseModel):
@@ -18,6 +21,10 @@ class Recipe(BaseModel):
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
     only: parameters whose names have this in them are trained, the others stay as they are.
+    forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
+    distractors: the share of longer samples that have shots of other pictures.
+    epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
+    first_step_steps, combined_steps, frozen_steps: refocus's own phases.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -37,7 +44,17 @@ class Recipe(BaseModel):
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
+    optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.98)
+    schedule: Schedule = Field(Cosine(), discriminator="kind")
+    forcing_eta: float | None = 24.0
+    forcing: float = Field(1.0, ge=0, le=1)
+    epoch_steps: int | None = None
+    first_step_steps: int = 0
+    combined_steps: int = 0
+    frozen_steps: int = 0
     average_decay: float
+    distractors: float = 0.5
     lengths: tuple[float, ...]
     validate_every: int
     held_out: int
@@ -48,6 +65,17 @@ class Recipe(BaseModel):
     self_critical_every: int
     self_critical_weight: float
     seed: int = 2020
+
+    def rate(self, step: int, steps: int, epoch: float) -> float:
+        """Of a phase of ``steps``; the first ``warmup`` of them rise in a straight line."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return self.learning_rate * warm * self.schedule.share(step / steps, epoch)
+
+    def teacher_forcing(self, epoch: float) -> float:
+        """The share of true words among those that the decoder is fed."""
+        if self.forcing_eta is None:
+            return self.forcing
+        return teacher_forcing_ratio(epoch, self.forcing_eta)
 
 
 DEMO = Recipe(
@@ -130,7 +158,76 @@ DEMO_TAUGHT = DEMO.model_copy(
     }
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_SELF_CRITICAL)}
+#: Goes on from a cross-entropy checkpoint of refocus: both steps, and rewards that teach where to refocus,
+#: on pseudo-videos that have something to choose from. Judged on such videos too.
+DEMO_REFOCUS = DEMO.model_copy(
+    update={
+        "name": "demo-refocus",
+        "steps": 0,
+        "combined_steps": 360,
+        "learning_rate": 6e-4,
+        "warmup": 20,
+        "average_decay": 0.98,
+        "distractors": 0.8,
+        "lengths": (0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+        "validate_every": 120,
+        "self_critical_steps": 0,
+    }
+)
+
+#: The video-semantic embedding: many videos a batch, for negatives that are hard.
+DEMO_EMBEDDING = DEMO.model_copy(
+    update={
+        "name": "demo-embedding",
+        "videos": 160,
+        "captions": 2,
+        "steps": 1500,
+        "learning_rate": 1e-3,
+        "warmup": 100,
+        "average_decay": 0.995,
+        "distractors": 0.0,
+        "lengths": (0.85, 0.05, 0.05, 0.05),
+        "validate_every": 250,
+    }
+)
+
+#: Goes on from any captioner (``--start``) with somebody's own videos: few steps and gentle ones. None are
+#: self-critical, since that reward needs the words of many captions.
+FINETUNE = DEMO.model_copy(
+    update={
+        "name": "finetune",
+        "videos": 8,
+        "captions": 3,
+        "steps": 300,
+        "learning_rate": 1e-4,
+        "warmup": 30,
+        "average_decay": 0.98,
+        "lengths": (1.0,),
+        "validate_every": 50,
+        "held_out": 0,
+        "self_critical_steps": 0,
+    }
+)
+
+#: Goes on from a checkpoint of DEMO_TAUGHT, or from STaTS, with several teachers who are better together.
+DEMO_TAUGHT_LONGER = DEMO_TAUGHT.model_copy(
+    update={
+        "name": "demo-taught-longer",
+        "steps": 1200,
+        "learning_rate": 8e-4,
+        "warmup": 60,
+        "soft_weight": 0.7,
+        "validate_every": 300,
+    }
+)
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_TAUGHT_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
+        *(DEMO_EMBEDDING, FINETUNE),
+    )
+}
 
 
 def demo_stats() -> StatsConfig:
@@ -157,6 +254,21 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
     "temporal": FusionConfig.demo,
     "spatial": SpatialConfig.demo,
 }
+
+
+class UnknownRecipe(ValueError):
+    """No recipe of that name, or none for that captioner; the message lists those there are."""
+
+
+def recipe_of(name: str | None, captioner: str) -> Recipe:
+    """The recipe of that name, or the demo's for None. Raises UnknownRecipe."""
+    is_embedding = captioner == SemanticEmbedding.name
+    known = [each for each in RECIPES if (each == DEMO_EMBEDDING.name) == is_embedding]
+    wanted = name or known[0]
+    if wanted not in known:
+        raise UnknownRecipe(f"there is no recipe {wanted!r} for {captioner}; there are: {', '.join(known)}")
+    return RECIPES[wanted]
+
 
 #: Captioner → the stream set of its demo, where that is not ``demo``.
 DEMO_STREAMS = {"dual_afr": "demo-stages"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-FIELDS = ("phase", "step", "loss", "auxiliary", "shot", "reward", "learning_rate", "cider", "seconds")
+from models.captioner import Captioner
+from models.checkpoint import load_checkpoint
+
+FIELDS = (
+    *("phase", "step", "loss", "auxiliary", "shot", "step_1", "refocusing", "reward"),
+    *("learning_rate", "cider", "shots_cider", "recall", "recall_1", "recall_5", "recall_10", "seconds"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +34,23 @@ class Run:
     def best(self) -> Path:
         return self.folder / "best.safetensors"
 
+    def best_after(self, phase: str) -> Captioner[Any, Any]:
+        """The best weights when that phase ended, kept under its name for a run that is stopped later."""
+        kept = self.folder / f"{phase}.safetensors"
+        if not kept.exists():
+            partial = self.folder / f"{phase}.partial"
+            shutil.copy(self.best, partial)
+            os.replace(partial, kept)
+        return load_checkpoint(kept).captioner
+
     def log(self, row: Mapping[str, Any]) -> None:
         """One row a report; a column that does not apply stays empty."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "log.csv"
-        is_new = not path.exists()
+        columns = _columns(path)
         with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            if is_new:
+            writer = csv.DictWriter(file, columns or FIELDS, extrasaction="ignore")
+            if not columns:
                 writer.writeheader()
             writer.writerow(
                 {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()}
@@ -50,6 +66,14 @@ class Run:
     def load(self) -> dict[str, Any] | None:
         path = self.folder / "last.pt"
         return torch.load(path, weights_only=True) if path.exists() else None
+
+
+def _columns(path: Path) -> list[str]:
+    """Those that a log has; an older version's may be fewer than FIELDS."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return next(csv.reader(file), [])
 
 
 Tensors = tuple[Tensor, ...] | list[Tensor]

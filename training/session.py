@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +17,28 @@ from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
+from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.refocus import Refocus
 from models.registry import captioner_class
 from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, Describer, hold_out, load_training_sets
+from training.embedding import train_embedding
 from training.feature_cache import VIEWS
 from training.loop import Trainer
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
+from training.refocusing import train_refocus
 from training.run import Run
 from training.self_critical import SelfCritical
-from training.soft_targets import Reading, SoftTargets, soft_targets
+from training.soft_targets import Reading, SoftTargets, soft_targets, together
 
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.
 SELECTION_SEED = 2020
+#: What the held-out items were shown as, when a card's score was measured.
+WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
 
 
 def train_captioner(
@@ -46,12 +51,12 @@ def train_captioner(
     start: Path | None = None,
     self_critical: bool = True,
     streams: StreamSet = DEMO,
-    teacher: str | None = None,
+    teachers: Sequence[str] = (),
 ) -> Path:
     """Train or go on training; returns the best checkpoint's path.
 
-    start: weights to begin with. streams: what the captioner is fed with. teacher: a captioner's name or
-    checkpoint, whose probabilities are learned beside the captions. Raises FileNotFoundError where
+    start: weights to begin with. streams: what the captioner is fed with. teachers: captioners' names or
+    checkpoints, whose mean probabilities are learned beside the captions. Raises FileNotFoundError where
     ``data`` holds no set, NeedsVideo for streams that pictures do not have.
     """
     torch.set_num_threads(threads)
@@ -60,9 +65,10 @@ def train_captioner(
     items = load_training_sets(meal.describers, data, cache)
     kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
     run = Run(out)
-    trainer = _trainer(recipe, kept, held_out, run, meal, time.monotonic())
-    if teacher is not None:
-        soft = learned_from(teacher, trainer.batches, cache)
+    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
+    trainer = _trainer(recipe, kept, held_out, run, cards)
+    if teachers:
+        soft = learned_from(teachers, trainer.batches, cache)
         trainer = replace(trainer, batches=replace(trainer.batches, soft=soft))
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
@@ -70,12 +76,32 @@ def train_captioner(
         captioner.load_state_dict(weights_to_start_from(start, captioner))
     train_only(captioner, recipe.only)
     trainer.train(captioner)
-    if self_critical:
-        supervised = out / "cross_entropy.safetensors"
-        if not supervised.exists():
-            shutil.copy(run.best, supervised)
-        captioner = load_checkpoint(supervised).captioner
-        trainer.refine(captioner, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
+    last = "cross_entropy"
+    if name == Refocus.name:
+        on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
+        last = train_refocus(trainer, on_shots, run.best_after)
+    if self_critical and recipe.self_critical_steps:
+        refined = run.best_after(last)
+        trainer.refine(refined, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
+    return run.best
+
+
+def train_semantic_embedding(recipe: Recipe, data: Path, out: Path, cache: Path, threads: int) -> Path:
+    """The embedding that picks among captions, on the demo's streams; returns the best checkpoint's path.
+
+    Raises FileNotFoundError where ``data`` holds no set.
+    """
+    torch.set_num_threads(threads)
+    config = SemanticEmbeddingConfig.demo()
+    meal = Meal.of(DEMO, [stream.name for stream in config.streams])
+    items = load_training_sets(meal.describers, data, cache)
+    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
+    run = Run(out)
+    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
+    trainer = _trainer(recipe, kept, held_out, run, cards)
+    trainer = replace(trainer, save_best=cards.saver(run, WHOLE_PICTURES, metric="recall"))
+    torch.manual_seed(recipe.seed)
+    train_embedding(trainer, SemanticEmbedding(config, trainer.batches.vocabulary))
     return run.best
 
 
@@ -118,20 +144,24 @@ PICTURE_NETWORKS: dict[str, Callable[[], Describer]] = {
 }
 
 
-def learned_from(teacher: str, batches: Batches, cache: Path) -> SoftTargets:
-    """What the teacher would write in each place of the captions of ``batches``.
+def learned_from(teachers: Sequence[str], batches: Batches, cache: Path) -> SoftTargets:
+    """What the teachers would write in each place of the captions of ``batches``, on average.
 
-    Raises CheckpointError where its words or its streams are others than this run's.
+    Raises CheckpointError where one's words are others than this run's.
     """
-    checkpoint = load_captioner(teacher)
-    if checkpoint.captioner.vocabulary.words != batches.vocabulary.words:
-        raise CheckpointError(f"{teacher} has another vocabulary than this run; it cannot teach it.")
     encoded = [
         (item.id, item.pictures, [batches.vocabulary.encode(caption) for caption in item.captions])
         for item in batches.items
     ]
     reading = Reading(encoded, batches.max_length)
-    return soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)
+
+    def of(teacher: str) -> SoftTargets:
+        checkpoint = load_captioner(teacher)
+        if checkpoint.captioner.vocabulary.words != batches.vocabulary.words:
+            raise CheckpointError(f"{teacher} has another vocabulary than this run; it cannot teach it.")
+        return soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)
+
+    return together([of(teacher) for teacher in teachers])
 
 
 def train_only(captioner: nn.Module, part: str) -> None:
@@ -156,8 +186,7 @@ def _trainer(
     kept: list[Captioned],
     held_out: list[Captioned],
     run: Run,
-    meal: Meal,
-    started: float,
+    cards: Cards,
 ) -> Trainer:
     captions = (caption for item in kept for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
@@ -168,32 +197,37 @@ def _trainer(
         videos=recipe.videos,
         captions=recipe.captions,
         max_length=recipe.max_length,
-        shots=Shots(recipe.lengths),
+        shots=Shots(recipe.lengths, recipe.distractors),
         seed=recipe.seed,
         dtype=precision,
     )
-    save = _saver(recipe, kept, run, meal, started)
-    return Trainer(recipe, batches, held_out, run, save, precision)
+    return Trainer(recipe, batches, held_out, run, cards.saver(run, WHOLE_PICTURES), precision)
 
 
-def _saver(
-    recipe: Recipe, kept: list[Captioned], run: Run, meal: Meal, started: float
-) -> Callable[[Captioner[Any, Any], float, str], None]:
-    ids = [item.id for item in kept]
+@dataclass(frozen=True, eq=False)
+class Cards:
+    """What the checkpoints of a run say of it. ids: of the items trained on; started: of this session."""
 
-    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
-        card = Card(
-            captioner=captioner.name,
-            streams=meal.specs,
-            scores={"held-out training pictures": {"cider": round(cider, 2), "n": recipe.held_out}},
-            training={
-                "recipe": recipe.model_dump(),
-                "streams": meal.streams.name,
-                "chosen_at": where,
-                "hours_this_session": round((time.monotonic() - started) / 3600, 2),
-                "ids": ids,
-            },
-        )
-        save_checkpoint(run.best, captioner, card)
+    recipe: Recipe
+    ids: tuple[str, ...]
+    meal: Meal
+    started: float
 
-    return save
+    def saver(self, run: Run, judged_on: str, metric: str = "cider") -> Callable[[Any, float, str], None]:
+        """Writes a network, its score and where in the run it was reached as the run's best."""
+
+        def save(network: Any, score: float, where: str) -> None:
+            scores = {judged_on: {metric: round(score, 2), "n": self.recipe.held_out}}
+            card = Card(network.name, self.meal.specs, scores, self._training(where))
+            save_checkpoint(run.best, network, card)
+
+        return save
+
+    def _training(self, where: str) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.model_dump(),
+            "streams": self.meal.streams.name,
+            "chosen_at": where,
+            "hours_this_session": round((time.monotonic() - self.started) / 3600, 2),
+            "ids": list(self.ids),
+        }

@@ -41,13 +41,21 @@ class SoftTargets:
 
     def rows(self, captions: Sequence[tuple[str, int]], length: int) -> Soft:
         """Captions by (item id, index), padded to ``length`` words."""
-        words = np.zeros((len(captions), length, KEPT), np.int64)
-        shares = np.zeros((len(captions), length, KEPT), np.float32)
+        kept = self.words.shape[1]
+        words = np.zeros((len(captions), length, kept), np.int64)
+        shares = np.zeros((len(captions), length, kept), np.float32)
         for row, caption in enumerate(captions):
             begin, count = self.first[caption]
             words[row, :count] = self.words[begin : begin + count]
             shares[row, :count] = self.shares[begin : begin + count]
         return Soft(torch.from_numpy(words), torch.from_numpy(shares))
+
+
+def together(teachers: Sequence[SoftTargets]) -> SoftTargets:
+    """The mean of several teachers of the same captions: each one's kept words stand beside the others'."""
+    words = np.concatenate([teacher.words for teacher in teachers], 1)
+    shares = np.concatenate([teacher.shares / np.float16(len(teachers)) for teacher in teachers], 1)
+    return SoftTargets(words, shares, teachers[0].first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +94,8 @@ def soft_targets(
 def _read(
     teacher: Captioner[Any, Any], reading: Reading, total: int, precision: torch.dtype
 ) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
-    words, shares = np.empty((total, KEPT), np.int16), np.empty((total, KEPT), np.float16)
+    kept = min(KEPT, len(teacher.vocabulary))
+    words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
     at = 0
     teacher.eval()
     for top_words, top_shares in _distributions(teacher, reading, precision):
@@ -110,7 +119,7 @@ def _distributions(
         with torch.inference_mode(), torch.autocast("cpu", precision, enabled=enabled):
             batches = batch_of(samples, precision)
             memory = teacher.encode_batches([batches[name] for name in streams])
-            top = teacher_distributions(teacher, memory, targets, KEPT)
+            top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)
         yield top.indices[valid].numpy(), top.values[valid].float().numpy()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from models.captioner import Captioner
@@ -12,16 +13,37 @@ from models.decoding import DecodingOptions, decode
 from models.vocabulary import Vocabulary
 from training.cider import CiderD
 from training.dataset import Captioned
-from training.pseudo_video import batch_of, whole
+from training.pseudo_video import Sample, Shots, batch_of, sample, whole
 
 GROUP = 50
+#: The pseudo-videos of every validation are the same.
+SHOTS_SEED = 2019
+
+
+#: From a captioner's memory to the one that it writes from.
+See = Callable[[Any], Any]
+
+
+def as_it_is(memory: Any) -> Any:
+    return memory
 
 
 class Validation:
-    """Beam search of 3 over whole pictures; document frequencies are the held-out set's own."""
+    """Beam search of 3; document frequencies are the held-out set's own.
 
-    def __init__(self, items: Sequence[Captioned], vocabulary: Vocabulary, max_length: int) -> None:
-        self.items, self.vocabulary = items, vocabulary
+    shots: whole pictures where it is None, else pseudo-videos like those that are trained on. see: which of
+    its memories the captioner writes from.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Captioned],
+        vocabulary: Vocabulary,
+        max_length: int,
+        shots: Shots | None = None,
+        see: See = as_it_is,
+    ) -> None:
+        self.items, self.vocabulary, self.shots, self.see = items, vocabulary, shots, see
         self.options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length)
         self.scorer = CiderD({item.id: item.captions for item in items})
 
@@ -33,11 +55,19 @@ class Validation:
 
     def _captions(self, captioner: Any, precision: torch.dtype) -> Iterator[list[str]]:
         for start in range(0, len(self.items), GROUP):
-            group = self.items[start : start + GROUP]
-            samples = [whole(item.pictures) for item in group]
+            samples = self._samples(start)
             enabled = precision != torch.float32
             with torch.inference_mode(), torch.autocast("cpu", precision, enabled=enabled):
                 batches = batch_of(samples)
                 memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
-                for hypotheses in decode(captioner, memory, self.options):
+                for hypotheses in decode(captioner, self.see(memory), self.options):
                     yield self.vocabulary.decode(hypotheses[0].tokens)
+
+    def _samples(self, start: int) -> list[Sample]:
+        """A group's, of one length."""
+        group = self.items[start : start + GROUP]
+        if self.shots is None:
+            return [whole(item.pictures) for item in group]
+        rng = np.random.default_rng((SHOTS_SEED, start))
+        steps, others = self.shots.draw_length(rng), [item.pictures for item in self.items]
+        return [sample(item.pictures, others, steps, self.shots, rng) for item in group]

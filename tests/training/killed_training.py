@@ -38,7 +38,7 @@ RECIPE = DEMO.model_copy(
         "learning_rate": 1e-2,
         "warmup": 6,
         "average_decay": 0.9,
-        "soft_weight": 0.2,
+        "soft_weight": 0.1,
         "validate_every": SAVED_EVERY,
         "held_out": 4,
         "self_critical_steps": 10,

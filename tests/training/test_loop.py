@@ -166,7 +166,7 @@ def test_refining_follows_and_a_finished_run_takes_no_step(corpus: Path, tmp_pat
 
 def test_the_rate_warms_up_and_falls_to_a_hundredth(corpus: Path, tmp_path: Path) -> None:
     made = trainer(corpus, tmp_path / "run")
-    rates = [made._cosine_rate(step) for step in range(STEPS)]
+    rates = [made.recipe.rate(step, STEPS, 0.0) for step in range(STEPS)]
     assert rates[0] == pytest.approx(RECIPE.learning_rate / RECIPE.warmup, rel=1e-3)
     assert max(rates) == pytest.approx(RECIPE.learning_rate, rel=0.1)
     assert rates.index(max(rates)) == RECIPE.warmup - 1

@@ -17,7 +17,7 @@ from training.dataset import Batches, Captioned
 from training.losses import caption_loss, pad_captions
 from training.pseudo_video import Shots, batch_of, whole
 from training.soft import Soft
-from training.soft_targets import KEPT, Reading, SoftTargets, soft_targets
+from training.soft_targets import KEPT, Reading, SoftTargets, soft_targets, together
 
 MAX_LENGTH = 5  # "<colour> <shape> on grey" has five words and loses its end
 TEACHER = "0" * 64
@@ -132,7 +132,7 @@ def test_rows_are_what_the_teacher_says_of_each_caption_alone(
             ids = pad_captions([vocabulary.encode(caption)], MAX_LENGTH)[0].tolist()
             for place, following in enumerate(ids):
                 log_probs, state, _ = teacher.step(state, word, memory)
-                top = log_probs[0].exp().topk(KEPT)
+                top = log_probs[0].exp().topk(min(KEPT, len(vocabulary)))
                 torch.testing.assert_close(
                     rows.shares[0, place], top.values.detach(), atol=1e-3, rtol=1e-3
                 )
@@ -164,6 +164,22 @@ def test_a_batchs_soft_rows_are_those_of_its_targets(
         own = targets.rows([caption], len(target))
         assert torch.equal(batch.soft.words[row], own.words[0])
         assert torch.equal(batch.soft.shares[row], own.shares[0])
+
+
+def test_several_teachers_are_averaged(targets: SoftTargets) -> None:
+    """A teacher that agrees with itself changes nothing of the loss; one sure of another word takes half."""
+    caption = next(iter(targets.first))
+    count = targets.first[caption][1]
+    sure = SoftTargets(np.full_like(targets.words, 3), np.zeros_like(targets.shares), targets.first)
+    sure.shares[:, 0] = 1
+    log_probs = torch.randn(1, 20, generator=torch.Generator().manual_seed(2)).log_softmax(1)
+    for place in range(count):
+        one, other, both, twice = (
+            float(given.rows([caption], count).loss(log_probs, place))
+            for given in (targets, sure, together([targets, sure]), together([targets, targets]))
+        )
+        assert both == pytest.approx((one + other) / 2, rel=1e-3)
+        assert twice == pytest.approx(one, rel=1e-3)
 
 
 def test_a_teacher_reads_once(

@@ -1,0 +1,107 @@
+"""The embedding's losses and recall by hand; it learns to find drawn shapes by what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from models.checkpoint import load_embedding
+from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.stream_sets import DEMO
+from models.streams import InputStream
+from models.vocabulary import Vocabulary
+from tests.training.killed_training import RECIPE, trainer
+from tests.training.tiny_corpus import Averages
+from training.dataset import Captioned, Describer
+from training.embedding import Recall, train_embedding, violations
+from training.loop import Trainer
+from training.recipes import RECIPES, UnknownRecipe, recipe_of
+from training.session import WHOLE_PICTURES, Cards, Meal
+
+CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=8, joint=12)
+EMBEDDING_RECIPE = RECIPE.model_copy(update={"steps": 60, "validate_every": 60, "learning_rate": 2e-2})
+
+
+def test_violations_by_hand() -> None:
+    """Two videos, two captions each: of every pair that is nearer than the margin the excess, averaged."""
+    generator = torch.Generator().manual_seed(4)
+    videos, sentences = (
+        torch.nn.functional.normalize(torch.randn(count, 3, generator=generator), dim=1) for count in (2, 4)
+    )
+    relevance = (videos @ sentences.T).tolist()
+    excesses = []
+    for video in range(2):
+        best = max(relevance[video][s] for s in range(4) if s // 2 == video)
+        for s in range(4):
+            if s // 2 != video:
+                excesses.append(0.2 - relevance[s // 2][s] + relevance[video][s])
+                excesses.append(0.2 - best + relevance[video][s])
+    violating = [excess for excess in excesses if excess > 0]
+    found = violations(videos, sentences, 0.2)
+    assert 0 < len(violating) < len(excesses)
+    assert float(found) == pytest.approx(sum(violating) / len(violating), rel=1e-5)
+
+
+class Told(SemanticEmbedding):
+    """Whose vectors are given: a video's by its number, a caption's by its first word."""
+
+    def __init__(self, vocabulary: Vocabulary, videos: torch.Tensor, sentences: torch.Tensor) -> None:
+        super().__init__(CONFIG, vocabulary)
+        self.given, self.said = videos, sentences
+
+    def encode_batches(self, batches: object) -> torch.Tensor:
+        return self.given
+
+    def sentences(self, words: torch.Tensor) -> torch.Tensor:
+        return self.said[words[:, 0] - 3]
+
+
+def test_recall_counts_captions_whose_video_is_found(made: Trainer) -> None:
+    """Three videos, four captions: one is first, one is second, one ties with the first, one is last."""
+    items = [
+        Captioned(str(i), made.held_out[0].pictures, captions)
+        for i, captions in enumerate([(("w0",), ("w1",)), (("w2",),), (("w3",),)])
+    ]
+    relevance = torch.tensor([[3.0, 2, 1], [2, 3, 1], [1, 2, 2], [2, 3, 1.0]])  # caption × video
+    told = Told(Vocabulary(["w0", "w1", "w2", "w3"]), torch.eye(3), relevance)
+    found = Recall(items, 5).of(told)
+    assert found["recall_1"] == 25
+    assert found["recall_5"] == found["recall_10"] == 100
+    assert found["recall"] == pytest.approx(75)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    folder = tmp_path_factory.mktemp("shapes")
+    return trainer(folder, folder / "run", recipe=EMBEDDING_RECIPE)
+
+
+def test_shapes_are_found_by_what_is_said_of_them(made: Trainer) -> None:
+    """The best weights are a checkpoint with its card."""
+    torch.manual_seed(0)
+    embedding = SemanticEmbedding(CONFIG, made.batches.vocabulary)
+    before = Recall(made.batches.items, 8).of(embedding)
+    meal = Meal(DEMO, ("grid",), (Describer(Averages(), 5),))
+    cards = Cards(made.recipe, tuple(item.id for item in made.batches.items), meal, 0.0)
+    saving = replace(made, save_best=cards.saver(made.run, WHOLE_PICTURES, metric="recall"))
+    train_embedding(saving, embedding)
+    after = Recall(made.batches.items, 8).of(embedding)
+    assert after["recall"] > before["recall"] + 20
+    kept, card = load_embedding(made.run.best)
+    assert card.captioner == "semantic_embedding"
+    assert card.streams["grid"] == Averages.spec
+    assert card.scores[WHOLE_PICTURES]["recall"] == pytest.approx(
+        Recall(made.held_out, 8).of(kept)["recall"], abs=5
+    )
+
+
+def test_recipes_are_for_captioners_or_for_the_embedding() -> None:
+    assert recipe_of(None, "semantic_embedding").name == "demo-embedding"
+    assert recipe_of(None, "g2l").name == "demo"
+    assert recipe_of("demo-taught", "g2l") is RECIPES["demo-taught"]
+    with pytest.raises(UnknownRecipe, match="no recipe 'demo-embedding' for stats; there are: demo, "):
+        recipe_of("demo-embedding", "stats")
+    with pytest.raises(UnknownRecipe, match="no recipe 'demo' for semantic_embedding"):
+        recipe_of("demo", "semantic_embedding")

@@ -1,0 +1,87 @@
+"""Curves of logs: what was taken twice counts once, phases follow each other, and lines are where they belong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from training.cli import app
+from training.plot import COLOURS, Curves, NoCurves, draw, read_curves, ticks
+from training.run import Run
+
+
+def log(folder: Path) -> Path:
+    run = Run(folder)
+    for step, loss in ((20, 5.0), (40, 4.0), (60, 3.9)):
+        run.log({"phase": "cross_entropy", "step": step, "loss": loss})
+    run.log({"phase": "cross_entropy", "step": 60, "cider": 30.0})
+    run.log({"phase": "cross_entropy", "step": 60, "loss": 3.5})  # taken again after a stop
+    run.log({"phase": "self_critical", "step": 20, "loss": 3.6, "reward": 1.0})
+    run.log({"phase": "self_critical", "step": 20, "cider": 33.0})
+    return folder
+
+
+def test_phases_follow_each_other_and_repeated_steps_count_once(tmp_path: Path) -> None:
+    found = read_curves(log(tmp_path / "one"))
+    assert found == Curves(
+        "one", ((20, 5.0), (40, 4.0), (60, 3.5), (80, 3.6)), ((60, 30.0), (80, 33.0))
+    )
+
+
+def test_an_older_log_with_fewer_columns_is_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("phase,step,loss,cider\ncross_entropy,20,5,\n")
+    Run(tmp_path).log({"phase": "cross_entropy", "step": 40, "loss": 4.0, "recall": 1.0})
+    assert read_curves(tmp_path).loss == ((20, 5.0), (40, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 2400, [0, 500, 1000, 1500, 2000, 2500]),
+        (3.52, 5.0, [3.5, 4.0, 4.5, 5.0]),
+        (30.0, 30.0, [30, 30.2, 30.4, 30.6, 30.8, 31]),
+    ],
+)
+def test_ticks_are_round_and_enclose(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == expected
+
+
+def rows_of(image: Image.Image, colour: tuple[int, int, int]) -> np.ndarray:
+    """Below the legend, the rows of pixels in that colour, for every column that has any: the topmost."""
+    pixels = (np.asarray(image)[100:] == colour).all(2)
+    columns = np.flatnonzero(pixels.any(0))
+    return np.stack([columns, pixels[:, columns].argmax(0)])
+
+
+def test_a_falling_loss_falls_on_the_picture_and_runs_keep_their_colours() -> None:
+    falling = Curves("a", tuple((step, 5 - step / 100) for step in range(0, 400, 5)), ())
+    rising = Curves("b", tuple((step, 1 + step / 100) for step in range(0, 400, 5)), ())
+    image = draw([falling, rising])
+    for curve, sign in ((0, 1), (1, -1)):
+        columns, rows = rows_of(image, COLOURS[curve])
+        assert columns[-1] - columns[0] > 800
+        assert sign * (rows[-1] - rows[0]) > 150
+
+
+def test_one_point_and_no_validation_yet_are_drawn() -> None:
+    assert draw([Curves("a", ((20, 3.0),), ())]).size[0] > 500
+
+
+def test_the_command_writes_one_picture_of_several_runs(tmp_path: Path) -> None:
+    runs = [str(log(tmp_path / name)) for name in ("one", "two")]
+    out = tmp_path / "curves.png"
+    done = CliRunner().invoke(app, ["plot", *runs, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    with Image.open(out) as image:
+        assert image.format == "PNG"
+    refused = CliRunner().invoke(app, ["plot", str(tmp_path)])
+    assert refused.exit_code == 2
+    with pytest.raises(NoCurves, match=r"has no log\.csv"):
+        read_curves(tmp_path)
+    with pytest.raises(NoCurves, match="no numbers yet"):
+        (tmp_path / "log.csv").write_text("phase,step,loss,cider\n")
+        read_curves(tmp_path)

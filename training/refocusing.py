@@ -1,0 +1,112 @@
+"""Refocus's own way of training (sections 3.4 and 4.2): step 1 alone, both steps with the loss of eq. 22 that
+teaches where to refocus, and once more with the key frames frozen.
+
+Each phase goes on from the best weights of the one before, where the paper goes on from the last. In the last
+phase the key frames of those weights stay, and the captioner is trained further by cross-entropy on both
+steps; the paper says "trained again" and not from where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from models.refocus import Refocus
+from training.dataset import TrainingBatch
+from training.last_rewards import LastRewards
+from training.learning import learner_of
+from training.loop import Phase, Scores, Trainer, generator_of
+from training.losses import scheduled_words
+from training.pseudo_video import Shots
+from training.run import Learner
+from training.supervision import encoded
+from training.validate import See, Validation, as_it_is
+
+#: From a phase's name to the best weights when it had ended.
+BestAfter = Callable[[str], Any]
+
+
+def train_refocus(trainer: Trainer, on_shots: Trainer, best_after: BestAfter) -> str:
+    """What the recipe has of the three phases, after cross-entropy on both steps (which may have no steps).
+
+    on_shots: the same trainer, for the phases that are judged by videos of several shots. Returns the name
+    of the last phase.
+    """
+    recipe, last = trainer.recipe, "cross_entropy"
+    refocusing = Refocusing(trainer, on_shots)
+    for name, steps, go_through in (
+        ("first_step", recipe.first_step_steps, refocusing.first_step),
+        ("combined", recipe.combined_steps, refocusing.combined),
+        ("frozen_key_frames", recipe.frozen_steps, refocusing.frozen_key_frames),
+    ):
+        if steps:
+            go_through(best_after(last))
+            last = name
+    return last
+
+
+@dataclass(frozen=True, eq=False)
+class Refocusing:
+    """The three phases."""
+
+    trainer: Trainer
+    on_shots: Trainer
+
+    def first_step(self, captioner: Refocus) -> None:
+        """Cross-entropy of the caption that the default key frame gives (eq. 17)."""
+        trainer = self.trainer
+
+        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+            return trainer.cross_entropy(learner, batch, step, lambda memory: memory.first_step())
+
+        def judge(model: Any) -> Scores:
+            return {"cider": self._cider(model, see=lambda memory: memory.first_step())}
+
+        trainer.go_through(
+            trainer.phase("first_step", trainer.recipe.first_step_steps, loss, judge),
+            learner_of(trainer.recipe, captioner),
+        )
+
+    def combined(self, captioner: Refocus) -> None:
+        """Eq. 22, with the reward that each video earned in the last epoch."""
+        trainer = self.trainer
+        rewards = LastRewards([item.id for item in trainer.batches.items])
+
+        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+            model: Any = learner.captioner
+            ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
+            words = scheduled_words(ratio, generator_of(trainer.recipe.seed, step, 4))
+            with trainer.autocast():
+                memory = encoded(model, batch)
+                found = model.combined_loss(memory, batch.targets, rewards.of(batch.ids), words)
+            rewards.remember(batch.ids, found.reward)
+            parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
+            return {"total": found.total, **parts, "reward": found.reward.mean()}
+
+        phase = trainer.phase("combined", trainer.recipe.combined_steps, loss, self._on_shots)
+        self._go_through(replace(phase, rewards=rewards), captioner)
+
+    def frozen_key_frames(self, captioner: Refocus) -> None:
+        """Cross-entropy on both steps (eqs. 17 and 18), the key frames being those of ``captioner``."""
+        trainer = self.trainer
+        phase = trainer.phase(
+            "frozen_key_frames", trainer.recipe.frozen_steps, trainer.cross_entropy, self._on_shots
+        )
+        self._go_through(phase, captioner.with_frozen_key_frames())
+
+    def _go_through(self, phase: Phase, captioner: Refocus) -> None:
+        """The start is judged first, so that only a gain on videos of several shots is kept."""
+        phase = replace(phase, metric="shots_cider", keeps_start=True)
+        self.on_shots.go_through(phase, learner_of(self.trainer.recipe, captioner))
+
+    def _on_shots(self, model: Any) -> Scores:
+        """CIDEr-D of whole pictures, and of pseudo-videos like those that are trained on."""
+        return {"cider": self._cider(model), "shots_cider": self._cider(model, self.trainer.batches.shots)}
+
+    def _cider(self, model: Any, shots: Shots | None = None, see: See = as_it_is) -> float:
+        trainer = self.trainer
+        vocabulary, longest = trainer.batches.vocabulary, trainer.recipe.max_length
+        return Validation(trainer.held_out, vocabulary, longest, shots, see).cider(model, trainer.precision)
