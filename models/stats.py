@@ -11,7 +11,8 @@ Where the paper is silent, or we differ:
 * eq. 3 on a grid scores the mean over time of each cell, once for all frames; boxes have no place in
   common, so they are scored in every frame.
 * "mean-pooling + ranked attention" (Table 2) is the sum of a linear of each; the ranking loss
-  (eqs. 6-7) sees the LSTM's output before the mean is added. Margin β = 1.
+  (eqs. 6-7) sees the LSTM's output before the mean is added. Margin β = 1. ``pooling`` has the table's
+  other rows; its two with an LSTM are ranked attention trained without the ranking loss.
 * The low-temperature softmax of eq. 9 becomes the exact argmax at inference.
 * Every stream has its own STaTS; their x̂ are concatenated. A class label is a learned embedding,
   with a row for "unknown", appended to the decoder's input.
@@ -39,6 +40,11 @@ from models.captioner import Captioner, Memory, State, StepAttention
 from models.collate import Batch, collate
 from models.vocabulary import Vocabulary
 
+#: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
+#: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
+#: spatio-temporal features".
+Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
+
 
 class StreamConfig(BaseModel):
     """One input: its width d_in and whether its N regions are a grid's cells or a detector's boxes."""
@@ -63,6 +69,7 @@ class StatsConfig(BaseModel):
     query: int = 512
     dropout: float = 0.5
     branches: Literal["stats", "st", "ts"] = "stats"
+    pooling: Pooling = "mean_ranked"
     classes: int = 0
     class_width: int = 32
     temperature: float = 0.1
@@ -77,7 +84,7 @@ class StreamMemory(Memory):
     x: Tensor  # (B, T, N, d)
     frame_mask: Tensor  # (B, T)
     region_mask: Tensor  # (B, T, N)
-    st_keys: Tensor  # (B, N, A) for a grid, (B, T, N, A) for boxes
+    st_keys: Tensor  # (B, N, A) for a grid, (B, T, N, A) for boxes; one attention for all: (B, T[, N], A)
     frame_keys: Tensor  # (B, T, A)
     ts_keys: Tensor  # (B, T, N, A)
 
@@ -113,20 +120,27 @@ class Look:
 
 
 class RankedAttention(nn.Module):
-    """An LSTM trained to emulate a rank-SVM over the frames (eqs. 6-8), with the frames' mean added."""
+    """An LSTM trained to emulate a rank-SVM over the frames (eqs. 6-8), with the frames' mean added.
 
-    def __init__(self, width: int, margin: float) -> None:
+    ``pooling`` leaves out the one or the other.
+    """
+
+    def __init__(self, width: int, margin: float, pooling: Pooling = "mean_ranked") -> None:
         super().__init__()
-        self.lstm = nn.LSTMCell(width, width)
-        self.ranked = nn.Linear(width, width)
-        self.mean = nn.Linear(width, width, bias=False)
-        self.margin = margin
+        if pooling != "mean":
+            self.lstm = nn.LSTMCell(width, width)
+            self.ranked = nn.Linear(width, width)
+        if pooling != "ranked":
+            self.mean = nn.Linear(width, width, bias=False)
+        self.margin, self.pooling = margin, pooling
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
-        w = self._last_output(x, mask)
         mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
-        pooled = self.ranked(w) + self.mean(mean)
+        if self.pooling == "mean":
+            return self.mean(mean), None
+        w = self._last_output(x, mask)
+        pooled = self.ranked(w) if self.pooling == "ranked" else self.ranked(w) + self.mean(mean)
         return pooled, self._loss(w, x, mask) if self.training else None
 
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -153,9 +167,13 @@ class StreamAttention(nn.Module):
         super().__init__()
         d, attention, query = config.embedded, config.attention, config.query
         self.regions, self.branches, self.temperature = stream.regions, config.branches, config.temperature
+        self.pooling = config.pooling
         self.embed = nn.Sequential(nn.Linear(stream.width, d), nn.ReLU(), nn.Dropout(config.dropout))
         self.st_attention = AdditiveAttention(query, d, attention)
-        self.ranked = RankedAttention(d, config.margin)
+        if config.pooling in ("frames", "everything"):
+            self.pooled = nn.Linear(d, d)
+        else:
+            self.ranked = RankedAttention(d, config.margin, config.pooling)
         self.frame_attention = AdditiveAttention(query, d, attention)
         self.ts_attention = AdditiveAttention(query, d, attention)
         self.W_h = nn.Linear(query, attention, bias=False)
@@ -168,7 +186,9 @@ class StreamAttention(nn.Module):
         x = self.embed(batch.values) * region_mask.unsqueeze(-1)
         frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
         st_input = x
-        if self.regions == "grid":
+        if self.pooling == "frames":
+            st_input = frame_mean
+        elif self.pooling != "everything" and self.regions == "grid":
             frames = batch.frame_mask.sum(1).clamp(min=1).view(-1, 1, 1)
             st_input = x.sum(1) / frames  # x̃_j, the overestimated region of eq. 3
         return StreamMemory(
@@ -183,7 +203,8 @@ class StreamAttention(nn.Module):
 
     def forward(self, h: Tensor, memory: StreamMemory) -> Look:
         """h: (R, query)."""
-        x_ST, st, ranking = self._spatio_temporal(h, memory)
+        at_once = self.pooling in ("frames", "everything")
+        x_ST, st, ranking = self._at_once(h, memory) if at_once else self._spatio_temporal(h, memory)
         x_TS, temporal, ts = self._temporo_spatial(h, memory)
         branch = self._branch(h, x_ST, x_TS)
         mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
@@ -205,6 +226,18 @@ class StreamAttention(nn.Module):
             x = sum_regions(e_t, memory.x)
         x_ST, ranking = self.ranked(x, frame_mask)
         return x_ST, e_t, None if self.branches == "ts" else ranking
+
+    def _at_once(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, None]:
+        """Table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
+        scores, mask = self.st_attention.scores(h, memory.st_keys), per_row(memory.region_mask, h)
+        e_t = mask / mask.sum(2, keepdim=True).clamp(min=1)
+        if self.pooling == "frames":
+            joint = masked_softmax(scores, per_row(memory.frame_mask, h)).unsqueeze(2) * e_t
+        else:
+            joint = masked_softmax(scores.flatten(1), mask.flatten(1)).view_as(scores)
+            e_t = masked_softmax(scores, mask)
+        x_ST: Tensor = self.pooled(weighted_sum(joint.flatten(1), memory.x.flatten(1, 2)))
+        return x_ST, e_t, None
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
         scores = self.frame_attention.scores(h, memory.frame_keys)

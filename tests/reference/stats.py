@@ -108,7 +108,10 @@ class StatsReference:
     def _look(self, stream: int, h: Array, video: Video, shape: tuple[int, ...]) -> LookReference:
         name = f"streams.{stream}"
         valid = [t for t, frame in enumerate(video) if frame]
-        x_ST, st, ranking = self._spatio_temporal(name, h, video, valid, shape)
+        spatio_temporal = {"frames": self._over_frames, "everything": self._over_everything}.get(
+            self.config.pooling, self._spatio_temporal
+        )
+        x_ST, st, ranking = spatio_temporal(name, h, video, valid, shape)
         x_TS, temporal, ts = self._temporo_spatial(name, h, video, valid, shape)
         branch = self._branch(name, h, x_ST, x_TS)
         x_hat = np.tanh(branch[0] * x_ST + branch[1] * x_TS)  # eq. 12
@@ -129,6 +132,33 @@ class StatsReference:
         pooled, loss = self._ranked(f"{name}.ranked", [np.asarray(x) for x in attended])
         return pooled, shown, loss
 
+    def _over_frames(
+        self, name: str, h: Array, video: Video, valid: list[int], shape: tuple[int, ...]
+    ) -> tuple[Array, Array, float]:
+        """Table 2: "average pooling of spatial features and then temporal pooling of them"."""
+        means = [np.asarray(sum(x for _, x in video[t]) / len(video[t])) for t in valid]
+        weights = softmax([self._att(f"{name}.st_attention", h, mean) for mean in means])
+        shown = np.zeros(shape)
+        for t in valid:
+            for j, _ in video[t]:
+                shown[t, j] = 1 / len(video[t])
+        attended = np.asarray(sum(a * mean for a, mean in zip(weights, means, strict=True)))
+        return self._linear(f"{name}.pooled", attended), shown, 0.0
+
+    def _over_everything(
+        self, name: str, h: Array, video: Video, valid: list[int], shape: tuple[int, ...]
+    ) -> tuple[Array, Array, float]:
+        """Table 2: "temporally attending over all spatio-temporal features"."""
+        places = [(t, j, x) for t in valid for j, x in video[t]]
+        weights = softmax([self._att(f"{name}.st_attention", h, x) for _, _, x in places])
+        shown, attended = np.zeros(shape), np.zeros(self.config.embedded)
+        for a, (t, j, x) in zip(weights, places, strict=True):
+            shown[t, j] = a
+            attended += a * x
+        for t in valid:
+            shown[t] /= shown[t].sum()
+        return self._linear(f"{name}.pooled", attended), shown, 0.0
+
     def _one_map(self, name: str, h: Array, frames: Video) -> list[Array]:
         """Eq. 3 over the mean of every cell, repeated for all frames (the overestimated region)."""
         scores = []
@@ -142,16 +172,20 @@ class StatsReference:
         return [softmax([self._att(f"{name}.st_attention", h, x) for _, x in frame]) for frame in frames]
 
     def _ranked(self, name: str, xs: list[Array]) -> tuple[Array, float]:
-        """Eqs. 6 to 8, and the frames' mean added (Table 2)."""
+        """Eqs. 6 to 8, and the frames' mean added, or the one or the other alone (Table 2)."""
         h = c = np.zeros(self.config.embedded)
-        for x in xs:
+        for x in [] if self.config.pooling == "mean" else xs:
             h, c = self._lstm(f"{name}.lstm", x, h, c)
         losses = []
         for t in range(1, len(xs)):
             zeta = h @ xs[t - 1] + self.config.margin - h @ xs[t]
             losses.append(np.log1p(np.exp(zeta)))
-        mean = sum(xs) / len(xs)
-        pooled = self._linear(f"{name}.ranked", h) + self._linear(f"{name}.mean", np.asarray(mean))
+        mean = np.asarray(sum(xs) / len(xs))
+        if self.config.pooling == "mean":
+            return self._linear(f"{name}.mean", mean), 0.0
+        pooled = self._linear(f"{name}.ranked", h)
+        if self.config.pooling == "mean_ranked":
+            pooled = pooled + self._linear(f"{name}.mean", mean)
         return pooled, float(np.mean(losses)) if losses else 0.0
 
     def _temporo_spatial(
