@@ -21,6 +21,7 @@ from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
 from models.service import caption
 from training.corpus import CorpusError, read_items, read_pictures
+from training.video_batches import CaptionedVideo
 
 GROUP = 32
 
@@ -69,6 +70,15 @@ class Evaluator:
             (e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries
         )
         return Captioned(self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries})
+
+    def on_videos(self, videos: Sequence[CaptionedVideo]) -> Captioned:
+        """Videos of a captioned set, whose features are on the disk."""
+        hypotheses: dict[str, str] = {}
+        for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
+            group = videos[start : start + GROUP]
+            best = caption(self.checkpoint, [each.load() for each in group], self.options)
+            hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
+        return Captioned(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
     def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
         hypotheses: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,15 +17,19 @@ from models.feed import Feed
 from models.service import check_extractors, checkpoint_path, load_captioner, stream_set_of
 from models.stats import Stats
 from training.bootstrap import Comparison
+from training.datasets.set_folder import SetFolder
 from training.evaluate import Captioned, Evaluator
 from training.metrics import Report, evaluate, shuffled_baseline
+from training.video_batches import CaptionedVideo, with_features
+from training.video_features import VideoFeatures
 
 Branches = Literal["stats", "st", "ts"]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is captioned: pictures with their captions, or a list of clips."""
+    """What is captioned: pictures with their captions, a list of clips, or a captioned set."""
 
     images: Path | None = None
     captions: Path | None = None
@@ -32,6 +37,7 @@ class Source:
     clips: Path | None = None
     frames: int = FRAMES
     limit: int | None = None
+    videos: SetFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,8 @@ def evaluate_captioner(
 ) -> Evaluation:
     """Caption everything in ``source`` and score it. streams: a stream set, by default its own.
 
-    Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch, CheckpointError, CorpusError, and MediaError
-    for a clip that cannot be read.
+    Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch, CheckpointError, CorpusError, DataSetError, and
+    MediaError for a clip that cannot be read.
     """
     checkpoint = load_captioner(captioner)
     if branches is not None:
@@ -89,14 +95,22 @@ def evaluate_captioner(
     feed = Feed(stream_set_of(checkpoint, streams), frames=source.frames)
     check_extractors(checkpoint, feed.wanted, feed.extractors)
     evaluator = Evaluator(checkpoint, feed, options, feed.request)
-    if source.clips is not None:
+    if source.videos is not None:
+        captioned = evaluator.on_videos(videos_of(source.videos, source.limit, feed))
+    elif source.clips is not None:
         captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
-        captioned = evaluator.on_pictures(source.images, source.captions, source.split, source.limit)
+        captioned = evaluator.on_pictures(source.images, source.captions, source.split or "val", source.limit)
     else:
         raise ValueError("give images with captions, or clips")
     report = evaluate(captioned.hypotheses, captioned.references)
     return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
+
+
+def videos_of(source: SetFolder, limit: int | None, feed: Feed) -> list[CaptionedVideo]:
+    """The videos to caption, with features, made now where they are not there. Raises DataSetError."""
+    videos = source.to_judge()[:limit]
+    return with_features(str(source.root), videos, VideoFeatures(feed, source.cache), log.warning)
 
 
 def record(captioner: str, name: str, report: Report) -> None:

@@ -21,6 +21,7 @@ from training.datasets.errors import (
     NothingToUse,
     UnknownDataSet,
     UnknownProtocol,
+    UnknownSplit,
 )
 from training.datasets.msrvtt import _chosen, _Video
 from training.datasets.protocols import VocabularyRule
@@ -115,9 +116,7 @@ def test_each_paper_splits_msrvtt_its_own_way() -> None:
     official = {"train": 6513, "validate": 497, "test": 2990}
     videos = [
         _Video(video_id=f"video{i}", split=split)
-        for i, split in enumerate(  # type: ignore[arg-type]
-            split for split, count in official.items() for _ in range(count)
-        )
+        for i, split in enumerate(split for split, count in official.items() for _ in range(count))
     ]
     for protocol in DATA_SETS["msrvtt"].protocols:
         chosen = _chosen(videos[::-1], protocol.paper)
@@ -240,6 +239,23 @@ def test_one_id_for_two_videos_is_refused(films: Path) -> None:
     entries = [{"file": name, "id": 7, "captions": ["x"]} for name in ("a, b.avi", "Ünïcode 影片.avi")]
     with pytest.raises(IdsCollide, match="'7'"):
         SetFolder(own(films, json.dumps(entries), "captions.json"), "folder").load()
+
+
+def test_the_test_split_is_judged_and_what_comes_nearest_without_it(films: Path) -> None:
+    def judged(*splits: str, asked: str | None = None) -> list[str]:
+        named = zip(("a, b.avi", "Ünïcode 影片.avi"), splits, strict=True)
+        entries = [{"file": name, "caption": "a square", "split": split} for name, split in named]
+        own(films, json.dumps(entries), "captions.json")
+        return [video.split for video in SetFolder(films, split=asked).to_judge()]
+
+    assert judged("val", "test") == ["test"]
+    assert judged("val", "train") == ["val"]
+    assert judged("train", "train") == ["train", "train"]
+    assert judged("train", "test", asked="train") == ["train"]
+    with pytest.raises(NothingToUse, match="of the split val"):
+        judged("train", "test", asked="val")
+    with pytest.raises(UnknownSplit, match="no split 'dev'"):
+        judged("train", "test", asked="dev")
 
 
 def test_nothing_usable_says_why(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""Real videos with their captions as training batches: each has as many rows of each stream as it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from extractors.decoder import Decoder
+from extractors.features import Features
+from models.captioner import Captioner
+from models.collate import Batch
+from models.streams import InputStream, collate_inputs
+from models.vocabulary import Vocabulary
+from training.dataset import TrainingBatch
+from training.datasets.caption_set import VideoItem, words
+from training.datasets.errors import NothingToUse
+from training.losses import pad_captions
+from training.video_features import VideoFeatures, told
+
+#: Is given sentences that the user should know.
+Tell: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionedVideo:
+    """A video whose features are on the disk, and its captions as words."""
+
+    video: VideoItem
+    features: VideoFeatures
+    captions: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, video: VideoItem, features: VideoFeatures) -> CaptionedVideo:
+        return cls(video, features, tuple(tuple(words(caption)) for caption in video.captions))
+
+    @property
+    def id(self) -> str:
+        return self.video.id
+
+    def load(self) -> Features:
+        """Raises FeaturesDamaged."""
+        return self.features.load(self.video)
+
+
+def with_features(
+    name: str, videos: Sequence[VideoItem], features: VideoFeatures, tell: Tell
+) -> list[CaptionedVideo]:
+    """Those of a set's videos that can be read, with features, which are made now where they are not there.
+
+    tell: is given a sentence for each of the first few that cannot. Raises NothingToUse where none can.
+    """
+    with closing(Decoder()) as decoder:  # its process starts with the first file, if there is one
+        failed = features.make(videos, decoder)
+    for line in told(failed):
+        tell(line)
+    lost = {each.id for each in failed}
+    read = [CaptionedVideo.of(video, features) for video in videos if video.id not in lost]
+    if not read:
+        raise NothingToUse(f"None of the {len(videos)} videos of {name} can be read.")
+    return read
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The streams that a captioner eats. optional: the one that a video may lack, "" where there is none."""
+
+    streams: tuple[InputStream, ...]
+    optional: str = ""
+
+    @classmethod
+    def of(cls, captioner: Captioner[Any, Any]) -> Inputs:
+        config: Any = captioner.config
+        named = {each.name: InputStream(name=each.name, width=each.width) for each in config.streams}
+        audio = getattr(config, "audio", None)
+        return cls(tuple(named.values()), "" if audio is None else audio.name)
+
+    def batches(self, features: Sequence[Features]) -> dict[str, Batch]:
+        """One padded batch a stream."""
+        collated = collate_inputs(features, self.streams, torch.device("cpu"), self.optional)
+        return {stream.name: batch for stream, batch in zip(self.streams, collated, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class VideoBatches:
+    """An endless, resumable order of batches, as ``training.dataset.Batches`` is for pictures.
+
+    Where there are fewer videos than a batch has, a batch is all of them.
+    """
+
+    items: Sequence[CaptionedVideo]
+    vocabulary: Vocabulary
+    inputs: Inputs
+    videos: int
+    captions: int
+    max_length: int
+    seed: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, len(self.items) // self.videos)
+
+    def at(self, step: int) -> TrainingBatch:
+        """Batch ``step`` is a function of the seed and ``step`` alone. Raises FeaturesDamaged."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = np.random.default_rng((self.seed, 1, epoch)).permutation(len(self.items))
+        rng = np.random.default_rng((self.seed, 2, step))
+        chosen = [self.items[i] for i in order[place * self.videos : (place + 1) * self.videos]]
+        captions = [self.vocabulary.encode(caption) for item in chosen for caption in self._drawn(item, rng)]
+        return TrainingBatch(
+            ids=tuple(item.id for item in chosen),
+            batches=self.whole(chosen),
+            targets=pad_captions(captions, self.max_length),
+            true_steps=None,
+        )
+
+    def whole(self, items: Sequence[CaptionedVideo]) -> Mapping[str, Batch]:
+        """One batch a stream of whole videos."""
+        return self.inputs.batches([item.load() for item in items])
+
+    def _drawn(self, item: CaptionedVideo, rng: np.random.Generator) -> list[tuple[str, ...]]:
+        repeats = self.captions > len(item.captions)
+        return [item.captions[i] for i in rng.choice(len(item.captions), self.captions, replace=repeats)]

@@ -1,0 +1,107 @@
+"""Features of videos, made once by what feeds a captioner and kept on the disk, a file a video.
+
+They are made as the service makes them: one decoding, the frames that the stream set asks for, its
+extractors. A run that was stopped goes on with the videos that have no file yet. Features that another
+network, other windows or another engine would make lie in another folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from extractors.decoder import Decoder
+from extractors.errors import MediaError
+from extractors.extractor import AnyExtractor
+from extractors.features import Features, StreamSpec
+from extractors.part import cut_out
+from extractors.request import Footage, Limits
+from extractors.saved import FeaturesDamaged, SafetensorsForm, Saved, Source, Tag, path_digest
+from extractors.windows import Windows
+from models.feed import Feed
+from training.datasets.caption_set import VideoItem
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A video without features: why, as docs/decoding.md names it."""
+
+    id: str
+    code: str
+    message: str
+
+
+class VideoFeatures:
+    """The features of a stream set's videos below ``cache``. feed: makes those that are not there yet."""
+
+    def __init__(self, feed: Feed, cache: Path) -> None:
+        self._feed, self._form, self._tag = feed, SafetensorsForm(), tag_of(feed)
+        self.folder = cache / "videos" / f"{feed.wanted.name}-{self._tag.spec_hash}"
+
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[Failed]:
+        """Make what is missing of videos that have files; what cannot be read is told, and tried again the
+        next time. Raises OSError where the folder cannot be written to."""
+        missing = [video for video in videos if video.path is not None and not self.has(video)]
+        failed = []
+        for video in tqdm(missing, desc=f"features for {self._feed.wanted.name}", unit="video", disable=None):
+            try:
+                self._make(video, decoder)
+            except MediaError as error:
+                failed.append(Failed(video.id, error.code, str(error)))
+        return failed
+
+    def has(self, video: VideoItem) -> bool:
+        """Whether there are features of this file as it is now, going by its size."""
+        if video.path is None or not self._form.main_file(self.folder, _name(video)).exists():
+            return False
+        try:
+            header = self._form.header(self.folder, _name(video))
+        except FeaturesDamaged:
+            return False
+        return header.tag == self._tag and header.source.bytes == video.path.stat().st_size
+
+    def load(self, video: VideoItem) -> Features:
+        """Raises FeaturesDamaged."""
+        return self._form.read(self.folder, _name(video)).streams
+
+    def _make(self, video: VideoItem, decoder: Decoder) -> None:
+        assert video.path is not None
+        request, limits = self._feed.request, Limits()
+        part = None if video.start is None or video.end is None else (video.start, video.end)
+        if part is not None:  # the sound of a part may lie behind what is read of a whole file
+            limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
+        decoded = decoder.decode(video.path, replace(request, part=part), limits)
+        footage: Footage = decoded.footage if part is None else cut_out(decoded.footage, *part)
+        [streams] = self._feed.extract([footage])
+        kept = {name: streams[name] for name in self._feed.wanted.streams if name in streams}
+        source = Source.of(video.path)
+        saved = Saved(self._tag, source, decoded.video.media(), footage.rate, kept)
+        self._form.write(self.folder, _name(video), saved)
+
+
+def tag_of(feed: Feed) -> Tag:
+    """All that decides the numbers of a feed: its set and streams, how frames are chosen, each extractor."""
+    wanted = feed.wanted
+    spec = StreamSpec(wanted.name, "", ", ".join(wanted.streams), feed.sampling or "")
+    return Tag(wanted.name, spec, inputs={each.name: _tag(each).spec_hash for each in feed.extractors})
+
+
+def _tag(extractor: AnyExtractor) -> Tag:
+    windows = getattr(extractor, "windows", None)
+    return Tag(extractor.name, extractor.spec, windows if isinstance(windows, Windows) else None)
+
+
+def _name(video: VideoItem) -> str:
+    """The file's stem, and digits that tell equal stems in other folders apart."""
+    assert video.path is not None
+    part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"
+    return f"{video.path.stem}-{path_digest(video.path)}{part}"
+
+
+def told(failed: Sequence[Failed], most: int = 5) -> list[str]:
+    """A line for each of the first few."""
+    lines = [f"{each.id}: {each.message} ({each.code})" for each in failed[:most]]
+    return lines + ([f"… and {len(failed) - most} more"] if len(failed) > most else [])

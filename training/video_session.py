@@ -1,0 +1,190 @@
+"""What the commands do with real videos: go on with a captioner that is there, or train one from nothing.
+
+Fine-tuning keeps vocabulary, widths and streams of its start. What is kept is never worse on the videos that
+it is judged by than the captioner it started from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.captioner import Captioner
+from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.feed import Feed
+from models.registry import captioner_class
+from models.service import check_extractors, check_streams, stream_set_of
+from models.stream_sets import StreamSet
+from models.vocabulary import Vocabulary
+from training.datasets.caption_set import CaptionSet
+from training.datasets.errors import NothingToUse
+from training.datasets.protocols import VocabularyRule
+from training.recipes import DEMO_CONFIGS, Recipe
+from training.run import Run
+from training.video_batches import CaptionedVideo, Inputs, Tell, VideoBatches, with_features
+from training.video_features import VideoFeatures
+from training.video_trainer import VideoTrainer
+
+#: With fewer videos than this none is set aside.
+ENOUGH = 10
+SELECTION_SEED = 2020
+#: Unknown words that are named.
+NAMED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """Videos that are trained on, and those that say which weights are kept; in words where they are from."""
+
+    train: Sequence[CaptionedVideo]
+    held_out: Sequence[CaptionedVideo]
+    held_out_are: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """out: the run's folder, from which a stopped run goes on. cache: where features are kept.
+
+    tell: is given a sentence for whatever the user should know.
+    """
+
+    out: Path
+    cache: Path
+    tell: Tell
+    threads: int = 2
+
+
+def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, place: Place) -> Path:
+    """Trains the captioner of the checkpoint ``start`` on; returns the best checkpoint's path.
+
+    name: what captioner that has to be. Raises CheckpointError, DataSetError, StreamMismatch.
+    """
+    torch.set_num_threads(place.threads)
+    checkpoint = load_checkpoint(start)
+    if checkpoint.card.captioner != name:
+        raise CheckpointError(
+            f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
+        )
+    feed = feed_for(checkpoint, place.cache, place.threads)
+    videos = _read(captions, feed, place)
+    check_streams(checkpoint, videos[0].load())
+    return _train(checkpoint, recipe, divided(captions.name, videos), place)
+
+
+def train_on_videos(
+    name: str, streams: StreamSet, recipe: Recipe, captions: CaptionSet, rule: VocabularyRule, place: Place
+) -> Path:
+    """Trains a captioner of the demo's widths from nothing; returns the best checkpoint's path.
+
+    rule: which words it knows. Raises DataSetError, and UnknownStream where ``streams`` lacks what it eats.
+    """
+    torch.set_num_threads(place.threads)
+    config: Any = DEMO_CONFIGS[name]()
+    wanted = streams.of([stream.name for stream in config.streams])
+    videos = _read(captions, Feed(wanted, threads=place.threads, cache=place.cache), place)
+    specs = {stream: made.spec for stream, made in videos[0].load().items()}
+    torch.manual_seed(recipe.seed)
+    captioner = captioner_class(name)(config, rule.vocabulary(captions))
+    card = Card(
+        name, {stream.name: specs[stream.name] for stream in config.streams}, {}, {"streams": streams.name}
+    )
+    return _train(Checkpoint(captioner, card, ""), recipe, divided(captions.name, videos), place)
+
+
+def _read(captions: CaptionSet, feed: Feed, place: Place) -> list[CaptionedVideo]:
+    for notice in captions.notices:
+        place.tell(notice.message)
+    return with_features(captions.name, captions.require(), VideoFeatures(feed, place.cache), place.tell)
+
+
+def _train(start: Checkpoint, recipe: Recipe, division: Division, place: Place) -> Path:
+    """From the checkpoint's weights to the best on the held-out videos."""
+    place.tell(f"{len(division.train)} videos to train on; weights are chosen by {division.held_out_are}.")
+    place.tell(told_unknown(unknown_words(division.train, start.captioner.vocabulary)))
+    run = Run(place.out)
+    trainer = VideoTrainer(
+        recipe=recipe,
+        batches=_batches(start.captioner, division.train, recipe),
+        held_out=division.held_out,
+        run=run,
+        save_best=_saver(start, division, recipe, run),
+        precision=torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32,
+    )
+    trainer.tune(start.captioner)
+    return run.best
+
+
+def feed_for(checkpoint: Checkpoint, cache: Path, threads: int) -> Feed:
+    """What makes the captioner's streams. Raises StreamMismatch where it was trained on others."""
+    wanted = stream_set_of(checkpoint)
+    feed = Feed(wanted, threads=threads, cache=cache)
+    check_extractors(checkpoint, wanted, feed.extractors)
+    return feed
+
+
+def divided(name: str, videos: Sequence[CaptionedVideo]) -> Division:
+    """By the set's own splits. Without one for validation every tenth video is set aside, of ENOUGH or more.
+
+    Raises NothingToUse where none is for training.
+    """
+    train = [each for each in videos if each.video.split == "train"]
+    val = [each for each in videos if each.video.split == "val"]
+    if not train:
+        raise NothingToUse(f"No video of {name} is of the training split.")
+    if val:
+        return Division(train, val, f"the {len(val)} of the validation split")
+    if len(train) < ENOUGH:
+        return Division(train, train, f"the same videos, as there are fewer than {ENOUGH}")
+    order = np.random.default_rng(SELECTION_SEED).permutation(len(train))
+    aside = set(order[: len(train) // 10].tolist())
+    kept = [each for i, each in enumerate(train) if i not in aside]
+    held_out = [train[i] for i in sorted(aside)]
+    return Division(kept, held_out, f"{len(held_out)} others that were set aside")
+
+
+def unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary) -> Counter[str]:
+    """How often each word that the vocabulary lacks is in the captions."""
+    counts = Counter(word for each in videos for caption in each.captions for word in caption)
+    return Counter({word: count for word, count in counts.items() if word not in vocabulary})
+
+
+def told_unknown(unknown: Counter[str]) -> str:
+    if not unknown:
+        return "Every word of the captions is known to the captioner."
+    named = ", ".join(f"{word} ({count}×)" for word, count in unknown.most_common(NAMED))
+    more = ", …" if len(unknown) > NAMED else ""
+    return f"{len(unknown)} words are unknown to the captioner and will not be written: {named}{more}."
+
+
+def _batches(captioner: Captioner[Any, Any], train: Sequence[CaptionedVideo], recipe: Recipe) -> VideoBatches:
+    return VideoBatches(
+        items=train,
+        vocabulary=captioner.vocabulary,
+        inputs=Inputs.of(captioner),
+        videos=recipe.videos,
+        captions=recipe.captions,
+        max_length=recipe.max_length,
+        seed=recipe.seed,
+    )
+
+
+def _saver(
+    start: Checkpoint, division: Division, recipe: Recipe, run: Run
+) -> Callable[[Captioner[Any, Any], float, str], None]:
+    """Keeps the card of the start, with these videos' ids beside those it was trained on."""
+    known = start.card.training
+    ids = [*known.get("ids", ()), *(each.id for each in division.train)]
+    of = {"recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
+
+    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
+        scores = {division.held_out_are: {"cider": round(cider, 2), "n": len(division.held_out)}}
+        card: Card = replace(start.card, scores=scores, training={**known, **of, "chosen_at": where})
+        save_checkpoint(run.best, captioner, card)
+
+    return save

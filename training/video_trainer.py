@@ -1,0 +1,51 @@
+"""The training loop on real videos: the same steps, judged by whole videos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from models.captioner import Captioner
+from models.decoding import DecodingOptions, decode
+from training.cider import CiderD
+from training.learning import learner_of
+from training.loop import Scores, Trainer
+from training.video_batches import CaptionedVideo, VideoBatches
+
+#: Videos that are captioned together.
+GROUP = 16
+
+
+@dataclass(frozen=True, eq=False)
+class VideoTrainer(Trainer):
+    """A trainer whose batches and held-out items are real videos, which have no shots of other ones."""
+
+    batches: VideoBatches  # type: ignore[assignment]
+    held_out: Sequence[CaptionedVideo]  # type: ignore[assignment]
+
+    def tune(self, captioner: Captioner[Any, Any]) -> None:
+        """Cross-entropy for ``recipe.steps``, the weights it starts from being the first to be surpassed."""
+        phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_videos)
+        self.go_through(replace(phase, keeps_start=True), learner_of(self.recipe, captioner))
+
+    def on_whole_videos(self, captioner: Captioner[Any, Any]) -> Scores:
+        """CIDEr-D of the held-out videos, by a beam search of 3."""
+        captioner.eval()
+        scorer = CiderD({item.id: item.captions for item in self.held_out})
+        captions = list(self._captions(captioner))
+        return {"cider": 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())}
+
+    def _captions(self, captioner: Any) -> Iterator[list[str]]:
+        options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=self.recipe.max_length)
+        for start in range(0, len(self.held_out), GROUP):
+            batches = self.batches.whole(self.held_out[start : start + GROUP])
+            with (
+                torch.inference_mode(),
+                torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32),
+            ):
+                memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
+                for hypotheses in decode(captioner, memory, options):
+                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
