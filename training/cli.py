@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from extractors.sampling import FRAMES
+
+if TYPE_CHECKING:
+    from training.datasets.set_folder import SetFolder
+    from training.recipes import Recipe
+    from training.video_session import Place
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -28,6 +33,10 @@ class CaptionerName(StrEnum):
 
 
 Branches = Literal["st", "ts"]
+DataSetName = Annotated[
+    str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
+]
+Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Data = Annotated[
     Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
 ]
@@ -43,7 +52,9 @@ def train(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"),
+        typer.Option(
+            help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
+        ),
     ] = None,
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
@@ -52,6 +63,8 @@ def train(
         list[str] | None,
         typer.Option(help="A captioner whose probabilities are learned too; may be repeated."),
     ] = None,
+    data_set: DataSetName = None,
+    paper: Paper = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     self_critical: Annotated[
         bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
@@ -59,8 +72,10 @@ def train(
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from models.stream_sets import UnknownStreamSet, stream_set
-    from training.recipes import DEMO_STREAMS, UnknownRecipe, recipe_of
+    from training.datasets.set_folder import SetFolder
+    from training.recipes import DEMO_STREAMS, FINETUNE, UnknownRecipe, recipe_of
     from training.session import NeedsVideo, train_captioner, train_semantic_embedding
+    from training.video_session import Place
 
     try:
         plan = recipe_of(recipe, captioner.value)
@@ -68,6 +83,11 @@ def train(
         raise typer.BadParameter(f"--recipe: {error}") from error
     plan = plan if seed is None else plan.model_copy(update={"seed": seed})
     out = out or Path("runs", captioner.value)
+    if plan.name == FINETUNE.name or data_set is not None:
+        place = Place(out, cache, typer.echo, threads)
+        best = _on_videos(captioner.value, plan, start, SetFolder(data, data_set, paper), streams, place)
+        typer.echo(f"best checkpoint: {best}")
+        return
     try:
         wanted = stream_set(streams or DEMO_STREAMS.get(captioner.value, "demo"))
         if captioner is CaptionerName.semantic_embedding:
@@ -81,6 +101,32 @@ def train(
     typer.echo(f"best checkpoint: {best}")
 
 
+def _on_videos(
+    name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, place: Place
+) -> Path:
+    """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
+    from models.checkpoint import CheckpointError
+    from models.service import StreamMismatch
+    from models.stream_sets import DEMO, UnknownStream, UnknownStreamSet, stream_set
+    from training.datasets.errors import DataSetError
+    from training.recipes import FINETUNE
+    from training.video_session import finetune, train_on_videos
+
+    if start is None and plan.name == FINETUNE.name:
+        raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
+    try:
+        if start is not None:
+            return finetune(start, name, plan, data.load(), place)
+        wanted = stream_set(streams or DEMO.name)
+        return train_on_videos(name, wanted, plan, data.load(), data.rule, place)
+    except DataSetError as error:
+        raise typer.BadParameter(f"--data: {error.advice}") from error
+    except (UnknownStream, UnknownStreamSet) as error:
+        raise typer.BadParameter(f"--streams: {error}") from error
+    except (CheckpointError, StreamMismatch) as error:
+        raise typer.BadParameter(f"--start: {error}") from error
+
+
 @app.command()
 def evaluate(
     captioner: Annotated[str, typer.Argument(help="A captioner's name, or a checkpoint file.")],
@@ -88,7 +134,15 @@ def evaluate(
     captions: Annotated[
         Path | None, typer.Option(help="Their captions: COCO's JSON form, or MSR-VTT's.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of the captions.")] = "val",
+    split: Annotated[
+        str | None, typer.Option(help="Which split; default: val, of --data test where there is one.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of a captioned set, or of one's own videos; see docs/data.md.")
+    ] = None,
+    data_set: DataSetName = None,
+    paper: Paper = None,
+    cache: Annotated[Path, typer.Option(help="Where features of --data are kept.")] = Path("data/cache"),
     clips: Annotated[
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
@@ -111,17 +165,22 @@ def evaluate(
     from models.decoding import DecodingOptions
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStreamSet
+    from training.datasets.errors import DataSetError
+    from training.datasets.set_folder import SetFolder
     from training.report import Source, evaluate_captioner
     from training.report import record as write_scores
 
-    if (clips is None) == (images is None) or (images is not None and captions is None):
-        raise typer.BadParameter("give either --images with --captions, or --clips")
-    source = Source(images, captions, split, clips, frames, limit)
+    if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
+        raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
+    videos = None if data is None else SetFolder(data, data_set, paper, split, cache)
+    source = Source(images, captions, split, clips, frames, limit, videos)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     try:
         result = evaluate_captioner(captioner, source, options, branches, shuffled, streams)
     except (UnknownStreamSet, StreamMismatch) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
+    except DataSetError as error:
+        raise typer.BadParameter(f"--data: {error.advice}") from error
     if record is not None:
         write_scores(captioner, record, result.report)
     if as_json:
