@@ -1,0 +1,216 @@
+"""The bench on drawn shapes: real rows with the demo's captioners, two steps each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from models.checkpoint import Card, save_checkpoint
+from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from tests.training.demo_shapes import HELD_OUT, demo_shapes
+from training.ablations import row_training
+from training.ablations.bench import EMBEDDING, Bench, NotThere
+from training.ablations.corpus import Corpus, OutOfTime, TimedBatches
+from training.ablations.families import FAMILIES
+from training.ablations.results import AnotherPlan, Plan, Results
+from training.ablations.row import RECIPE, SEEDS, Job, Read, Trained, UnknownRow, jobs_of
+from training.ablations.row_training import TooLittleTime, checkpoint_in, recipe_for
+from training.dataset import TrainingBatch
+
+PLAN = Plan(steps=2, judged=HELD_OUT)
+#: All kinds of training and of reading, two rows and more of each family, what is read before what reads it.
+ROWS = {
+    "stats": ("stats", "stats-lstm", "stats-attention"),
+    "g2l": ("g2l", "g2l-global"),
+    "refocus": ("refocus", "refocus-plain", "refocus-step-1"),
+    "fusion": ("fusion-spatial", "fusion-temporal", "fusion-fused", "fusion-averaged"),
+    "dual_afr": ("dual-afr-hard", "dual-afr-mlp"),
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return demo_shapes(tmp_path_factory.mktemp("shapes"))
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    update = {"videos": 3, "captions": 2, "lengths": (0.0, 0.0, 1.0)}
+    monkeypatch.setattr(row_training, "RECIPE", RECIPE.model_copy(update=update))
+
+
+def bench(corpus: Corpus, folder: Path, minutes: float = 5.0) -> Bench:
+    weights = folder / "weights"
+    weights.mkdir(exist_ok=True, parents=True)
+    return Bench(PLAN, Results(folder / "out"), lambda _: corpus, minutes, weights)
+
+
+def job(name: str) -> Job:
+    return next(each for each in jobs_of(FAMILIES, rows=[name]) if each.row.name == name)
+
+
+def with_embedding(corpus: Corpus, made: Bench) -> None:
+    torch.manual_seed(5)
+    embedding = SemanticEmbedding(SemanticEmbeddingConfig.demo(), corpus.vocabulary)
+    card = Card(embedding.name, {"grid": corpus.specs["grid"]}, {}, {})
+    save_checkpoint(made.weights / EMBEDDING, embedding, card)
+
+
+@pytest.mark.parametrize("family", ROWS)
+def test_rows_of_each_family_are_trained_read_scored_and_kept(
+    family: str, corpus: Corpus, tmp_path: Path
+) -> None:
+    made = bench(corpus, tmp_path)
+    with_embedding(corpus, made)
+    for name in ROWS[family]:
+        result = made.run(job(name))
+        trained = isinstance(job(name).row.make, Trained)
+        assert (result.steps, result.planned) == ((2, 2) if trained else (None, None))
+        assert result.parameters > 100_000
+        for sheet in result.sheets.values():
+            assert len(sheet.captions) == len(sheet.cider) == len(sheet.counts) == HELD_OUT
+            assert all(len(shares) == HELD_OUT for shares in sheet.looked.values())
+        assert made.results.load([job(name)]) == {name: [result]}
+        measured = result.sheets["shots"].looked.keys()
+        assert measured >= ({"chance", "attention"} if job(name).row.looks else set())
+        assert ("key_frame" in measured) == name.startswith("refocus")
+    assert not list(made.results.folder.glob("*/last.pt"))
+
+
+def test_a_shipped_checkpoint_is_read_with_another_config(corpus: Corpus, tmp_path: Path) -> None:
+    """Without the file nothing is read."""
+    made = bench(corpus, tmp_path)
+    with pytest.raises(NotThere, match=r"g2l\.safetensors"):
+        made.run(job("g2l-demo"))
+    made.run(job("g2l"))
+    shutil.copy(checkpoint_in(made.results.run_folder(job("g2l").name)), made.weights / "g2l.safetensors")
+    shots = made.run(job("g2l-demo")).sheets["shots"]
+    assert shots == made.results.load([job("g2l")])["g2l"][0].sheets["shots"]
+    masked = made.run(job("g2l-demo-mask-al-50"))
+    assert masked.sheets.keys() == {"shots"}
+    assert masked.parameters == made.results.load([job("g2l")])["g2l"][0].parameters
+
+
+def test_other_streams_than_the_pictures_have_are_refused(corpus: Corpus, tmp_path: Path) -> None:
+    made = bench(corpus, tmp_path)
+    made.run(job("fusion-vanilla"))
+    shutil.copy(
+        checkpoint_in(made.results.run_folder(job("fusion-vanilla").name)), made.weights / "g2l.safetensors"
+    )
+    lacking = replace(corpus, specs={})
+    with pytest.raises(NotThere, match="eats 'grid'"):
+        bench(lacking, tmp_path).run(job("g2l-demo"))
+
+
+def ending_with(error: type[BaseException]) -> Callable[[TimedBatches, int], TrainingBatch]:
+    """``TimedBatches.at`` that gives one batch."""
+
+    def at(self: TimedBatches, step: int) -> TrainingBatch:
+        if step == 1:
+            raise error
+        return super(TimedBatches, self).at(step)
+
+    return at
+
+
+def test_a_stopped_row_goes_on_to_the_weights_of_one_that_was_not(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, stopped = bench(corpus, tmp_path / "whole"), bench(corpus, tmp_path / "stopped")
+    torch.set_num_threads(1)
+    vanilla = job("fusion-vanilla")
+    whole.run(vanilla)
+    with monkeypatch.context() as patch:
+        patch.setattr(TimedBatches, "at", ending_with(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            stopped.run(vanilla)
+    assert not stopped.results.has(vanilla)
+    stopped.run(vanilla)
+    ours, theirs = (
+        load_file(checkpoint_in(made.results.run_folder(vanilla.name))) for made in (stopped, whole)
+    )
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_row_out_of_time_is_judged_as_it_is_or_says_that_it_had_none(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vanilla = job("fusion-vanilla")
+    with pytest.raises(TooLittleTime, match="more --minutes"):
+        bench(corpus, tmp_path / "none", minutes=-1).run(vanilla)
+    monkeypatch.setattr(TimedBatches, "at", ending_with(OutOfTime))
+    result = bench(corpus, tmp_path / "some").run(vanilla)
+    assert (result.steps, result.planned) == (1, 2)
+
+
+def test_another_plan_is_refused(tmp_path: Path) -> None:
+    results = Results(tmp_path / "out")
+    results.follow(PLAN)
+    results.follow(PLAN)
+    with pytest.raises(AnotherPlan, match="give another --out"):
+        results.follow(Plan(steps=3, judged=HELD_OUT))
+
+
+def test_headline_rows_come_first_and_further_seeds_last() -> None:
+    jobs = jobs_of(FAMILIES)
+    names = [each.name for each in jobs]
+    assert len(names) == len(set(names))
+    headline = sum(row.headline for family in FAMILIES for row in family.rows)
+    assert headline == 2 * len(FAMILIES)
+    assert all(each.row.headline and each.seed == SEEDS[0] for each in jobs[:headline])
+    assert {each.seed for each in jobs[-2 * headline :]} == set(SEEDS[1:])
+    for place, each in enumerate(jobs):
+        make = each.row.make
+        if isinstance(make, Read) and not make.shipped:
+            assert all(names.index(f"{of}-{each.seed}") < place for of in make.of)
+
+
+def test_rows_are_chosen_with_what_they_read() -> None:
+    assert _names(rows=["fusion-fused"]) == {"fusion-fused", "fusion-temporal", "fusion-spatial"}
+    assert _names(only="g2l", rows=["g2l-demo"]) == {"g2l-demo"}
+    with pytest.raises(UnknownRow, match="stats, g2l"):
+        jobs_of(FAMILIES, "lstm")
+    with pytest.raises(UnknownRow, match="'g3l'"):
+        jobs_of(FAMILIES, rows=["g3l"])
+
+
+def _names(only: str | None = None, rows: Sequence[str] = ()) -> set[str]:
+    return {each.row.name for each in jobs_of(FAMILIES, only, rows)}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_row_changes_what_there_is_and_is_compared_within_its_family(family: object) -> None:
+    [rows] = [each.rows for each in FAMILIES if each is family]
+    names = {row.name for row in rows}
+    assert rows[0].against is None
+    for row in rows:
+        assert row.against is None or row.against in names - {row.name}
+        assert row.paper.endswith(".")
+        if isinstance(row.make, Trained):
+            fields = type(row_training.DEMO_CONFIGS[row.make.captioner]()).model_fields
+            assert fields.keys() >= row.make.config.keys()
+            assert type(RECIPE).model_fields.keys() >= row.make.recipe.keys()
+        elif not row.make.shipped:
+            assert names >= set(row.make.of)
+
+
+@pytest.mark.parametrize(
+    "name", [r.name for f in FAMILIES for r in f.rows if isinstance(r.make, Trained) and not r.headline]
+)
+def test_every_trained_row_is_another_captioner_or_trained_otherwise(name: str, corpus: Corpus) -> None:
+    row, family = job(name).row, job(name).family
+    assert isinstance(row.make, Trained)
+    first = family.rows[0].make
+    assert isinstance(first, Trained)
+    made, reference = (row_training.untrained(make, corpus, 0) for make in (row.make, first))
+    recipes = [recipe_for(replace(job(name), row=each), PLAN) for each in (row, family.rows[0])]
+    assert made.config != reference.config or recipes[0] != recipes[1] or made.name != reference.name
+    assert recipes[0].steps == PLAN.steps
+    assert recipe_for(job(name), Plan()).steps == family.steps

@@ -1,0 +1,142 @@
+"""What rows are judged by: the same samples for all, where words looked, what kinds of words they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.captioner import StepAttention
+from models.decoding import DecodingOptions, decode
+from tests.models.tiny import tiny_g2l, videos
+from tests.training.tiny_corpus import captioned
+from training.ablations.readers import reread
+from training.ablations.scoring import where_it_looked
+from training.ablations.sheets import GROUP, STEPS, Sheet
+from training.ablations.word_classes import WordClasses
+from training.corpus import words_of
+from training.dataset import Captioned
+
+TRUE = np.array([False, True, True, False])
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> list[Captioned]:
+    return captioned(tmp_path_factory.mktemp("shapes"), 12)
+
+
+def test_shots_are_the_same_for_all_and_stand_between_other_pictures(items: list[Captioned]) -> None:
+    one, again = Sheet.of("shots", items), Sheet.of("shots", items)
+    places = set()
+    for place, item in enumerate(items):
+        shown = one.sample(place)
+        assert np.array_equal(shown.values["grid"], again.sample(place).values["grid"])
+        assert len(shown.true) == STEPS["shots"]
+        assert 0 < shown.true.sum() < len(shown.true)
+        cache, [row] = item.pictures.cache, item.pictures.rows
+        own = cache.streams["grid"][row]
+        are_own = [any(np.array_equal(step, view) for view in own) for step in shown.values["grid"]]
+        assert are_own == shown.true.tolist()
+        places.add(tuple(shown.true))
+    assert len(places) > 3
+
+
+def test_stills_are_the_whole_picture(items: list[Captioned]) -> None:
+    [(group, samples)] = Sheet.of("stills", items).groups()
+    assert list(group) == items
+    assert len(items) < GROUP
+    for item, shown in zip(items, samples, strict=True):
+        assert shown.true.tolist() == [True]
+        assert np.array_equal(
+            shown.values["grid"][0], item.pictures.cache.streams["grid"][item.pictures.rows[0], 0]
+        )
+
+
+def looked(temporal: list[list[float]], **extras: torch.Tensor) -> dict[str, float]:
+    return dict(where_it_looked(StepAttention(torch.tensor(temporal), None, extras), TRUE))
+
+
+def test_attention_on_the_true_shot() -> None:
+    found = looked([[0.4, 0.3, 0.1, 0.2], [0.0, 0.0, 1.0, 0.0]])
+    assert found == pytest.approx({"chance": 0.5, "attention": 0.7, "word_frame": 0.5})
+
+
+def test_a_word_without_attention_does_not_count() -> None:
+    found = looked([[0.0] * 4, [0.1, 0.2, 0.7, 0.0]])
+    assert found == pytest.approx({"chance": 0.5, "attention": 0.9, "word_frame": 1.0})
+    assert looked([[0.0] * 4])["attention"] == 0.5
+
+
+def test_key_frames_on_the_true_shot() -> None:
+    even = [[0.25] * 4] * 2
+    selected = torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]])
+    assert looked(even, selected=selected)["selected"] == pytest.approx(0.75)
+    keys = {"key_frame": torch.tensor([3, 3]), "default_key_frame": torch.tensor([2, 2])}
+    found = looked(even, **keys)
+    assert (found["key_frame"], found["middle"]) == (0.0, 1.0)
+    none = {name: value[:0] for name, value in keys.items()}
+    empty = StepAttention(torch.zeros(0, 4), None, none)
+    assert where_it_looked(empty, TRUE)["key_frame"] == 0.5
+
+
+CAPTIONS = [
+    "a man is running on the street",
+    "a game is on",
+    "a man runs with a black dog",
+    "a young man runs",
+    "two dogs run in the black building",
+    "a black dog is jumping over the building",
+    "a young dog jumps in snow",
+    "the street is by a building",
+    "a tennis player is swinging",
+    "a tennis player on a swing",
+    "a boy on the swing",
+]
+
+
+def test_words_are_told_by_form_and_company() -> None:
+    classes = WordClasses.of(words_of(caption) for caption in CAPTIONS)
+    assert classes.verbs == {"running", "runs", "run", "jumping", "jumps", "swinging"}
+    assert classes.modifiers == {"black", "young", "tennis"}
+    assert classes.nouns == {
+        "man",
+        "street",
+        "dog",
+        "dogs",
+        "building",
+        "snow",
+        "player",
+        "swing",
+        "boy",
+        "game",
+    }
+    assert classes.counts(words_of("the young man runs and runs by a river")) == (2, 1, 1)
+
+
+def test_the_same_weights_are_read_under_another_config() -> None:
+    captioner = tiny_g2l()
+    looked = []
+    for each in (captioner, reread(captioner, {"masked": {"al": 0.5}})):
+        [[written]] = decode(each, each.encode(videos((5,))), DecodingOptions(beam_size=1, max_length=5))
+        assert written.attention is not None
+        looked.append(written.attention.temporal[0])
+    assert [int((weights > 0).sum()) for weights in looked] == [5, 3]
+
+
+VERBS = (
+    "running jumps plays sitting walks holding standing rides wearing catches swimming smiling climbs looks"
+)
+NOUNS = "dog man building street water children shirt ball clothing skateboard people beach mountain swing"
+MODIFIERS = "black young little tennis red brown small large old blonde green yellow"
+
+
+def test_common_words_of_real_captions(shared: Path) -> None:
+    document = json.loads((shared / "data/flickr8k_captions.json").read_text())
+    classes = WordClasses.of(words_of(each["caption"]) for each in document["annotations"])
+    told = ((classes.verbs, VERBS), (classes.nouns, NOUNS), (classes.modifiers, MODIFIERS))
+    wanted = [(found, word) for found, words in told for word in words.split()]
+    wrong = [word for found, word in wanted if word not in found]
+    assert len(wrong) <= 0.05 * len(wanted), wrong  # swimming stands before pool more than after a man

@@ -1,0 +1,89 @@
+"""The bench: a job in, its result in the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.captioner import Captioner
+from models.checkpoint import Checkpoint, load_checkpoint, load_embedding
+from models.service import WEIGHTS
+from training.ablations.corpus import Corpus
+from training.ablations.readers import Alone, Fused, Reader, joined, reread
+from training.ablations.results import Plan, Results, RowResult
+from training.ablations.row import Job, Read, Trained
+from training.ablations.row_training import Learned, checkpoint_in, learned
+from training.ablations.scoring import score
+
+EMBEDDING = "semantic_embedding.safetensors"
+
+
+class NotThere(ValueError):
+    """What a row reads is not there, or eats what these pictures do not have; the message says which."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """corpus: from a stream set's name; asked often, so it should remember. minutes: a trained row's most."""
+
+    plan: Plan
+    results: Results
+    corpus: Callable[[str], Corpus]
+    minutes: float
+    weights: Path = WEIGHTS
+
+    def run(self, job: Job) -> RowResult:
+        """Trains or reads, scores, and saves. Raises NotThere, TooLittleTime, FileNotFoundError."""
+        corpus, make = self.corpus(job.family.streams), job.row.make
+        done: Learned | None = None
+        if isinstance(make, Trained):
+            folder = self.results.run_folder(job.name)
+            done = learned(job, corpus, self.plan, folder, self.minutes)
+            captioners = {job.row.name: done.captioner}
+            reader: Reader = Alone(done.captioner)
+        else:
+            captioners = {name: self._read(make, name, job.seed, corpus) for name in make.of}
+            reader = self._reader(make, captioners)
+        sheets = corpus.sheets()
+        result = RowResult(
+            row=job.row.name,
+            seed=job.seed,
+            steps=done.steps if done else None,
+            planned=done.planned if done else None,
+            seconds=done.seconds if done else 0.0,
+            parameters=sum(p.numel() for each in captioners.values() for p in each.parameters()),
+            sheets={name: score(reader, sheets[name], corpus, job.row.looks) for name in job.row.sheets},
+        )
+        self.results.save(job, result)
+        return result
+
+    def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> Captioner[Any, Any]:
+        if make.shipped:
+            path = self.weights / f"{name}.safetensors"
+        else:
+            path = checkpoint_in(self.results.run_folder(f"{name}-{seed}"))
+        if not path.exists():
+            raise NotThere(f"it reads {path}, which is not there")
+        checkpoint = load_checkpoint(path)
+        _check_streams(checkpoint, corpus)
+        return reread(checkpoint.captioner, make.config)
+
+    def _reader(self, make: Read, captioners: Mapping[str, Captioner[Any, Any]]) -> Reader:
+        if make.how == "fused":
+            path = self.weights / EMBEDDING
+            if not path.exists():
+                raise NotThere(f"it reads {path}, which is not there")
+            return Fused(captioners, load_embedding(path)[0])
+        if make.how == "averaged":
+            return joined(list(captioners.values()))
+        [captioner] = captioners.values()
+        return Alone(captioner, step_1=make.how == "step_1")
+
+
+def _check_streams(checkpoint: Checkpoint, corpus: Corpus) -> None:
+    """Raises NotThere where it was trained on other streams than the corpus has."""
+    for name, spec in checkpoint.card.streams.items():
+        if name not in corpus.specs or corpus.specs[name].identity != spec.identity:
+            raise NotThere(f"its {checkpoint.card.captioner} eats {name!r}, which {corpus.streams!r} lacks")

@@ -1,0 +1,96 @@
+"""``python -m app ablate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache as remembered
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from training.ablations.results import Plan, Results
+    from training.ablations.row import Job
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def ablate(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where results are kept; what is finished there is not run again.")
+    ] = Path("runs/ablations"),
+    cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    only: Annotated[str | None, typer.Option(help="One family alone.")] = None,
+    rows: Annotated[str, typer.Option(help="These rows alone, and what they read: a,b,c.")] = "",
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of every row; default: the family's.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="A row that trains for longer is judged as it is.")] = 5.0,
+    judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 500,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A captioner whose probabilities every row learns too; may be given several times."
+        ),
+    ] = None,
+    table: Annotated[bool, typer.Option("--table", help="Print what --out holds, and run nothing.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
+) -> None:
+    """Train and read the papers' ablations, one row after another; --table prints what was found."""
+    from training.ablations.families import FAMILIES
+    from training.ablations.results import AnotherPlan, Plan, Results
+    from training.ablations.row import UnknownRow, jobs_of
+    from training.ablations.tables import tables
+
+    results = Results(out)
+    try:
+        jobs = jobs_of(FAMILIES, only, [name for name in rows.split(",") if name])
+        if listed:
+            typer.echo("\n".join(f"{job.name:34}{job.row.title}" for job in jobs))
+        elif table:
+            typer.echo(tables(FAMILIES, results.load(jobs)))
+        elif data is None:
+            raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
+        else:
+            plan = Plan(steps=steps, judged=judged, teachers=tuple(teacher or ()))
+            results.follow(plan)
+            _run(jobs, results, plan, data, cache, threads, minutes)
+    except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _run(
+    jobs: Sequence[Job], results: Results, plan: Plan, data: Path, cache: Path, threads: int, minutes: float
+) -> None:
+    import torch
+
+    from training.ablations.bench import Bench, NotThere
+    from training.ablations.corpus import Corpus
+    from training.ablations.row_training import TooLittleTime
+
+    torch.set_num_threads(threads)
+
+    @remembered
+    def corpus(streams: str) -> Corpus:
+        return Corpus.load(streams, data, cache, plan.judged, plan.teachers)
+
+    bench = Bench(plan, results, corpus, minutes)
+    for place, job in enumerate(jobs, 1):
+        if results.has(job):
+            continue
+        typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
+        try:
+            result = bench.run(job)
+        except (NotThere, TooLittleTime) as error:
+            typer.echo(f"{job.name} is left out: {error}", err=True)
+            continue
+        scores = ", ".join(
+            f"{sum(each.cider) / len(each.cider):.1f} on {sheet}" for sheet, each in result.sheets.items()
+        )
+        typer.echo(f"{job.name}: CIDEr-D {scores}")

@@ -1,0 +1,113 @@
+"""What all rows of a stream set are trained on and judged by, loaded once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from extractors.features import StreamSpec
+from models.stream_sets import stream_set
+from models.vocabulary import Vocabulary
+from training.ablations.row import RECIPE, SHEETS, SheetName
+from training.ablations.sheets import Sheet
+from training.ablations.word_classes import WordClasses
+from training.cider import CiderD
+from training.dataset import Batches, Captioned, TrainingBatch, hold_out, load_training_sets
+from training.pseudo_video import Shots
+from training.recipes import Recipe
+from training.session import SELECTION_SEED, SELECTION_SET, Meal, learned_from
+from training.soft_targets import SoftTargets
+
+
+class OutOfTime(Exception):
+    """A row has had its minutes."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimedBatches(Batches):
+    """Raises OutOfTime for what is asked after ``until`` (of ``time.monotonic``)."""
+
+    until: float = math.inf
+
+    def at(self, step: int) -> TrainingBatch:
+        if time.monotonic() > self.until:
+            raise OutOfTime
+        return super().at(step)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """items: trained on. held_out: never trained on, the same for every run. specs: the streams' name tags.
+
+    soft: what teachers would have written, where there are any.
+    """
+
+    streams: str
+    items: Sequence[Captioned]
+    held_out: Sequence[Captioned]
+    vocabulary: Vocabulary
+    specs: Mapping[str, StreamSpec]
+    scorer: CiderD
+    classes: WordClasses
+    precision: torch.dtype
+    soft: SoftTargets | None = None
+
+    @classmethod
+    def load(cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()) -> Corpus:
+        """judged: how many held-out pictures. Raises FileNotFoundError where ``data`` lacks the sets."""
+        wanted = stream_set(streams)
+        meal = Meal.of(wanted, wanted.streams)
+        items = load_training_sets(meal.describers, data, cache)
+        kept, held_out = hold_out(items, RECIPE.held_out, SELECTION_SET, SELECTION_SEED)
+        if not held_out:
+            raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")
+        corpus = cls.of(streams, kept, held_out[:judged], meal.specs)
+        if not teachers:
+            return corpus
+        return replace(corpus, soft=learned_from(teachers, corpus.batches(RECIPE), cache))
+
+    @classmethod
+    def of(
+        cls,
+        streams: str,
+        items: Sequence[Captioned],
+        held_out: Sequence[Captioned],
+        specs: Mapping[str, StreamSpec],
+    ) -> Corpus:
+        """With what follows from the captions: words, their classes, and the scorer's frequencies."""
+        captions = [caption for item in items for caption in item.captions]
+        bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        return cls(
+            streams=streams,
+            items=items,
+            held_out=held_out,
+            vocabulary=Vocabulary.from_captions(captions, size=RECIPE.vocabulary_size),
+            specs=specs,
+            scorer=CiderD({item.id: item.captions for item in held_out}),
+            classes=WordClasses.of(captions),
+            precision=torch.bfloat16 if bf16 else torch.float32,
+        )
+
+    def batches(self, recipe: Recipe, until: float = math.inf, videos: int | None = None) -> TimedBatches:
+        """videos: how many of the items, taken evenly from all sets; None takes all."""
+        step = 1 if videos is None else max(1, len(self.items) // videos)
+        return TimedBatches(
+            items=self.items[::step][:videos],
+            vocabulary=self.vocabulary,
+            videos=recipe.videos,
+            captions=recipe.captions,
+            max_length=recipe.max_length,
+            shots=Shots(recipe.lengths, recipe.distractors),
+            seed=recipe.seed,
+            dtype=self.precision,
+            soft=self.soft,
+            until=until,
+        )
+
+    def sheets(self) -> dict[SheetName, Sheet]:
+        return {name: Sheet.of(name, self.held_out) for name in SHEETS}

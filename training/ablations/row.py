@@ -1,0 +1,133 @@
+"""What an ablation is: a family of rows, each trained at the same steps or read from what was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from training.recipes import DEMO
+
+#: A sheet shows the held-out pictures as stills, or as one of several shots (sheets.py).
+SheetName = Literal["stills", "shots"]
+SHEETS: tuple[SheetName, ...] = ("stills", "shots")
+#: Every row is trained with the first; the two headline rows of a family with all.
+SEEDS = (2020, 2021, 2022)
+
+#: Small batches, of which a few hundred fit into minutes; half of them stills, the others of 4 or 6 steps.
+RECIPE = DEMO.model_copy(
+    update={
+        "name": "ablation",
+        "videos": 16,
+        "captions": 5,
+        "steps": 600,
+        "learning_rate": 1.8e-3,
+        "average_decay": 0.99,
+        "lengths": (0.5, 0.0, 0.0, 0.25, 0.0, 0.25),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A captioner trained from nothing; config and recipe: what differs from the demo's and from RECIPE."""
+
+    captioner: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is there already, read in some way.
+
+    of: rows of the family, or with ``shipped`` the name of a captioner in weights/. how: "alone" is the one
+    there is; "step_1" refocus's first caption; "averaged" the mean of probabilities; "fused" what the
+    video-semantic embedding picks. config: what differs from the config that it was trained with.
+    """
+
+    of: tuple[str, ...]
+    how: Literal["alone", "step_1", "averaged", "fused"] = "alone"
+    config: Mapping[str, Any] = field(default_factory=dict)
+    shipped: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    against: the row it is compared with, None for what others are compared with. paper: what the paper
+    claims, with its figures. headline: run first, and with every seed. looks: whether its temporal attention
+    is in use.
+    """
+
+    name: str
+    title: str
+    make: Trained | Read
+    against: str | None
+    paper: str
+    headline: bool = False
+    looks: bool = True
+    sheets: tuple[SheetName, ...] = SHEETS
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return SEEDS if self.headline else SEEDS[:1]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows that are compared with each other.
+
+    streams: the stream set that feeds them all. videos: how many are trained on, None for all there are.
+    """
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    streams: str = "demo"
+    videos: int | None = None
+    steps: int = RECIPE.steps
+
+
+@dataclass(frozen=True)
+class Job:
+    """A row with one seed; ``name`` is also its folder's."""
+
+    family: Family
+    row: Row
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.name}-{self.seed}"
+
+
+class UnknownRow(ValueError):
+    """No family or row has that name; the message lists those there are."""
+
+
+def jobs_of(families: Sequence[Family], only: str | None = None, rows: Sequence[str] = ()) -> list[Job]:
+    """What is to be run, what matters most first: headline rows, all others, and then further seeds.
+
+    only: one family. rows: some rows, with those that they read. Raises UnknownRow.
+    """
+    chosen = [family for family in families if only in (None, family.name)]
+    if not chosen:
+        raise UnknownRow(f"no family is called {only!r}; there are: {', '.join(f.name for f in families)}")
+    wanted = _with_sources(chosen, rows)
+    every = [Job(f, row, seed) for f in chosen for row in f.rows if row.name in wanted for seed in row.seeds]
+    return sorted(every, key=lambda job: (SEEDS.index(job.seed), not job.row.headline))
+
+
+def _with_sources(families: Sequence[Family], rows: Sequence[str]) -> set[str]:
+    """The names asked for, all where none is, and the rows that they read."""
+    known = {row.name: row for family in families for row in family.rows}
+    if unknown := [name for name in rows if name not in known]:
+        raise UnknownRow(f"no row is called {unknown[0]!r}; --list shows those there are")
+    wanted = set(rows) or set(known)
+    for name in rows:
+        make = known[name].make
+        if isinstance(make, Read) and not make.shipped:
+            wanted.update(make.of)
+    return wanted

@@ -1,0 +1,130 @@
+"""A row's training: the demo's trainer under the ablations' recipe, without a choice among checkpoints.
+
+What is judged are the averaged weights after the last step, never the best of several by validation, so
+that rows differ by what they are and not by when they were stopped. Refocus with both passes has its own
+two phases, a quarter of the steps for the first caption alone and the others for both (eq. 22).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.captioner import Captioner
+from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from models.refocus import Refocus
+from models.registry import captioner_class
+from training.ablations.corpus import Corpus, OutOfTime
+from training.ablations.results import Plan
+from training.ablations.row import RECIPE, Job, Trained
+from training.loop import Trainer
+from training.recipes import DEMO_CONFIGS, Recipe
+from training.refocusing import Refocusing
+from training.run import Run
+
+#: Held-out pictures that the trainer's own validation looks at; it chooses nothing here.
+WATCHED = 4
+#: A run that is killed, or out of time, loses at most this part of its steps.
+SAVES = 8
+
+
+class TooLittleTime(ValueError):
+    """A row's minutes ended before its first saved state; the message says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """steps of ``planned`` were taken, in ``seconds`` of this process."""
+
+    captioner: Captioner[Any, Any]
+    steps: int
+    planned: int
+    seconds: float
+
+
+def checkpoint_in(folder: Path) -> Path:
+    """Where a row's run leaves its weights."""
+    return folder / "final.safetensors"
+
+
+def recipe_for(job: Job, plan: Plan) -> Recipe:
+    """Steps are the family's or the plan's; a short run warms up and saves sooner."""
+    steps = plan.steps or job.family.steps
+    update = {
+        "steps": steps,
+        "seed": job.seed,
+        "warmup": min(RECIPE.warmup, max(1, steps // 8)),
+        "validate_every": max(1, steps // SAVES),
+        "first_step_steps": steps // 4,
+        "combined_steps": steps - steps // 4,
+        "soft_weight": 0.5 if plan.teachers else 0.0,
+    }
+    own = job.row.make.recipe if isinstance(job.row.make, Trained) else {}
+    return RECIPE.model_copy(update={**update, **own})
+
+
+def learned(job: Job, corpus: Corpus, plan: Plan, folder: Path, minutes: float) -> Learned:
+    """Trains, or goes on training, or finds what was trained. Raises TooLittleTime."""
+    path = checkpoint_in(folder)
+    if not path.exists():
+        _train(job, corpus, recipe_for(job, plan), folder, minutes)
+    checkpoint = load_checkpoint(path)
+    told = checkpoint.card.training
+    return Learned(checkpoint.captioner, told["steps"], told["planned"], told["seconds"])
+
+
+def untrained(make: Trained, corpus: Corpus, seed: int) -> Captioner[Any, Any]:
+    """The demo's config with what the row changes of it."""
+    config = DEMO_CONFIGS[make.captioner]().model_copy(update=dict(make.config))
+    torch.manual_seed(seed)
+    made: Captioner[Any, Any] = captioner_class(make.captioner)(config, corpus.vocabulary)
+    return made
+
+
+def _train(job: Job, corpus: Corpus, recipe: Recipe, folder: Path, minutes: float) -> None:
+    assert isinstance(job.row.make, Trained)
+    started, run = time.monotonic(), Run(folder)
+    batches = corpus.batches(recipe, started + 60 * minutes, job.family.videos)
+    watched = corpus.held_out[:WATCHED]
+    captioner = untrained(job.row.make, corpus, job.seed)
+    with suppress(OutOfTime):
+        _take_steps(Trainer(recipe, batches, watched, run, _choose_none, corpus.precision), captioner)
+    state = run.load()
+    taken = 0 if state is None else _taken(state, recipe)
+    if state is None or not taken:
+        raise TooLittleTime(f"{job.name} saved nothing in {minutes:g} minutes: give more --minutes")
+    weights = {name.removeprefix("module."): value for name, value in state["average"].items()}
+    weights.pop("n_averaged")
+    captioner.load_state_dict(weights)
+    told = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
+    config: Any = captioner.config
+    specs = {stream.name: corpus.specs[stream.name] for stream in config.streams}
+    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": [], **told}
+    save_checkpoint(checkpoint_in(folder), captioner, Card(captioner.name, specs, {}, training))
+    (folder / "last.pt").unlink()
+
+
+def _take_steps(trainer: Trainer, captioner: Captioner[Any, Any]) -> None:
+    if isinstance(captioner, Refocus) and captioner.config.encoder == "vre":
+        refocusing = Refocusing(trainer, trainer)
+        refocusing.first_step(captioner)
+        refocusing.combined(captioner)
+    else:
+        trainer.train(captioner)
+
+
+def _taken(state: Mapping[str, Any], recipe: Recipe) -> int:
+    """Steps of a run's state, over its phases."""
+    before = recipe.first_step_steps if state["phase"] == "combined" else 0
+    return before + int(state["step"])
+
+
+def _choose_none(captioner: Any, score: float, where: str) -> None:
+    """In the place of keeping the best."""
+    del captioner, score, where

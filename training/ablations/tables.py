@@ -1,0 +1,123 @@
+"""What was found, as three markdown tables: scores, where words looked, and which words were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from training.ablations.comparison import (
+    cider_difference,
+    class_difference,
+    class_share,
+    share_difference,
+)
+from training.ablations.results import RowResult
+from training.ablations.row import SHEETS, Family, Row
+from training.bootstrap import Comparison
+
+Found = Mapping[str, Sequence[RowResult]]
+
+SCORES = (
+    "| row | steps | CIDEr-D, stills | CIDEr-D, shots | difference, stills | difference, shots "
+    "| the paper | did it show? |"
+)
+LOOKS = "| row | what is on the true shot | % | by chance, % | above chance | above the middle frame |"
+WORDS = "| rows | class | first, % | second, % | difference |"
+#: What is measured, in the words of the table.
+MEASURES = {
+    "attention": "the words' attention",
+    "word_frame": "the words' most attended frame",
+    "selected": "the key frames",
+    "key_frame": "the predicted key frame",
+}
+#: STaTS's figure 5.
+BRANCHES = (("stats-st", "stats-ts"), ("stats-demo-st", "stats-demo-ts"))
+CLASSES = ("verbs", "nouns", "modifiers")
+
+
+def tables(families: Sequence[Family], found: Found) -> str:
+    """All three; of rows that have a result. The last column of the first is for a person to fill in."""
+    parts = [(SCORES, _scores(families, found)), (LOOKS, _looks(families, found)), (WORDS, _words(found))]
+    return "\n\n".join("\n".join([head, _rule(head), *lines]) for head, lines in parts)
+
+
+def _rule(head: str) -> str:
+    return "|" + " --- |" * (head.count("|") - 1)
+
+
+def _scores(families: Sequence[Family], found: Found) -> Iterator[str]:
+    for family in families:
+        rows = [row for row in family.rows if row.name in found]
+        if rows:
+            yield _cells([f"**{family.title}**"] + [""] * (SCORES.count("|") - 2))
+        for row in rows:
+            yield _cells([row.title, *_numbers(row, found), row.paper, ""])
+
+
+def _numbers(row: Row, found: Found) -> list[str]:
+    results = found[row.name]
+    scores = ["; ".join(_score(results, sheet)) for sheet in SHEETS]
+    reference = found.get(row.against or "", ())
+    differences = [_difference(cider_difference(results, reference, sheet)) for sheet in SHEETS]
+    return [_steps(results), *scores, *differences]
+
+
+def _steps(results: Sequence[RowResult]) -> str:
+    """What was taken; also what was planned, where the minutes did not last."""
+    first = results[0]
+    if first.steps is None:
+        return ""
+    taken = min(result.steps or 0 for result in results)
+    return f"{taken}" if taken == first.planned else f"{taken} of {first.planned}"
+
+
+def _score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
+    scores = [float(np.mean(result.sheets[sheet].cider)) for result in results if sheet in result.sheets]
+    if scores:
+        yield f"{np.mean(scores):.1f}"
+    if len(scores) > 1:
+        yield f"{min(scores):.1f} to {max(scores):.1f} by {len(scores)} seeds"
+
+
+def _looks(families: Sequence[Family], found: Found) -> Iterator[str]:
+    for family in families:
+        for row in family.rows:
+            for result in found.get(row.name, ())[:1]:
+                yield from _looked(row, result)
+
+
+def _looked(row: Row, result: RowResult) -> Iterator[str]:
+    """Nothing of what is chance by construction, or always the middle frame."""
+    looked = result.sheets["shots"].looked if "shots" in result.sheets else {}
+    for name, title in MEASURES.items():
+        shares, middle = looked.get(name), looked.get("middle")
+        by_construction = looked.get("chance"), middle if name == "key_frame" else None
+        if shares is None or shares in by_construction:
+            continue
+        above = share_difference(shares, looked["chance"])
+        than_middle = share_difference(shares, middle) if name == "key_frame" and middle else None
+        numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, looked["chance"])]
+        yield _cells([row.title, title, *numbers, _difference(above), _difference(than_middle)])
+
+
+def _words(found: Found) -> Iterator[str]:
+    """On the pseudo-videos, where the branches differ most."""
+    for names in BRANCHES:
+        if all(name in found for name in names):
+            first, second = (found[name][0] for name in names)
+            for kind, title in enumerate(CLASSES):
+                shares = [f"{class_share(each, 'shots', kind).corpus:.1f}" for each in (first, second)]
+                difference = _difference(class_difference(first, second, "shots", kind))
+                yield _cells([" against ".join(f"`{name}`" for name in names), title, *shares, difference])
+
+
+def _difference(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    low, high = comparison.interval
+    return f"{comparison.difference:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def _cells(values: Sequence[str]) -> str:
+    return f"| {' | '.join(values)} |"
