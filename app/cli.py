@@ -161,6 +161,14 @@ def evaluate(context: typer.Context) -> None:
 
 
 @cli.command(context_settings=PASS_ON)
+def ablate(context: typer.Context) -> None:
+    """Train and read the papers' ablations, one row after another; --help lists what it takes."""
+    from training.ablations.command import app as ablations
+
+    ablations(context.args, prog_name=f"{PROGRAM} ablate")
+
+
+@cli.command(context_settings=PASS_ON)
 def plot(context: typer.Context) -> None:
     """Draw the curves of training runs; --help lists what it takes."""
     _training("plot", context)

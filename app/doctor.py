@@ -184,7 +184,7 @@ def weights(settings: Settings) -> Iterator[Finding]:
     from extractors.weights_errors import WeightsError
     from extractors.weights_folder import WeightsFolder
     from models.checkpoint import CheckpointError, read_card
-    from models.service import available
+    from models.service import available, embedding_path
 
     captioners = available(settings.weights)
     if not captioners:
@@ -198,6 +198,10 @@ def weights(settings: Settings) -> Iterator[Finding]:
             yield Finding(f"captioner {name}", ", ".join(read_card(path).streams))
         except CheckpointError as error:
             yield Finding(f"captioner {name}", "damaged", str(error))
+    embedding = embedding_path(settings.weights)
+    yield Finding(
+        "semantic embedding", "none, so that fusion is not offered" if embedding is None else embedding.name
+    )
     try:
         found = WeightsFolder(settings.data, settings.manifest).find(NETWORK)
         yield Finding("image network", str(found.file))

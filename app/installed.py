@@ -14,7 +14,7 @@ from app.menu import Menu
 from app.options import ENSEMBLE, FUSION
 from extractors.digests import sha256_of
 from models.checkpoint import Speed, parameters, read_card, vocabulary_digest
-from models.service import available, embedding_path, extractors_of
+from models.service import available, embedding_path, extractors_of, sampling_of
 from models.writers import LEFT_OUT
 
 
@@ -30,14 +30,18 @@ def installed(weights: Path) -> list[CaptionerInfo]:
     return [*alone, *combined(alone, embedding_path(weights))]
 
 
-def described(name: str, path: Path) -> CaptionerInfo:
-    """What one file says of itself. Raises CheckpointError."""
+def described(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
+    """What one file says of itself. frames: looked at, where they are spread. Raises CheckpointError."""
     card = read_card(path)
+    features = {
+        stream: {**asdict(spec), "sampling": sampling_of(card, stream, frames)}
+        for stream, spec in card.streams.items()
+    }
     return CaptionerInfo(
         name=name,
         weights_sha256=sha256_of(path),
         kind=card.captioner,
-        features={stream: asdict(spec) for stream, spec in card.streams.items()},
+        features=features,
         extractors=extractors_of(card),
         vocabulary=vocabulary_digest(path),
         parameters=parameters(path),

@@ -24,7 +24,9 @@ def _names(given: object) -> object:
 
 
 Members = Annotated[
-    tuple[str, ...], BeforeValidator(_names), WithJsonSchema({"type": "string", "examples": ["g2l,stats"]})
+    tuple[str, ...] | None,
+    BeforeValidator(_names),
+    WithJsonSchema({"type": "string", "examples": ["g2l,stats"]}),
 ]
 
 
@@ -39,7 +41,7 @@ class CaptionOptions(BaseModel):
         max_length=64,
         description="Which captioner writes; GET /models lists them and names the one that is the default.",
     )
-    members: Members | None = Field(
+    members: Members = Field(
         None,
         description="Captioners that fusion or ensemble is made of, with commas between them; GET /models "
         "says which by default.",

@@ -15,7 +15,7 @@ from app import heat, sheet
 from app.attention_document import AttentionDocument, GridAttention
 from app.sheet import ACCENT, FAINT, GAP, INK, MARGIN, QUIET, SMALL, WORD
 
-BARS = 46  #: height of dualAFR's bars
+BARS, NAMES = 46, 18  #: heights of dualAFR's bars and of the layers' names below them
 BELOW = 44  #: room below a frame, for the line of moments and the time
 
 
@@ -33,7 +33,7 @@ class Tiles:
     @property
     def head(self) -> int:
         """From a row's top to its first frame."""
-        return WORD + 14 + (BARS + 8 if self.has_bars else 0)
+        return WORD + 14 + (BARS + NAMES + 6 if self.has_bars else 0)
 
     @property
     def height(self) -> int:
@@ -94,7 +94,7 @@ def _row(
         said, size = sheet.fitted(attention.words[word], WORD, room)
         sheet.centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
         if tiles.has_bars:
-            _bars(pen, (left, WORD + 14), tiles.cell_width, _layers(attention, word))
+            _bars(pen, (left, WORD + 14), tiles.cell_width, attention, word)
         _frames(found, left, word, attention, frames, times, tiles)
     return found
 
@@ -128,20 +128,22 @@ def _branch(attention: AttentionDocument, word: int) -> str:
     return "" if branch is None else f" · ST {100 * branch[word][0][0]:.0f} %"
 
 
-def _layers(attention: AttentionDocument, word: int) -> list[float]:
-    layers = attention.extras.layers
-    return [] if layers is None else layers.weights[word] or []
-
-
-def _bars(pen: ImageDraw.ImageDraw, corner: tuple[int, int], width: int, weights: Sequence[float]) -> None:
-    """A bar a layer, as high as its weight of the whole height, the heaviest in ACCENT."""
-    x, y = corner
+def _bars(
+    pen: ImageDraw.ImageDraw, corner: tuple[int, int], width: int, attention: AttentionDocument, word: int
+) -> None:
+    """A bar a layer, as high as its weight of the whole height, the heaviest in ACCENT; names below."""
+    layers, (x, y) = attention.extras.layers, corner
+    weights = None if layers is None else layers.weights[word]
     pen.line((x, y + BARS, x + width, y + BARS), fill=FAINT, width=2)
-    step = width / max(1, len(weights))
-    for k, weight in enumerate(weights):
+    if layers is None or weights is None:
+        return
+    step = width / len(weights)
+    for k, (name, weight) in enumerate(zip(layers.names, weights, strict=True)):
         ink = ACCENT if weight == max(weights) else QUIET
         left = x + k * step + step * 0.2
         pen.rectangle((left, y + BARS * (1 - weight), left + step * 0.6, y + BARS - 1), fill=ink)
+        said = sheet.fitted(name, NAMES - 5, step - 4)
+        sheet.centred(pen, (x + (k + 0.5) * step, y + BARS + 3), *said, QUIET)
 
 
 def lit(

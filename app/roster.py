@@ -108,7 +108,7 @@ class Roster:
 
     def _described(self, folder: Path) -> tuple[CaptionerInfo, ...]:
         files = available(folder)
-        alone = [described(name, files[name]) for name in self.checkpoints]
+        alone = [described(name, files[name], self._frames) for name in self.checkpoints]
         return (*alone, *combined(alone, embedding_path(folder)))
 
 

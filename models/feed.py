@@ -89,7 +89,7 @@ class Feed:
         """How the frames were chosen, None where the streams' name tags say it."""
         if self._spread is None:
             return None
-        return f"{self._spread.count} frames, each from the middle of an equal part"
+        return spread_over(self._spread.count)
 
     def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
         return self.sampling
@@ -155,6 +155,11 @@ class JointFeed:
     def _is_of(self, stream: str, feed: Feed) -> bool:
         """An extractor makes more streams than its set names, and another feed may be who is to make one."""
         return self._owner.get(stream, feed) is feed
+
+
+def spread_over(frames: int) -> str:
+    """How frames are chosen that are spread over the time, in words."""
+    return f"{frames} frames, each from the middle of an equal part"
 
 
 def feed_of(sets: Sequence[StreamSet], pool: Pool, frames: int | None = None) -> Feed | JointFeed:

@@ -12,6 +12,7 @@ from extractors.features import Features, StreamSpec
 from models.caption import Caption
 from models.checkpoint import Card, Checkpoint, kind_of, load_checkpoint
 from models.decoding import DecodingOptions
+from models.feed import spread_over
 from models.registry import EMBEDDINGS, UnknownCaptioner
 from models.stream_sets import DEMO, StreamSet, UnknownStream, UnknownStreamSet, stream_set
 from models.written import Written
@@ -120,6 +121,20 @@ def extractors_of(card: Card) -> tuple[str, ...]:
         return tuple(stream_set(card.training.get("streams", DEMO.name)).of(card.streams).extractors)
     except (UnknownStreamSet, UnknownStream):
         return ()
+
+
+def sampling_of(card: Card, stream: str, frames: int | None = None) -> str | None:
+    """How a stream's frames are chosen; None where neither the card nor its stream set says it.
+
+    frames: how many, where a set spreads them and a service has its own number.
+    """
+    try:
+        spread = stream_set(card.training.get("streams", DEMO.name)).spread
+    except UnknownStreamSet:
+        spread = None
+    if spread is not None:
+        return spread_over(frames or spread)
+    return card.streams[stream].sampling or None
 
 
 def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:

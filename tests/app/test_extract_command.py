@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -344,6 +344,8 @@ def test_predictions_of_a_detector_are_its_best_boxes() -> None:
     times = np.arange(2.0)
     stream = Stream(scores, times, times + 1, StreamSpec("n", "w", "p"), boxes=torch.zeros(2, 2, 4))
     assert predictions({"coco_ssd": stream}, ("cat", "dog")) == "0.90 dog, 0.60 cat"
+    nothing = replace(stream, values=torch.zeros_like(stream.values))
+    assert predictions({"coco_ssd": nothing}, ("cat", "dog")) == "nothing that it knows"
 
 
 def test_the_options_are_listed(shell: Shell) -> None:

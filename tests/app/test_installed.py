@@ -39,6 +39,7 @@ def test_each_file_tells_what_it_is(weights: Path) -> None:
     assert stats.kind == "stats"
     assert stats.extractors == ("efficientnet-lite2",)
     assert stats.features["grid"]["network"] == "efficientnet-lite2"
+    assert stats.features["grid"]["sampling"] == "8 frames, each from the middle of an equal part"
     loaded = load_checkpoint(weights / "stats.safetensors")
     assert stats.weights_sha256 == loaded.sha256
     assert stats.parameters == sum(each.numel() for each in loaded.captioner.parameters())

@@ -44,7 +44,12 @@ def test_who_writes_is_what_was_asked_for_or_the_default() -> None:
     ("captioner", "members", "error", "sentence"),
     [
         ("blip", None, CaptionerUnavailable, "no captioner called blip; there are: ensemble, fusion, g2l,"),
-        ("fusion", "g2l,blip", CaptionerUnavailable, "no captioner called blip; there are: g2l, motion, other"),
+        (
+            "fusion",
+            "g2l,blip",
+            CaptionerUnavailable,
+            "no captioner called blip; there are: g2l, motion, other",
+        ),
         ("fusion", "ensemble", CaptionerUnavailable, "no captioner called ensemble; there are: g2l"),
         ("ensemble", "stats,other", MembersDiffer, "stats and other were trained on different vocabularies"),
         ("fusion", "stats,motion", MembersDiffer, "stats and motion were trained on different features"),

@@ -242,10 +242,14 @@ def test_dual_afrs_layers_stand_above_the_frame() -> None:
 
 
 def test_refocus_shows_both_steps_side_by_side() -> None:
-    """The default key frame, the predicted one, and that with the mask over it: frames 2, 1 and 1 in red."""
+    """The default key frame, the predicted one, and that with the mask over it."""
     attention = with_extras(
-        default_key_frame=chosen(2), key_frame=chosen(1), refocus=[0.1, 0.6, 0.2, 0.1], step_1="a cat", step_2="a dog"
-    )  # fmt: skip
+        default_key_frame=chosen(2),
+        key_frame=chosen(1),
+        refocus=[0.1, 0.6, 0.2, 0.1],
+        step_1="a cat",
+        step_2="a dog",
+    )
     page, plain = drawn(attention), drawn(document(["a", "dog"], 4))
     for frame in (1, 2):
         colour = (40 * frame, 90, 200 - 40 * frame)

@@ -105,7 +105,7 @@ def test_a_uniform_or_unmoving_map_is_not_grounded() -> None:
 
 
 def test_spatio_temporal_attention_finds_the_picture(pasted: list[Attention]) -> None:
-    assert grounded(masses([np.asarray(attention.extras["st_spatial"]) for attention in pasted]))
+    assert grounded(masses([np.asarray(attention.extras.st_spatial) for attention in pasted]))
 
 
 def test_the_map_that_is_shown_finds_the_picture(pasted: list[Attention]) -> None:

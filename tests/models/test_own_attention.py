@@ -15,7 +15,7 @@ from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.extras import Extras, Layers, Moment
-from models.service import caption
+from models.service import StreamMismatch, caption, optional_streams
 from models.written import join
 from tests.models.tiny import (
     SPEC,
@@ -150,3 +150,13 @@ def test_a_caption_without_words_has_attention_without_rows() -> None:
     assert found.attention.temporal.shape == (0, 3)
     assert found.attention.extras.key_frame is not None
     assert found.attention.extras.step_1 == ""
+
+
+def test_sound_may_be_missing_and_nothing_else() -> None:
+    """The boxes stand for the sound of tiny_refocus."""
+    captioner = tiny_refocus()
+    assert optional_streams(checkpoint(captioner)) == {"boxes"}
+    assert best_of(captioner, [{"grid": video["grid"]} for video in videos(LENGTHS)])
+    with pytest.raises(StreamMismatch, match="refocus needs the stream 'grid'"):
+        best_of(captioner, [{"boxes": videos((2,))[0]["boxes"]}])
+    assert optional_streams(checkpoint(tiny_stats())) == frozenset()
