@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from extractors.decoder import Decoder
 from training.datasets.check import Annotation, Check, Probe, SplitCount, check, deep, header
@@ -89,7 +89,7 @@ def _print(found: Check) -> None:
 
 
 def _annotations(found: tuple[Annotation, ...]) -> Table:
-    table = Table("annotation file", "holds", "found")
+    table = Table("annotation file", "holds", Column("found", overflow="fold"))
     for each in found:
         absent = "no" if each.needed else "no (not needed)"
         table.add_row(

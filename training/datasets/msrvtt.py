@@ -59,7 +59,7 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
     if test is not None:
         paths.append(test)
     elif paths[0].name == TRAIN_VAL.names[0]:
-        notices.append(Notice("no_test_captions", f"{TEST.names[0]} is not there: no test split."))
+        notices.append(Notice("no_split", f"{TEST.names[0]} is not there: no test split."))
     documents = [read_json(path, TypeAdapter(_Document), OBTAIN) for path in paths]
     captions: dict[str, list[str]] = defaultdict(list)
     for document in documents:
