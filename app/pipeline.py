@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from app import __version__, results
 from app.answer import Answer, EngineInfo, Report
 from app.errors import CaptionerUnavailable, JobFailure
-from app.installed import digest_of
 from app.menu import Choice
 from app.named_error import NamedError
 from app.options import CaptionOptions
@@ -126,13 +125,12 @@ class Engine:
     def _model(self, meal: Meal, streams: Mapping[str, Stream], options: CaptionOptions) -> dict[str, Any]:
         """Which weights wrote, from which features, with which options; those left open are filled in."""
         choice = meal.choice
-        infos = {info.name: info for info in self._roster.infos}
-        files = {name: infos[name].weights_sha256 for name in choice.members}
+        known = {info.name: info.weights_sha256 for info in self._roster.infos}
         filled = options.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
         return {
             "captioner": choice.captioner,
-            "weights_sha256": digest_of(files.values()) if files else infos[choice.captioner].weights_sha256,
-            "members": files or None,
+            "weights_sha256": self._roster.digest(choice),
+            "members": {name: known[name] for name in choice.members} or None,
             "features": meal.provenance(streams),
             "options": filled.model_dump(),
             "version": __version__,

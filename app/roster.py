@@ -10,10 +10,11 @@ import structlog
 from app.advertisement import CaptionerInfo
 from app.default_captioner import default_captioner
 from app.errors import EngineStartFailed, MembersDiffer
-from app.installed import combined, described
+from app.installed import combined, described, digest_of
 from app.menu import Choice, Menu
 from app.options import ENSEMBLE, FUSION
 from app.settings import Settings
+from extractors.digests import sha256_of
 from extractors.request import DecodeRequest
 from models.checkpoint import Card, Checkpoint, load_embedding
 from models.feed import Feed, JointFeed, Pool, feed_of
@@ -38,7 +39,7 @@ class Roster:
     for, or not the one that is to be the default; and what loading a damaged one raises."""
 
     def __init__(self, settings: Settings, device: str) -> None:
-        folder, self._device = settings.weights, device
+        folder = settings.weights
         self._pool = Pool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
         loaded = {name: load_captioner(name, device, folder) for name in available(folder)}
@@ -50,7 +51,9 @@ class Roster:
         self._writers: dict[Choice, Writer] = {}
         for name, checkpoint in self.checkpoints.items():
             check_extractors(checkpoint, self._meals[name], self.feed(Choice(name)).extractors)
-        self._embedding = self._load_embedding(folder)
+        path = embedding_path(folder)
+        self._embedding = None if path is None else load_embedding(path, device)
+        self._embedding_sha256 = "" if path is None else sha256_of(path)
         self.infos = self._described(folder)
         self.menu = Menu(self.infos, settings.captioner or default_captioner(self.infos))
         if self.menu.default not in self.menu.names:
@@ -90,6 +93,14 @@ class Roster:
             found[FUSION] = feed_of([stream_set_for(self._embedding[1])], self._pool, self._frames).request
         return found
 
+    def digest(self, choice: Choice) -> str:
+        """The sha256 of the writer's file; of several, one for all of them."""
+        infos = {info.name: info for info in self.infos}
+        if not choice.members:
+            return infos[choice.captioner].weights_sha256
+        own = self._embedding_sha256 if choice.captioner == FUSION else ""
+        return digest_of([own, *(infos[name].weights_sha256 for name in choice.members)])
+
     def _made(self, choice: Choice) -> Writer:
         members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == FUSION:
@@ -101,10 +112,6 @@ class Roster:
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
         assert self._embedding is not None, "the menu has no fusion without an embedding"
         return self._embedding
-
-    def _load_embedding(self, folder: Path) -> tuple[SemanticEmbedding, Card] | None:
-        path = embedding_path(folder)
-        return None if path is None else load_embedding(path, self._device)
 
     def _described(self, folder: Path) -> tuple[CaptionerInfo, ...]:
         files = available(folder)

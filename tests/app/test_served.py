@@ -129,6 +129,21 @@ def test_who_cannot_write_is_told_by_name(
     assert sentence in str(answer)
 
 
+def test_the_digest_is_of_all_files_that_wrote(engine: Engine, video: Footage) -> None:
+    known = {each.name: each.weights_sha256 for each in engine.info.captioners}
+    digests = []
+    for options in (
+        {"captioner": "fusion"},
+        {"captioner": "fusion", "members": "stats"},
+        {"captioner": "stats"},
+    ):
+        answer = ask(engine, video, attention=False, **options)
+        assert isinstance(answer, Answer)
+        digests.append(answer.model["weights_sha256"])
+    assert len(set(digests)) == 3
+    assert (digests[0], digests[2]) == (known["fusion"], known["stats"])
+
+
 def test_it_says_what_there_is_and_who_writes_by_default(engine: Engine) -> None:
     info = engine.info
     names = [each.name for each in info.captioners]
