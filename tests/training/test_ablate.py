@@ -22,6 +22,7 @@ from training.ablations.results import AnotherPlan, Plan, Results
 from training.ablations.row import RECIPE, SEEDS, Job, Read, Trained, UnknownRow, jobs_of
 from training.ablations.row_training import TooLittleTime, checkpoint_in, recipe_for
 from training.dataset import TrainingBatch
+from training.recipes import DEMO_CONFIGS
 
 PLAN = Plan(steps=2, judged=HELD_OUT)
 #: All kinds of training and of reading, two rows and more of each family, what is read before what reads it.
@@ -194,7 +195,7 @@ def test_every_row_changes_what_there_is_and_is_compared_within_its_family(famil
         assert row.against is None or row.against in names - {row.name}
         assert row.paper.endswith(".")
         if isinstance(row.make, Trained):
-            fields = type(row_training.DEMO_CONFIGS[row.make.captioner]()).model_fields
+            fields = type(DEMO_CONFIGS[row.make.captioner]()).model_fields
             assert fields.keys() >= row.make.config.keys()
             assert type(RECIPE).model_fields.keys() >= row.make.recipe.keys()
         elif not row.make.shipped:
