@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app import heat, sheet
 from app.attention_document import AttentionDocument, BoxAttention, GridAttention
 from app.render_own import own_blocks
-from app.render_words import Tiles, shown, word_rows
+from app.render_words import Seen, Tiles, shown, word_rows
 from app.sheet import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
 
 CONTENT = 1440  #: widest line of tiles
@@ -41,13 +41,13 @@ def attention_picture(
     """
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
-    tiles = _tiles(attention, frame_times, frames[0].size)
+    seen, tiles = Seen(attention, frames, frame_times), _tiles(attention, frame_times, frames[0].size)
     width = tiles.width
     blocks = [
         sheet.paragraph(" ".join(attention.words), HEADLINE, INK, width),
         _strip(frames, frame_times, _strip_of(len(frames), frames[0].size, width)),
-        *own_blocks(attention, frames, frame_times, width),
-        *word_rows(attention, frames, frame_times, tiles),
+        *own_blocks(seen, width),
+        *word_rows(seen, tiles),
         *([_scale(width)] if attention.spatial is not None else []),
         sheet.paragraph(_explanation(attention), SMALL, QUIET, width),
     ]
@@ -133,7 +133,7 @@ def _explanation(attention: AttentionDocument) -> str:
     which = "the key frames that were picked for it" if many else "the frame with its largest temporal weight"
     return (
         f"Top: the frames that the captioner saw. Below, for each word, {which}; {where}The line under a "
-        "frame has one segment for each moment, darker for more weight, orange for the largest."
+        "frame has one segment for each moment, darker for more weight, orange for the one that is shown."
         f"{_own_explanation(attention)}"
     )
 
@@ -144,7 +144,7 @@ def _own_explanation(attention: AttentionDocument) -> str:
     if extras.branch is not None:
         said += " ST is the share of what was followed through time, the rest is of one frame."
     if extras.layers is not None:
-        said += f" The bars above a frame weigh the layers {', '.join(extras.layers.names)}, in that order."
+        said += f" The bars above a frame weigh the layers {', '.join(extras.layers.names)}."
     if extras.refocus is not None:
         said += " The line below the two steps shows by which weight the key frame was chosen."
     if extras.candidates is not None:

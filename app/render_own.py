@@ -7,29 +7,27 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from app import sheet
-from app.attention_document import AttentionDocument, ChosenMoment
-from app.render_words import frame_of, over
+from app.attention_document import AttentionDocument, CandidateCaption, ChosenMoment
+from app.render_words import Seen
 from app.sheet import ACCENT, GAP, INK, MARGIN, QUIET, SMALL
 
 MOST_CANDIDATES = 12
 TALLEST = 260  #: of refocus's frames
 
 
-def own_blocks(
-    attention: AttentionDocument, frames: Sequence[Image.Image], times: Sequence[float], width: int
-) -> list[Image.Image]:
+def own_blocks(seen: Seen, width: int) -> list[Image.Image]:
     """None for a captioner that has everything in its words' tiles."""
-    blocks = []
-    if attention.extras.candidates:
-        blocks.append(_candidates(attention, width))
-    if attention.extras.key_frame is not None and attention.extras.default_key_frame is not None:
-        blocks.append(_refocused(attention, frames, times, width))
+    extras, blocks = seen.attention.extras, []
+    if extras.candidates:
+        blocks.append(_candidates(extras.candidates, width))
+    if extras.key_frame is not None and extras.default_key_frame is not None:
+        blocks.append(_refocused(seen, extras.default_key_frame, extras.key_frame, width))
     return blocks
 
 
-def _candidates(attention: AttentionDocument, width: int) -> Image.Image:
+def _candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image:
     """A line for each that competed, with a bar for its relevance, the winner's in ACCENT."""
-    candidates = (attention.extras.candidates or [])[:MOST_CANDIDATES]
+    candidates = competed[:MOST_CANDIDATES]
     low = min(each.relevance for each in candidates)
     span = max(each.relevance for each in candidates) - low or 1.0
     font = ImageFont.load_default(SMALL)
@@ -54,53 +52,35 @@ def _place(beam: int) -> str:
     return "best of its own" if beam == 0 else f"its number {beam + 1}"
 
 
-def _refocused(
-    attention: AttentionDocument, frames: Sequence[Image.Image], times: Sequence[float], width: int
-) -> Image.Image:
+def _refocused(seen: Seen, default: ChosenMoment, key: ChosenMoment, width: int) -> Image.Image:
     """Figures 3 and 4: default and predicted key frame with their captions, and the mask over the latter."""
-    extras = attention.extras
-    assert extras.key_frame is not None
-    assert extras.default_key_frame is not None
-    size = _third(frames[0].size, width)
-    column = (width - 2 * MARGIN - 2 * GAP) // 3
-    parts = [
-        _step(attention, frames, times, extras.default_key_frame, size, column, None,
-              f"Step 1, from the middle: {extras.step_1 or ''}"),
-        _step(attention, frames, times, extras.key_frame, size, column, None,
-              f"Step 2, from the key frame: {extras.step_2 or ''}"),
-        _step(attention, frames, times, extras.key_frame, size, column, _mean_map(attention),
-              "Where its words looked, their mean"),
-    ]  # fmt: skip
+    extras = seen.attention.extras
+    size, column = _third(seen.frames[0].size, width), (width - 2 * MARGIN - 2 * GAP) // 3
+    columns = [
+        (seen.lit(default.moment, None, size), f"Step 1, from the middle: {extras.step_1 or ''}"),
+        (seen.lit(key.moment, None, size), f"Step 2, from the key frame: {extras.step_2 or ''}"),
+        (seen.lit(key.moment, _mean_map(seen.attention), size), "Where its words looked, their mean"),
+    ]
+    parts = [_step(picture, time, said, column) for (picture, time), said in columns]
     found = sheet.block(width, max(part.height for part in parts) + 24)
     for number, part in enumerate(parts):
         found.paste(part, (MARGIN + number * (column + GAP), 0))
     if extras.refocus:
-        below = found.height - 16
-        sheet.moments(ImageDraw.Draw(found), (MARGIN, below), width - 2 * MARGIN, extras.refocus)
+        corner = (MARGIN, found.height - 16)
+        sheet.moments(ImageDraw.Draw(found), corner, width - 2 * MARGIN, extras.refocus, key.moment)
     return found
 
 
-def _step(
-    attention: AttentionDocument,
-    frames: Sequence[Image.Image],
-    times: Sequence[float],
-    chosen: ChosenMoment,
-    size: tuple[int, int],
-    column: int,
-    weights: Sequence[float] | None,
-    said: str,
-) -> Image.Image:
+def _step(picture: Image.Image, time: float, said: str, column: int) -> Image.Image:
     """One frame with its time and a sentence below it."""
-    frame = frame_of(attention, chosen.moment, times)
-    picture = over(attention, weights, chosen.moment, frames[frame], size)
     font = ImageFont.load_default(SMALL)
-    lines = [sheet.seconds(times[frame]), *sheet.wrap(said, font, column)]
-    found = sheet.block(column, size[1] + 8 + len(lines) * (SMALL + 6))
+    lines = [sheet.seconds(time), *sheet.wrap(said, font, column)]
+    found = sheet.block(column, picture.height + 8 + len(lines) * (SMALL + 6))
     found.paste(picture, (0, 0))
     pen = ImageDraw.Draw(found)
     for number, line in enumerate(lines):
-        ink = QUIET if number == 0 else INK
-        pen.text((0, size[1] + 8 + number * (SMALL + 6)), line, fill=ink, font=font)
+        place = (0, picture.height + 8 + number * (SMALL + 6))
+        pen.text(place, line, fill=QUIET if number == 0 else INK, font=font)
     return found
 
 

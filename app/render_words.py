@@ -19,6 +19,23 @@ BARS, NAMES = 46, 18  #: heights of dualAFR's bars and of the layers' names belo
 BELOW = 44  #: room below a frame, for the line of moments and the time
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What is drawn: the attention, and the frames, all of one size, with their seconds."""
+
+    attention: AttentionDocument
+    frames: Sequence[Image.Image]
+    times: Sequence[float]
+
+    def lit(
+        self, moment: int, weights: Sequence[float] | None, size: tuple[int, int]
+    ) -> tuple[Image.Image, float]:
+        """A moment's frame with weights of its cells or boxes over it, and its seconds."""
+        frame = frame_of(self.attention, moment, self.times)
+        picture = self.frames[frame].convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        return over(self.attention, weights, moment, picture), self.times[frame]
+
+
 @dataclass(frozen=True)
 class Tiles:
     """How words are laid out. ``tile``: (width, height) of a frame in its cell. frames: most in any tile."""
@@ -71,55 +88,45 @@ def shown(attention: AttentionDocument, word: int, frame_times: Sequence[float])
     return [] if most is None else [most]
 
 
-def word_rows(
-    attention: AttentionDocument, frames: Sequence[Image.Image], times: Sequence[float], tiles: Tiles
-) -> list[Image.Image]:
-    numbers = range(len(attention.words))
+def word_rows(seen: Seen, tiles: Tiles) -> list[Image.Image]:
+    numbers = range(len(seen.attention.words))
     rows = [numbers[start : start + tiles.columns] for start in range(0, len(numbers), tiles.columns)]
-    return [_row(row, attention, frames, times, tiles) for row in rows]
+    return [_row(row, seen, tiles) for row in rows]
 
 
-def _row(
-    row: range,
-    attention: AttentionDocument,
-    frames: Sequence[Image.Image],
-    times: Sequence[float],
-    tiles: Tiles,
-) -> Image.Image:
+def _row(row: range, seen: Seen, tiles: Tiles) -> Image.Image:
     found = sheet.block(tiles.width, tiles.height)
     pen = ImageDraw.Draw(found)
     for column, word in enumerate(row):
         left = MARGIN + column * (tiles.cell_width + GAP)
-        room = tiles.cell_width + GAP - 6
-        said, size = sheet.fitted(attention.words[word], WORD, room)
+        said, size = sheet.fitted(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
         sheet.centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
         if tiles.has_bars:
-            _bars(pen, (left, WORD + 14), tiles.cell_width, attention, word)
-        _frames(found, left, word, attention, frames, times, tiles)
+            _bars(pen, (left, WORD + 14), tiles.cell_width, seen.attention, word)
+        _frames(found, left, word, seen, tiles)
     return found
 
 
-def _frames(
-    page: Image.Image,
-    left: int,
-    word: int,
-    attention: AttentionDocument,
-    frames: Sequence[Image.Image],
-    times: Sequence[float],
-    tiles: Tiles,
-) -> None:
+def _frames(page: Image.Image, left: int, word: int, seen: Seen, tiles: Tiles) -> None:
     pen, centre = ImageDraw.Draw(page), left + tiles.cell_width / 2
     x, y = round(centre - tiles.tile[0] / 2), tiles.head
-    seen = shown(attention, word, times)
-    if not seen:
+    moments = [moment for moment, _ in shown(seen.attention, word, seen.times)]
+    if not moments:
         _no_attention(pen, (x, y), tiles.tile)
-    for moment, frame in seen:
-        page.paste(lit(attention, word, moment, frames[frame], tiles.tile), (x, y))
+    for moment in moments:
+        picture, time = seen.lit(moment, _places(seen.attention, word, moment), tiles.tile)
+        page.paste(picture, (x, y))
         y += tiles.tile[1]
-        sheet.moments(pen, (left, y + 7), tiles.cell_width, attention.temporal[word] or [1.0])
-        said = f"{sheet.seconds(times[frame])}{_branch(attention, word)}"
+        sheet.moments(pen, (left, y + 7), tiles.cell_width, seen.attention.temporal[word] or [1.0], moment)
+        said = f"{sheet.seconds(time)}{_branch(seen.attention, word)}"
         sheet.centred(pen, (centre, y + 18), *sheet.fitted(said, SMALL, tiles.cell_width + GAP - 6), QUIET)
         y += BELOW
+
+
+def _places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
+    """A word's weights of a moment's cells or boxes; None where it attended to time alone."""
+    rows = None if attention.spatial is None else attention.spatial.weights[word]
+    return None if rows is None else rows[moment]
 
 
 def _branch(attention: AttentionDocument, word: int) -> str:
@@ -146,24 +153,10 @@ def _bars(
         sheet.centred(pen, (x + (k + 0.5) * step, y + BARS + 3), *said, QUIET)
 
 
-def lit(
-    attention: AttentionDocument, word: int, moment: int, frame: Image.Image, size: tuple[int, int]
-) -> Image.Image:
-    """The frame with the word's heat over it; the bare frame where the captioner attends to time alone."""
-    spatial = attention.spatial
-    rows = None if spatial is None else spatial.weights[word]
-    return over(attention, None if rows is None else rows[moment], moment, frame, size)
-
-
 def over(
-    attention: AttentionDocument,
-    weights: Sequence[float] | None,
-    moment: int,
-    frame: Image.Image,
-    size: tuple[int, int],
+    attention: AttentionDocument, weights: Sequence[float] | None, moment: int, picture: Image.Image
 ) -> Image.Image:
-    """A frame of ``size`` with weights of its cells or boxes over it."""
-    picture = frame.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    """The picture with weights of its cells or boxes over it; as it is where there are none."""
     spatial = attention.spatial
     if spatial is None or weights is None:
         return picture

@@ -90,13 +90,16 @@ def mix(first: Ink, second: Ink, part: float) -> Ink:
 
 
 def moments(
-    pen: ImageDraw.ImageDraw, corner: tuple[float, float], width: float, weights: Sequence[float]
+    pen: ImageDraw.ImageDraw,
+    corner: tuple[float, float],
+    width: float,
+    weights: Sequence[float],
+    shown: int,
 ) -> None:
-    """A thin line of T segments in the order of time, darker for more weight, the largest in ACCENT."""
-    heaviest = max(range(len(weights)), key=weights.__getitem__)
-    top = weights[heaviest] or 1.0
+    """A thin line of T segments in the order of time, darker for more weight, the one shown in ACCENT."""
+    top = max(weights) or 1.0
     step = width / len(weights)
     for k, weight in enumerate(weights):
         x = corner[0] + k * step
-        ink = ACCENT if k == heaviest else mix(FAINT, QUIET, weight / top)
+        ink = ACCENT if k == shown else mix(FAINT, QUIET, weight / top)
         pen.rectangle((x, corner[1], x + max(1.0, step - 2), corner[1] + 5), fill=ink)
