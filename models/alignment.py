@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.collate import Batch
 from models.streams import InputStream
 
 Alignment = Literal["convolution", "max", "average", "hypercolumn", "mlp"]
@@ -33,6 +34,27 @@ class LayerConfig(InputStream):
     def aligned_side(self) -> int:
         """Spatial pooling is padded by half its size, as C3D's own pool5 (7 → 4) is."""
         return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
+
+
+def step_by_step(batch: Batch, side: int) -> Batch:
+    """The maps of windows as a row for each of their steps: (B, W, s·N, C) → (B, s·W, N, C), N = side².
+
+    Where windows overlap (C3D's, by half) every second one is taken, so that the maps follow each other
+    without a gap and no frame counts twice. Maps of single frames are left as they are.
+    """
+    steps = batch.values.shape[2] // side**2
+    overlapping = (batch.times[:, 1:, 0] < batch.times[:, :-1, 1]) & batch.frame_mask[:, 1:]
+    every = 2 if bool(overlapping.any()) else 1
+    if steps == every == 1:
+        return batch
+    begin, end = batch.times[:, ::every, :1], batch.times[:, ::every, 1:]
+    edges = begin + (end - begin) * torch.arange(steps + 1, device=begin.device) / steps
+    return Batch(
+        times=torch.stack([edges[..., :-1], edges[..., 1:]], 3).flatten(1, 2),
+        values=batch.values[:, ::every].unflatten(2, (steps, side**2)).flatten(1, 2),
+        frame_mask=batch.frame_mask[:, ::every].repeat_interleave(steps, 1),
+        region_mask=batch.region_mask[:, ::every].unflatten(2, (steps, side**2)).flatten(1, 2),
+    )
 
 
 def alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.alignment import Alignment, LayerConfig, alignment
+from models.alignment import Alignment, LayerConfig, alignment, step_by_step
 from models.attention import AdditiveAttention, masked_softmax, per_row, weighted_sum
 from models.captioner import Captioner, Memory, State, StepAttention
 from models.collate import Batch
@@ -187,7 +187,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
         """One batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
-        layers = [by_name[layer.name] for layer in self.config.layers]
+        layers = [step_by_step(by_name[layer.name], layer.side) for layer in self.config.layers]
         slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
         count = int(slots.max())
         mask = torch.arange(count, device=slots.device) < slots.unsqueeze(1)

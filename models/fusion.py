@@ -89,13 +89,17 @@ class FusionConfig(BaseModel):
 
 
 class SpatialConfig(FusionConfig):
-    """The spatial captioner's, whose objects lead the clock."""
+    """The spatial captioner's, whose objects lead the clock.
+
+    moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
+    """
 
     objects: InputStream = InputStream(name="mask_rcnn_roi", width=4096)
+    moving_objects: InputStream | None = None
 
     @property
     def streams(self) -> tuple[InputStream, ...]:
-        return distinct(self.objects, *self.pooled)
+        return distinct(self.objects, self.moving_objects, *self.pooled)
 
     @classmethod
     def demo(cls) -> Self:
@@ -239,11 +243,17 @@ class Spatial(TwoLayerCaptioner):
     config_class = SpatialConfig
 
     def memory_width(self) -> int:
-        return self.config.objects.width
+        moving = self.config.moving_objects
+        return self.config.objects.width + (0 if moving is None else moving.width)
 
     def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
         objects = batches[self.config.objects.name]
-        return objects.values, objects.region_mask
+        if self.config.moving_objects is None:
+            return objects.values, objects.region_mask
+        moving = batches[self.config.moving_objects.name]
+        rows = nearest_rows(objects.times, moving.times, moving.frame_mask)
+        beside = on_clock(moving.values.flatten(2), rows).unflatten(2, moving.values.shape[2:])
+        return torch.cat([objects.values, beside], 3), objects.region_mask
 
 
 class SemanticEmbeddingConfig(BaseModel):

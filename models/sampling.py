@@ -39,21 +39,27 @@ def sample(
     rows_per_video: int,
     max_length: int,
     generator: torch.Generator | None = None,
+    prefix: Tensor | None = None,
 ) -> Drawn:
     """Draw from the captioner as it is (no constraint, no temperature): the policy itself.
 
-    The gradient flows through ``logprobs`` into captioner and memory; the draws have none.
+    The gradient flows through ``logprobs`` into captioner and memory; the draws have none. prefix: (R, P)
+    words that a row begins with, -1 from where it is drawn; ``mask`` is False for what was given.
     """
     state, word = captioner.start(memory, rows_per_video), captioner.first_word(memory, rows_per_video)
     ended = torch.zeros_like(word, dtype=torch.bool)
     tokens, logprobs, mask = [], [], []
-    for _ in range(max_length):
+    for i in range(max_length):
         log_probs, state, _ = captioner.step(state, word, memory)
-        word = _draw(log_probs.detach(), generator).masked_fill(ended, EOS)
+        word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
+        if prefix is not None and i < prefix.shape[1]:
+            given = prefix[:, i] >= 0
+            word = torch.where(given, prefix[:, i], word)
+        word = word.masked_fill(ended, EOS)
         logprob = log_probs.gather(1, word.unsqueeze(1)).squeeze(1)
         tokens.append(word)
-        logprobs.append(logprob.masked_fill(ended, 0))
-        mask.append(~ended)
+        logprobs.append(logprob.masked_fill(ended | given, 0))
+        mask.append(~(ended | given))
         ended = ended | (word == EOS)
         if bool(ended.all()):
             break

@@ -13,6 +13,7 @@ from extractors.sampling import FRAMES
 
 if TYPE_CHECKING:
     from training.datasets.set_folder import SetFolder
+    from training.paper_recipes import PaperRun
     from training.recipes import Recipe
     from training.video_session import Place
 
@@ -46,7 +47,10 @@ Data = Annotated[
 def train(
     captioner: CaptionerName,
     data: Data,
-    recipe: Annotated[str | None, typer.Option(help="How it is trained; default: its demo.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
+    ] = None,
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: the demo's.")
     ] = None,
@@ -66,6 +70,9 @@ def train(
     data_set: DataSetName = None,
     paper: Paper = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Another number of cross-entropy steps than the recipe's.")
+    ] = None,
     self_critical: Annotated[
         bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
     ] = True,
@@ -73,15 +80,24 @@ def train(
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from models.stream_sets import UnknownStreamSet, stream_set
     from training.datasets.set_folder import SetFolder
+    from training.paper_recipes import PAPER_NAMES, paper_run
+    from training.paper_session import seeded
     from training.recipes import DEMO_STREAMS, FINETUNE, UnknownRecipe, recipe_of
     from training.session import NeedsVideo, train_captioner, train_semantic_embedding
     from training.video_session import Place
 
     try:
+        if recipe in PAPER_NAMES:
+            run = seeded(paper_run(recipe, captioner.value), seed)
+            place = Place(out or Path("runs", captioner.value), cache, typer.echo, threads)
+            best = _as_paper(captioner.value, run, data, streams, place, self_critical)
+            typer.echo(f"best checkpoint: {best}")
+            return
         plan = recipe_of(recipe, captioner.value)
     except UnknownRecipe as error:
         raise typer.BadParameter(f"--recipe: {error}") from error
-    plan = plan if seed is None else plan.model_copy(update={"seed": seed})
+    changed = {"seed": seed, "steps": steps}
+    plan = plan.model_copy(update={name: value for name, value in changed.items() if value is not None})
     out = out or Path("runs", captioner.value)
     if plan.name == FINETUNE.name or data_set is not None:
         place = Place(out, cache, typer.echo, threads)
@@ -99,6 +115,25 @@ def train(
     except (UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
     typer.echo(f"best checkpoint: {best}")
+
+
+def _as_paper(
+    name: str, run: PaperRun, data: Path, streams: str | None, place: Place, self_critical: bool
+) -> Path:
+    """A captioner trained as in its paper."""
+    from models.stream_sets import UnknownStream, UnknownStreamSet
+    from training.datasets.errors import DataSetError
+    from training.paper_session import train_as_paper
+    from training.rewards import NoReward
+
+    try:
+        return train_as_paper(name, run, data, place, streams, self_critical)
+    except DataSetError as error:
+        raise typer.BadParameter(f"--data: {error.advice}") from error
+    except (UnknownStream, UnknownStreamSet) as error:
+        raise typer.BadParameter(f"--streams: {error}") from error
+    except NoReward as error:
+        raise typer.BadParameter(f"--recipe {run.recipe.name}: {error}") from error
 
 
 def _on_videos(

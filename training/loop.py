@@ -21,12 +21,13 @@ from models.captioner import Captioner
 from training.dataset import Batches, Captioned, TrainingBatch
 from training.last_rewards import LastRewards
 from training.learning import learner_of, refining
+from training.pseudo_video import Shots
 from training.recipes import Recipe
 from training.run import Learner, Run
-from training.schedules import cosine
+from training.schedules import Moment
 from training.self_critical import SelfCritical
 from training.supervision import encoded, memory_to_learn_from, supervised_loss
-from training.validate import See, Validation
+from training.validate import See, Validation, as_it_is
 
 REPORT_EVERY = 20
 #: In the order in which a run has them; none has all.
@@ -89,7 +90,7 @@ class Trainer:
         return Phase(name, steps, self.recipe.validate_every, self.batches, loss, rate, judge)
 
     def epoch(self, step: int) -> float:
-        """How many epochs ``step`` steps are: a recipe in epochs says how long one is, else all videos once."""
+        """How many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
     def refine(self, captioner: Captioner[Any, Any], reward: SelfCritical) -> None:
@@ -99,20 +100,32 @@ class Trainer:
 
         def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
             generator = generator_of(recipe.seed, step, 2)
-            return reward.loss(learner.captioner, batch, generator, self.precision)
+            given = recipe.words_given(self.epoch(step))
+            return reward.loss(learner.captioner, batch, generator, self.precision, given)
 
         def rate(step: int) -> float:
-            return recipe.self_critical_rate * cosine(step / recipe.self_critical_steps)
+            done = step / recipe.self_critical_steps
+            return recipe.self_critical_rate * recipe.schedule.share(Moment(done, self.epoch(step)))
 
         batches = replace(self.batches, captions=recipe.self_critical_captions)
         steps, every = recipe.self_critical_steps, recipe.self_critical_every
         phase = Phase("self_critical", steps, every, batches, loss, rate, self.on_whole_pictures)
         self.go_through(replace(phase, keeps_start=True), learner)
 
+    @property
+    def shots(self) -> Shots | None:
+        """How the pseudo-videos that are trained on are made; real videos have none."""
+        return self.batches.shots
+
     def on_whole_pictures(self, captioner: Captioner[Any, Any]) -> Scores:
         """CIDEr-D of the held-out items."""
-        validation = Validation(self.held_out, self.batches.vocabulary, self.recipe.max_length)
-        return {"cider": validation.cider(captioner, self.precision)}
+        return {"cider": self.cider(captioner)}
+
+    def cider(self, captioner: Captioner[Any, Any], shots: Shots | None = None, see: See = as_it_is) -> float:
+        """Of the held-out items, whole or as pseudo-videos; see: the memory that is written from."""
+        longest = self.recipe.max_length
+        validation = Validation(self.held_out, self.batches.vocabulary, longest, shots, see)
+        return validation.cider(captioner, self.precision)
 
     def go_through(self, phase: Phase, learner: Learner) -> None:
         """All steps of a phase that the run has not taken yet."""

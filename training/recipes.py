@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +13,26 @@ from models.g2l import G2LConfig
 from models.refocus import RefocusConfig
 from models.stats import StatsConfig, StreamConfig
 from training.losses import teacher_forcing_ratio
-from training.schedules import Cosine, Schedule
+from training.schedules import Cosine, Moment, Schedule
+
+#: Phase → the field of a recipe that says how long it is.
+STEPS_OF = {
+    "cross_entropy": "steps",
+    "first_step": "first_step_steps",
+    "combined": "combined_steps",
+    "frozen_key_frames": "frozen_steps",
+    "self_critical": "self_critical_steps",
+}
+
+
+class RewardWeights(BaseModel):
+    """How much of each metric a reward is; CIDEr-D is 0 to 10, the others 0 to 1."""
+
+    model_config = ConfigDict(frozen=True)
+    cider: float = 1.0
+    bleu: float = 0.0
+    meteor: float = 0.0
+    rouge_l: float = 0.0
 
 
 class Recipe(BaseModel):
@@ -24,6 +43,11 @@ class Recipe(BaseModel):
     forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
     distractors: the share of longer samples that have shots of other pictures.
     epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
+    baseline: what a sample's reward is compared with, the mean of the video's other samples, or the reward
+    of the caption that is written greedily (Rennie et al. 2017).
+    mixer_words: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption
+    on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
+    are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
     first_step_steps, combined_steps, frozen_steps: refocus's own phases.
     """
 
@@ -64,12 +88,28 @@ class Recipe(BaseModel):
     self_critical_captions: int
     self_critical_every: int
     self_critical_weight: float
+    self_critical_temperature: float = 1.0
+    rewards: RewardWeights = RewardWeights()
+    baseline: Literal["others", "greedy"] = "others"
+    mixer_words: int = Field(0, ge=0)
     seed: int = 2020
 
     def rate(self, step: int, steps: int, epoch: float) -> float:
         """Of a phase of ``steps``; the first ``warmup`` of them rise in a straight line."""
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
-        return self.learning_rate * warm * self.schedule.share(step / steps, epoch)
+        return self.learning_rate * warm * self.schedule.share(Moment(step / steps, epoch))
+
+    def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
+        """With phases as long as ``epochs`` says, by their names, judged after every epoch."""
+        steps = {STEPS_OF[phase]: round(count * epoch_steps) for phase, count in epochs.items()}
+        every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
+        return self.model_copy(update={**steps, **every, "epoch_steps": epoch_steps})
+
+    def words_given(self, epoch: float) -> int | None:
+        """How many words of a true caption the samples of self-critical training go on from (MIXER)."""
+        if not self.mixer_words:
+            return None
+        return max(0, self.max_length - self.mixer_words * (1 + int(epoch)))
 
     def teacher_forcing(self, epoch: float) -> float:
         """The share of true words among those that the decoder is fed."""

@@ -20,10 +20,8 @@ from training.last_rewards import LastRewards
 from training.learning import learner_of
 from training.loop import Phase, Scores, Trainer, generator_of
 from training.losses import scheduled_words
-from training.pseudo_video import Shots
 from training.run import Learner
 from training.supervision import encoded
-from training.validate import See, Validation, as_it_is
 
 #: From a phase's name to the best weights when it had ended.
 BestAfter = Callable[[str], Any]
@@ -63,7 +61,7 @@ class Refocusing:
             return trainer.cross_entropy(learner, batch, step, lambda memory: memory.first_step())
 
         def judge(model: Any) -> Scores:
-            return {"cider": self._cider(model, see=lambda memory: memory.first_step())}
+            return {"cider": trainer.cider(model, see=lambda memory: memory.first_step())}
 
         trainer.go_through(
             trainer.phase("first_step", trainer.recipe.first_step_steps, loss, judge),
@@ -103,10 +101,6 @@ class Refocusing:
         self.on_shots.go_through(phase, learner_of(self.trainer.recipe, captioner))
 
     def _on_shots(self, model: Any) -> Scores:
-        """CIDEr-D of whole pictures, and of pseudo-videos like those that are trained on."""
-        return {"cider": self._cider(model), "shots_cider": self._cider(model, self.trainer.batches.shots)}
-
-    def _cider(self, model: Any, shots: Shots | None = None, see: See = as_it_is) -> float:
-        trainer = self.trainer
-        vocabulary, longest = trainer.batches.vocabulary, trainer.recipe.max_length
-        return Validation(trainer.held_out, vocabulary, longest, shots, see).cider(model, trainer.precision)
+        """CIDEr-D of whole pictures, and of pseudo-videos where such are trained on."""
+        whole, shots = self.trainer.cider(model), self.trainer.shots
+        return {"cider": whole, "shots_cider": whole if shots is None else self.trainer.cider(model, shots)}

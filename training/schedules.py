@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+
+@dataclass(frozen=True)
+class Moment:
+    """done: the share of the phase's steps that are taken. epoch: how many epochs those are."""
+
+    done: float
+    epoch: float
 
 
 class Cosine(BaseModel):
@@ -14,35 +23,24 @@ class Cosine(BaseModel):
     model_config = ConfigDict(frozen=True)
     kind: Literal["cosine"] = "cosine"
 
-    def share(self, done: float, epoch: float) -> float:
-        """done: share of the phase's steps; epoch: how many were begun and how far."""
-        return cosine(done)
-
-
-class Constant(BaseModel):
-    """Always the same."""
-
-    model_config = ConfigDict(frozen=True)
-    kind: Literal["constant"] = "constant"
-
-    def share(self, done: float, epoch: float) -> float:
-        return 1.0
+    def share(self, at: Moment) -> float:
+        return max(0.5 * (1 + math.cos(math.pi * at.done)), 0.01)
 
 
 class Decay(BaseModel):
-    """Times ``factor`` after every ``epochs``."""
+    """Times ``factor`` after every ``epochs``; with a factor of 1 it never moves."""
 
     model_config = ConfigDict(frozen=True)
     kind: Literal["decay"] = "decay"
-    factor: float
-    epochs: float
+    factor: float = 1.0
+    epochs: float = 1.0
 
-    def share(self, done: float, epoch: float) -> float:
-        return float(self.factor ** (epoch // self.epochs))
+    def share(self, at: Moment) -> float:
+        return float(self.factor ** (at.epoch // self.epochs))
 
 
 class HoldAndDrop(BaseModel):
-    """From ``first`` in a straight line to one over ``warm`` epochs, held there, ``last`` from ``drop`` on."""
+    """From ``first`` in a line to one over ``warm`` epochs, held there, and ``last`` from ``drop`` on."""
 
     model_config = ConfigDict(frozen=True)
     kind: Literal["hold_and_drop"] = "hold_and_drop"
@@ -51,14 +49,11 @@ class HoldAndDrop(BaseModel):
     drop: float
     last: float
 
-    def share(self, done: float, epoch: float) -> float:
-        if epoch >= self.drop:
+    def share(self, at: Moment) -> float:
+        if at.epoch >= self.drop:
             return self.last
-        return self.first + (1 - self.first) * min(1.0, epoch / self.warm)
+        return self.first + (1 - self.first) * min(1.0, at.epoch / self.warm)
 
 
-Schedule = Cosine | Constant | Decay | HoldAndDrop
-
-
-def cosine(share: float) -> float:
-    return max(0.5 * (1 + math.cos(math.pi * share)), 0.01)
+Schedule = Cosine | Decay | HoldAndDrop
+CONSTANT = Decay()

@@ -42,13 +42,17 @@ def supervised_loss(
     forcing: float,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """"total" is descended; "loss" is nats a word. forcing: the share of true words that are fed.
+    """ "total" is descended; "loss" is nats a word. forcing: the share of true words that are fed.
 
     Hard attention (dualAFR) is trained by its multi-sample bound, whose p(Y|m) is that of the caption
     itself: smoothing, a teacher's words or sampled words in Y's place would bound something else, so the
     bound has none of them.
     """
-    if isinstance(captioner, DualAFR) and isinstance(memory, DualAFRMemory) and captioner.config.kind == "hard":
+    if (
+        isinstance(captioner, DualAFR)
+        and isinstance(memory, DualAFRMemory)
+        and captioner.config.kind == "hard"
+    ):
         hard = captioner.multi_sample_loss(memory, batch.targets)
         return {"total": hard.surrogate, "loss": hard.bound}
     loss = caption_loss(

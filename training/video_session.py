@@ -18,6 +18,7 @@ import torch
 from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feed import Feed
+from models.refocus import Refocus
 from models.registry import captioner_class
 from models.service import check_extractors, check_streams, stream_set_of
 from models.stream_sets import StreamSet
@@ -26,7 +27,10 @@ from training.datasets.caption_set import CaptionSet
 from training.datasets.errors import NothingToUse
 from training.datasets.protocols import VocabularyRule
 from training.recipes import DEMO_CONFIGS, Recipe
+from training.refocusing import train_refocus
+from training.rewards import Rewards
 from training.run import Run
+from training.self_critical import SelfCritical
 from training.video_batches import CaptionedVideo, Inputs, Tell, VideoBatches, with_features
 from training.video_features import VideoFeatures
 from training.video_trainer import VideoTrainer
@@ -78,14 +82,21 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, place
 
 
 def train_on_videos(
-    name: str, streams: StreamSet, recipe: Recipe, captions: CaptionSet, rule: VocabularyRule, place: Place
+    name: str,
+    streams: StreamSet,
+    recipe: Recipe,
+    captions: CaptionSet,
+    rule: VocabularyRule,
+    place: Place,
+    config: Any = None,
 ) -> Path:
-    """Trains a captioner of the demo's widths from nothing; returns the best checkpoint's path.
+    """Trains a captioner from nothing; returns the best checkpoint's path.
 
-    rule: which words it knows. Raises DataSetError, and UnknownStream where ``streams`` lacks what it eats.
+    rule: which words it knows. config: by default of the demo's widths. Raises DataSetError, and
+    UnknownStream where ``streams`` lacks what it eats.
     """
     torch.set_num_threads(place.threads)
-    config: Any = DEMO_CONFIGS[name]()
+    config = DEMO_CONFIGS[name]() if config is None else config
     wanted = streams.of([stream.name for stream in config.streams])
     videos = _read(captions, Feed(wanted, threads=place.threads, cache=place.cache), place)
     specs = {stream: made.spec for stream, made in videos[0].load().items()}
@@ -106,7 +117,8 @@ def _read(captions: CaptionSet, feed: Feed, place: Place) -> list[CaptionedVideo
 def _train(start: Checkpoint, recipe: Recipe, division: Division, place: Place) -> Path:
     """From the checkpoint's weights to the best on the held-out videos."""
     place.tell(f"{len(division.train)} videos to train on; weights are chosen by {division.held_out_are}.")
-    place.tell(told_unknown(unknown_words(division.train, start.captioner.vocabulary)))
+    vocabulary = start.captioner.vocabulary
+    place.tell(told_unknown(unknown_words(division.train, vocabulary)))
     run = Run(place.out)
     trainer = VideoTrainer(
         recipe=recipe,
@@ -117,6 +129,12 @@ def _train(start: Checkpoint, recipe: Recipe, division: Division, place: Place) 
         precision=torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32,
     )
     trainer.tune(start.captioner)
+    last = "cross_entropy"
+    if isinstance(start.captioner, Refocus):
+        last = train_refocus(trainer, trainer, run.best_after)
+    if recipe.self_critical_steps:
+        rewards = Rewards(recipe.rewards, {each.id: each.captions for each in division.train})
+        trainer.refine(run.best_after(last), SelfCritical(recipe, rewards, vocabulary.words))
     return run.best
 
 

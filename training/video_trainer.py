@@ -12,7 +12,9 @@ from models.captioner import Captioner
 from models.decoding import DecodingOptions, decode
 from training.cider import CiderD
 from training.learning import learner_of
-from training.loop import Scores, Trainer
+from training.loop import Trainer
+from training.pseudo_video import Shots
+from training.validate import See, as_it_is
 from training.video_batches import CaptionedVideo, VideoBatches
 
 #: Videos that are captioned together.
@@ -28,17 +30,22 @@ class VideoTrainer(Trainer):
 
     def tune(self, captioner: Captioner[Any, Any]) -> None:
         """Cross-entropy for ``recipe.steps``, the weights it starts from being the first to be surpassed."""
-        phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_videos)
+        phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_pictures)
         self.go_through(replace(phase, keeps_start=True), learner_of(self.recipe, captioner))
 
-    def on_whole_videos(self, captioner: Captioner[Any, Any]) -> Scores:
-        """CIDEr-D of the held-out videos, by a beam search of 3."""
+    @property
+    def shots(self) -> None:
+        return None
+
+    def cider(self, captioner: Captioner[Any, Any], shots: Shots | None = None, see: See = as_it_is) -> float:
+        """Of the held-out videos, whole, by a beam search of 3."""
+        del shots
         captioner.eval()
         scorer = CiderD({item.id: item.captions for item in self.held_out})
-        captions = list(self._captions(captioner))
-        return {"cider": 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())}
+        captions = list(self._captions(captioner, see))
+        return 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())
 
-    def _captions(self, captioner: Any) -> Iterator[list[str]]:
+    def _captions(self, captioner: Any, see: See) -> Iterator[list[str]]:
         options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=self.recipe.max_length)
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])
@@ -47,5 +54,5 @@ class VideoTrainer(Trainer):
                 torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32),
             ):
                 memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
-                for hypotheses in decode(captioner, memory, options):
+                for hypotheses in decode(captioner, see(memory), options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)

@@ -147,6 +147,25 @@ def test_what_is_equal_everywhere_stays_so(kind: str) -> None:
     torch.testing.assert_close(aligned, align.mlp(vector).expand(2, 2, 4, 5))
 
 
+def test_maps_of_overlapping_windows_are_read_step_by_step() -> None:
+    """Three windows of 16 frames that overlap by half, as C3D's: the first and the third follow each other."""
+    captioner = pyramid(pyramid_config())
+    as_rows, as_windows = pyramids()[0], dict(pyramids()[0])
+    for layer, steps in zip(PYRAMID, (4, 2, 1), strict=True):
+        rows = stream(2 * steps, layer.side**2, layer.width, 90 + steps)
+        rows.start[:], rows.end[:] = (16 / steps * (np.arange(2 * steps) + more) for more in (0, 1))
+        between = stream(1, steps * layer.side**2, layer.width, 80 + steps).values
+        windows = stream(3, steps * layer.side**2, layer.width, 0)
+        windows.values[::2] = rows.values.view(2, -1, layer.width)
+        windows.values[1:2] = between
+        windows.start[:], windows.end[:] = 8 * np.arange(3), 8 * np.arange(3) + 16
+        as_rows, as_windows[layer.name] = {**as_rows, layer.name: rows}, windows
+    found, wanted = (captioner.encode([features]) for features in (as_windows, as_rows))
+    torch.testing.assert_close(found.a, wanted.a)
+    torch.testing.assert_close(found.times, wanted.times)
+    assert found.times[0].tolist() == [[0, 16], [16, 32]]
+
+
 def test_c3d_layers_come_out_as_the_paper_says() -> None:
     """4 × 4 × N/16 × 512 from each, at a twentieth of the widths; N = 32 frames."""
     shapes = [(16, 784), (8, 196), (4, 49), (2, 16)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,25 @@ def test_every_step_agrees_with_the_reference(name: str, config: SpatialConfig) 
                     close(attention.temporal[row, : len(seen)], in_frames.sum(1))
                     in_frame = in_frames / in_frames.sum(1, keepdims=True)
                     close(attention.spatial[row, : len(seen)], in_frame)
+
+
+def test_objects_of_two_maps_are_one_stream_of_both() -> None:
+    """The motion network's boxes at half the rate: each frame takes the nearer ones."""
+    moving = InputStream(name="moving", width=2)
+    apart = tiny_spatial(fusion_config(motion=None, moving_objects=moving), seed=1)
+    joined = tiny_spatial(fusion_config(motion=None, objects=InputStream(name="both", width=7)), seed=1)
+    assert apart.embed_memory.weight.shape == joined.embed_memory.weight.shape
+    given: list[Features] = []
+    for i, features in enumerate(videos((4, 2))):
+        boxes, rows = features["boxes"], len(features["boxes"]) // 2
+        slow = stream(rows, 3, 2, 50 + i)
+        slow.start[:], slow.end[:] = 2 * np.arange(rows), 2 * np.arange(rows) + 2
+        both = torch.cat([boxes.values, slow.values.repeat_interleave(2, 0)], 2)
+        given.append({**features, "moving": slow, "both": replace(boxes, values=both)})
+    for (ours, _), (theirs, _) in zip(
+        *(forced(each, each.encode(given), CAPTIONS) for each in (apart, joined)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_vanilla_looks_at_all_frames_alike() -> None:

@@ -1,4 +1,4 @@
-"""A tiny run of training on drawn shapes with a teacher; as a process it kills itself, as the kernel would, at one step.
+"""A tiny run of training on drawn shapes, with a teacher; as a process it kills itself, as the kernel would.
 
 Arguments: the corpus's folder, the run's folder, and the step whose batch is never made.
 """

@@ -135,7 +135,9 @@ def test_a_stopped_run_goes_on_with_the_rewards_it_had(
     stopped = state(tmp_path / "run")
     assert (stopped["phase"], stopped["step"], stopped["metric"]) == ("combined", 4, "shots_cider")
     known = ~stopped["rewards"].isnan()
-    assert 18 <= known.sum() <= 20  # three steps of six videos are an epoch of twenty; the fourth begins another
+    assert (
+        18 <= known.sum() <= 20
+    )  # three steps of six videos are an epoch of twenty; the fourth begins another
     train(corpus, tmp_path / "run")
     ours, theirs = (state(out)["captioner"] for out in (tmp_path / "run", whole))
     assert ours.keys() == theirs.keys()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.collate import Batch
-from models.decoding import sample
+from models.decoding import DecodingOptions, decode, sample
 from models.streams import InputStream
 from models.vocabulary import EOS
 from tests.models.toy_captioners import NoConfig, Prefixes, Toy, videos
@@ -18,11 +18,13 @@ from training.cider import CiderD
 from training.dataset import TrainingBatch
 from training.losses import caption_loss, pad_captions
 from training.recipes import DEMO
+from training.rewards import Rewards
 from training.self_critical import SelfCritical, leave_one_out
 
 WORDS = ["a", "red", "blue", "dog", "cat"]
 VOCABULARY = ("<eos>", "<bos>", "<unk>", *WORDS)
-REFERENCES = {"one": [["a", "red", "dog"]], "two": [["a", "blue", "cat"]]}
+REFERENCES: dict[str, list[list[str]]] = {"one": [["a", "red", "dog"]], "two": [["a", "blue", "cat"]]}
+CIDER = CiderD(REFERENCES, count_end=True)
 
 
 class Eats(NoConfig):
@@ -54,16 +56,17 @@ def batch() -> TrainingBatch:
     return TrainingBatch(("one", "two"), {"grid": seen}, targets, mask)
 
 
-def reward_of(weight: float = 1.0, samples: int = 5) -> SelfCritical:
+def reward_of(weight: float = 1.0, samples: int = 5, **changes: object) -> SelfCritical:
     recipe = DEMO.model_copy(
         update={
             "self_critical_weight": weight,
             "self_critical_samples": samples,
             "max_length": 6,
             "smoothing": 0.0,
+            **changes,
         }
     )
-    return SelfCritical(recipe, CiderD(REFERENCES, count_end=True), VOCABULARY)
+    return SelfCritical(recipe, Rewards(recipe.rewards, REFERENCES), VOCABULARY)
 
 
 def test_the_baseline_is_the_mean_of_the_others() -> None:
@@ -88,7 +91,7 @@ def test_the_loss_is_the_policy_gradient_by_hand() -> None:
     for row, tokens in enumerate(drawn.tokens.tolist()):
         ended = EOS in tokens
         text = [VOCABULARY[i] for i in tokens[: tokens.index(EOS) if ended else None]]
-        rewards.append(judge.scorer.score([("one", "two")[row // 5]], [text], [ended])[0])
+        rewards.append(CIDER.score([("one", "two")[row // 5]], [text], [ended])[0])
     for row, logprobs in enumerate(drawn.logprobs.tolist()):
         group = rewards[row // 5 * 5 : row // 5 * 5 + 5]
         advantage = rewards[row] - (sum(group) - rewards[row]) / 4
@@ -109,6 +112,54 @@ def test_weight_mixes_in_cross_entropy() -> None:
     torch.testing.assert_close(mixed["total"], 0.7 * policy["total"] + 0.3 * supervised["total"])
     plain = caption_loss(captioner, videos(0, 1), batch().targets)
     torch.testing.assert_close(supervised["total"], plain.cross_entropy)
+
+
+def test_the_classical_baseline_is_what_the_greedy_caption_earns() -> None:
+    """By hand, and the captioner goes on in training mode."""
+    captioner, judge = Learning().train(), reward_of(baseline="greedy")
+    nn.init.normal_(captioner.logits, generator=torch.Generator().manual_seed(8))
+    found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32)
+    assert captioner.training
+    drawn = sample(captioner, videos(0, 1), 5, 6, torch.Generator().manual_seed(2))
+    earned = judge._reward(("one", "two"), drawn.tokens, 5)
+    written = decode(captioner, videos(0, 1), DecodingOptions(method="greedy", max_length=6))
+    total = 0.0
+    for row, logprobs in enumerate(drawn.logprobs.tolist()):
+        greedy = written[row // 5][0]
+        text = [VOCABULARY[i] for i in greedy.tokens]
+        baseline = CIDER.score([("one", "two")[row // 5]], [text], [greedy.finished])[0]
+        total -= (float(earned[row]) - baseline) * sum(logprobs)
+    assert found["total"].item() == pytest.approx(total / int(drawn.mask.sum()), rel=1e-4)
+
+
+def test_mixer_rewards_more_words_every_epoch() -> None:
+    recipe = DEMO.model_copy(update={"max_length": 17, "mixer_words": 5})
+    assert [recipe.words_given(epoch) for epoch in (0, 0.99, 1, 2, 3, 9)] == [12, 12, 7, 2, 0, 0]
+    assert DEMO.words_given(3) is None
+
+
+def test_with_mixer_the_first_words_are_supervised_and_the_rest_is_rewarded() -> None:
+    captioner, judge = Learning(), reward_of()
+    nn.init.normal_(captioner.logits, generator=torch.Generator().manual_seed(8))
+    plain = caption_loss(captioner, videos(0, 1), batch().targets[:, :2]).cross_entropy
+    found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given=2)
+    prefix = batch().targets[:, :2].repeat_interleave(5, 0)
+    drawn = sample(captioner, videos(0, 1), 5, 6, torch.Generator().manual_seed(2), prefix)
+    assert torch.equal(drawn.tokens[:, :2], prefix)
+    assert not drawn.mask[:, :2].any()
+    assert not drawn.logprobs[:, :2].any()
+    advantage = leave_one_out(judge._reward(("one", "two"), drawn.tokens, 5).view(2, 5)).view(-1, 1)
+    policy = -(advantage * drawn.logprobs).sum() / drawn.mask.sum()
+    torch.testing.assert_close(found["total"], policy + plain)
+    whole = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given=6)
+    torch.testing.assert_close(
+        whole["total"], caption_loss(captioner, videos(0, 1), batch().targets).cross_entropy
+    )
+    alone, plain_policy = (
+        judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given)["total"]
+        for given in (0, None)
+    )
+    torch.testing.assert_close(alone, plain_policy)
 
 
 def test_the_end_is_paid_for() -> None:
@@ -132,5 +183,5 @@ def test_the_reward_rises_on_a_toy_problem() -> None:
         optimizer.step()
         rewards.append(float(losses["reward"]))
     first, last = np.mean(rewards[:10]), np.mean(rewards[-10:])
-    best = judge.scorer.score(["one"], [["a", "red", "dog"]])[0]
+    best = CIDER.score(["one"], [["a", "red", "dog"]])[0]
     assert last > first + 0.3 * best

@@ -133,9 +133,7 @@ def test_rows_are_what_the_teacher_says_of_each_caption_alone(
             for place, following in enumerate(ids):
                 log_probs, state, _ = teacher.step(state, word, memory)
                 top = log_probs[0].exp().topk(min(KEPT, len(vocabulary)))
-                torch.testing.assert_close(
-                    rows.shares[0, place], top.values.detach(), atol=1e-3, rtol=1e-3
-                )
+                torch.testing.assert_close(rows.shares[0, place], top.values.detach(), atol=1e-3, rtol=1e-3)
                 said = log_probs[0, rows.words[0, place]].exp()  # equal shares may stand in either order
                 torch.testing.assert_close(said.detach(), top.values.detach(), atol=1e-5, rtol=1e-4)
                 word = torch.tensor([following])

@@ -1,0 +1,94 @@
+"""Fast scores are the COCO code's, item by item; rewards add them up by their weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training import coco_golden
+from tests.training.fake_java import fake_java
+from training import rewards
+from training.cider import CiderD
+from training.fast_scores import RougeL, SentenceBleu
+from training.java import JavaError
+from training.meteor import COUNTS, meteor_score
+from training.recipes import RewardWeights
+from training.rewards import NoReward, Rewards
+
+REFERENCES = {"one": [["a", "red", "dog"], ["the", "dog"]], "two": [["a", "blue", "cat", "sleeps"]]}
+IDS, CAPTIONS = ["two", "one", "one"], [["a", "cat", "sleeps"], ["a", "red", "dog"], ["red"]]
+FINISHED = [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["small", "all", "plain", "one_item"])
+def test_scores_of_single_captions_are_the_coco_codes(name: str) -> None:
+    """Empty captions and repeated words among them; the items in another order than the references."""
+    corpus = coco_golden.small() if name == "small" else coco_golden.shared(name)
+    references = {i: [text.split() for text in item.tokens_references] for i, item in corpus.items.items()}
+    ids = list(corpus.items)[::-1]
+    captions = [corpus.items[i].tokens_hypothesis.split() for i in ids]
+    for scorer, metric in (
+        *((SentenceBleu(references, order), f"bleu{order}") for order in (1, 2, 3, 4)),
+        (RougeL(references), "rouge_l"),
+    ):
+        wanted = [corpus.items[i].scores[metric] for i in ids]
+        np.testing.assert_allclose(scorer.score(ids, captions), wanted, rtol=0, atol=1e-6, err_msg=metric)
+
+
+def slow_common(one: list[str], other: list[str]) -> int:
+    """The longest common subsequence by its recursion."""
+    table = np.zeros((len(one) + 1, len(other) + 1), int)
+    for i, a in enumerate(one):
+        for j, b in enumerate(other):
+            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
+    return int(table[-1, -1])
+
+
+def test_rouge_of_long_captions_of_few_words_by_the_slow_way() -> None:
+    """More places than a machine word has bits, and every word many times."""
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        caption, reference = (rng.choice(list("abc"), rng.integers(1, 90)).tolist() for _ in range(2))
+        common = slow_common(caption, reference)
+        precision, recall = common / len(caption), common / len(reference)
+        wanted = (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision) if common else 0.0
+        [found] = RougeL({"": [reference]}).score([""], [caption])
+        assert found == pytest.approx(wanted)
+
+
+def test_rewards_are_a_weighted_sum() -> None:
+    parts = {
+        "cider": CiderD(REFERENCES, count_end=True).score(IDS, CAPTIONS, FINISHED),
+        "bleu": SentenceBleu(REFERENCES).score(IDS, CAPTIONS),
+        "rouge_l": RougeL(REFERENCES).score(IDS, CAPTIONS),
+    }
+    for weights in ({"cider": 1.0}, {"cider": 0.5, "bleu": 2.0}, {"cider": 0.0, "rouge_l": 1.5, "bleu": 1.0}):
+        made = Rewards(RewardWeights(**weights), REFERENCES)
+        wanted = sum(weight * parts[name] for name, weight in weights.items())
+        np.testing.assert_allclose(made.score(IDS, CAPTIONS, FINISHED), wanted)
+        assert min(parts["cider"]) < max(parts["cider"])
+
+
+def test_meteor_is_asked_where_it_is_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that answers the same counts to every caption."""
+    counts = np.arange(1.0, COUNTS + 1)
+    said = " ".join(f"{count:g}" for count in counts)
+    java = fake_java(tmp_path, f"while read line; do echo {said}; done")
+    monkeypatch.setattr(rewards, "find_java", lambda: java)
+    made = Rewards(RewardWeights(cider=0.0, meteor=2.0), REFERENCES)
+    try:
+        found = made.score(IDS, CAPTIONS, FINISHED)
+    finally:
+        made.close()
+    np.testing.assert_allclose(found, [2 * float(meteor_score(counts))] * 3)
+    with pytest.raises(JavaError, match="was ended"):
+        made.score(IDS, CAPTIONS, FINISHED)
+
+
+def test_without_java_meteor_says_so_and_the_others_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.java._installed", list)
+    with pytest.raises(NoReward, match=r"METEOR as a reward needs Java .* No Java: .* Give it no weight"):
+        Rewards(RewardWeights(meteor=0.1), REFERENCES)
+    assert Rewards(RewardWeights(), REFERENCES).score(["one"], [["a", "red", "dog"]], [True])[0] > 0
