@@ -60,7 +60,8 @@ def combined(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[Cap
         found.append(_joint(FUSION, members, sha256_of(embedding), parameters(embedding), scores))
     alike = of_one_vocabulary(members)
     if len(alike) > 1:
-        found.append(_joint(ENSEMBLE, alike))
+        first = default_captioner(alike)  # whose maps an ensemble tells
+        found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
     return found
 
 

@@ -206,7 +206,10 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["caption", "x.mp4", "--captioner", "fusion"], "Put semantic_embedding.safetensors beside"),
         (["caption", "x.mp4", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
         (["caption", "x.mp4", "--beams", "3"], "--beams"),
-        (["caption", "x.mp4", "--streams", "blip"], "There is no stream set 'blip'; there are: demo, stats"),
+        (
+            ["caption", "x.mp4", "--streams", "blip"],
+            "There is no stream set 'blip'; there are: demo, demo-stages, stats",
+        ),
         (["train", "stats", "--data", "x", "--streams", "blip"], "there is no stream set 'blip'"),
         (["train", "stats", "--data", "x", "--streams", "g2l"], "looks at video"),
         (["evaluate", "stats", "--clips", "x", "--streams", "g2l"], "was trained on grid"),
@@ -293,9 +296,9 @@ def test_models_lists_what_is_installed(shell: Shell) -> None:
     assert listed[1]["features"] == {"grid": "efficientnet-lite2"}
     assert listed[1]["streams"] == "demo"
     assert listed[1]["parameters"] > 1000
-    assert listed[2]["members"] == ["other", "stats"]
+    assert listed[2]["members"] == ["stats", "other"]
     table = shell.here("models").stdout
-    for said in ("efficientnet-lite2", "MiB", "stats (default)", "other, stats", "not measured"):
+    for said in ("efficientnet-lite2", "MiB", "stats (default)", "stats, other", "not measured"):
         assert said in table
 
 

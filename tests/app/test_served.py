@@ -32,7 +32,7 @@ OWN: dict[str, set[str]] = {
     "vanilla": set(),
     "temporal": set(),
     "spatial": set(),
-    "ensemble": {"members", "layers"},
+    "ensemble": {"members", "branch", "st_spatial"},
 }
 
 
