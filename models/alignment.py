@@ -47,13 +47,15 @@ def step_by_step(batch: Batch, side: int) -> Batch:
     every = 2 if bool(overlapping.any()) else 1
     if steps == every == 1:
         return batch
+    videos, windows, _, width = batch.values[:, ::every].shape
+    rows = (videos, windows * steps, side**2)
     begin, end = batch.times[:, ::every, :1], batch.times[:, ::every, 1:]
     edges = begin + (end - begin) * torch.arange(steps + 1, device=begin.device) / steps
     return Batch(
         times=torch.stack([edges[..., :-1], edges[..., 1:]], 3).flatten(1, 2),
-        values=batch.values[:, ::every].unflatten(2, (steps, side**2)).flatten(1, 2),
+        values=batch.values[:, ::every].reshape(*rows, width),
         frame_mask=batch.frame_mask[:, ::every].repeat_interleave(steps, 1),
-        region_mask=batch.region_mask[:, ::every].unflatten(2, (steps, side**2)).flatten(1, 2),
+        region_mask=batch.region_mask[:, ::every].reshape(rows),
     )
 
 

@@ -252,7 +252,7 @@ class Spatial(TwoLayerCaptioner):
             return objects.values, objects.region_mask
         moving = batches[self.config.moving_objects.name]
         rows = nearest_rows(objects.times, moving.times, moving.frame_mask)
-        beside = on_clock(moving.values.flatten(2), rows).unflatten(2, moving.values.shape[2:])
+        beside = on_clock(moving.values.flatten(2), rows).view(*rows.shape, *moving.values.shape[2:])
         return torch.cat([objects.values, beside], 3), objects.region_mask
 
 

@@ -174,7 +174,8 @@ class Trainer:
         self, learner: Learner, batch: TrainingBatch, step: int, see: See | None = None
     ) -> dict[str, Tensor]:
         """The supervised loss. see: the memory that is written from, by default the captioner's choice."""
-        captioner, seed = learner.captioner, self.recipe.seed
+        captioner: Any = learner.captioner
+        seed = self.recipe.seed
         with self.autocast():
             memory = encoded(captioner, batch)
             if see is None:

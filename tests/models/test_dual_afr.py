@@ -148,7 +148,7 @@ def test_what_is_equal_everywhere_stays_so(kind: str) -> None:
 
 
 def test_maps_of_overlapping_windows_are_read_step_by_step() -> None:
-    """Three windows of 16 frames that overlap by half, as C3D's: the first and the third follow each other."""
+    """Three windows that overlap by half, as C3D's: the first and the third follow each other."""
     captioner = pyramid(pyramid_config())
     as_rows, as_windows = pyramids()[0], dict(pyramids()[0])
     for layer, steps in zip(PYRAMID, (4, 2, 1), strict=True):

@@ -11,7 +11,7 @@ from tests.training import coco_golden
 from tests.training.fake_java import fake_java
 from training import rewards
 from training.cider import CiderD
-from training.fast_scores import RougeL, SentenceBleu
+from training.fast_scores import RougeL, Scorer, SentenceBleu
 from training.java import JavaError
 from training.meteor import COUNTS, meteor_score
 from training.recipes import RewardWeights
@@ -29,11 +29,9 @@ def test_scores_of_single_captions_are_the_coco_codes(name: str) -> None:
     references = {i: [text.split() for text in item.tokens_references] for i, item in corpus.items.items()}
     ids = list(corpus.items)[::-1]
     captions = [corpus.items[i].tokens_hypothesis.split() for i in ids]
-    for scorer, metric in (
-        *((SentenceBleu(references, order), f"bleu{order}") for order in (1, 2, 3, 4)),
-        (RougeL(references), "rouge_l"),
-    ):
-        wanted = [corpus.items[i].scores[metric] for i in ids]
+    scorers: dict[str, Scorer] = {f"bleu{order}": SentenceBleu(references, order) for order in (1, 2, 3, 4)}
+    for metric, scorer in (scorers | {"rouge_l": RougeL(references)}).items():
+        wanted = np.array([corpus.items[i].scores[metric] for i in ids])
         np.testing.assert_allclose(scorer.score(ids, captions), wanted, rtol=0, atol=1e-6, err_msg=metric)
 
 

@@ -62,7 +62,7 @@ def test_a_sure_teacher_alone_is_cross_entropy() -> None:
 def test_the_weight_mixes_the_teacher_with_the_captions() -> None:
     """Rows move within their video as captions end; each keeps its own teacher."""
     toy, memory, targets = RandomToy(["a", "b", "c"], seed=3), videos(2, 5), pad_captions(CAPTIONS, 9)
-    soft = drawn_soft(*targets.shape, size=6)
+    soft = drawn_soft(targets.shape[0], targets.shape[1], size=6)
     hard, taught, mixed = (
         caption_loss(toy, memory, targets, soft=soft, soft_weight=weight).cross_entropy
         for weight in (0.0, 1.0, 0.3)
