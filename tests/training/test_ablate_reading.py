@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from models.captioner import StepAttention
+from models.captioner import Captioner, StepAttention
 from models.decoding import DecodingOptions, decode
-from tests.models.tiny import tiny_g2l, videos
+from models.streams import collate_inputs
+from tests.models.tiny import tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
 from tests.training.tiny_corpus import captioned
-from training.ablations.readers import reread
+from training.ablations.readers import Alone, reread
 from training.ablations.scoring import where_it_looked
 from training.ablations.sheets import GROUP, STEPS, Sheet
 from training.ablations.word_classes import WordClasses
@@ -64,10 +67,24 @@ def test_attention_on_the_true_shot() -> None:
     assert found == pytest.approx({"chance": 0.5, "attention": 0.7, "word_frame": 0.5})
 
 
-def test_a_word_without_attention_does_not_count() -> None:
-    found = looked([[0.0] * 4, [0.1, 0.2, 0.7, 0.0]])
-    assert found == pytest.approx({"chance": 0.5, "attention": 0.9, "word_frame": 1.0})
-    assert looked([[0.0] * 4])["attention"] == 0.5
+@pytest.mark.parametrize("make", [tiny_stats, tiny_dual_afr, tiny_refocus])
+def test_attention_is_read_at_the_words_of_given_captions(make: Callable[[], Captioner]) -> None:
+    """A caption's end is no word, and dualAFR's first word has no attention."""
+    captioner: Any = make()
+    features = videos((3, 3))
+    streams = captioner.config.streams
+    pairs = zip(streams, collate_inputs(features, streams, torch.device("cpu")), strict=True)
+    batches = {stream.name: batch for stream, batch in pairs}
+    with torch.no_grad():
+        found = Alone(captioner).attention(batches, [("w1", "w4", "w2"), ("w5", "w0")])
+        [alone] = Alone(captioner).attention(
+            {name: batch.select(torch.tensor([1])) for name, batch in batches.items()}, [("w5", "w0")]
+        )
+    silent = 1 if captioner.name == "dual_afr" else 0
+    assert [tuple(each.temporal.shape) for each in found] == [(3 - silent, 3), (2 - silent, 3)]
+    torch.testing.assert_close(found[1].temporal, alone.temporal)
+    assert all(len(value) == 2 - silent for value in found[1].extras.values())
+    assert not torch.allclose(found[0].temporal[-1], found[1].temporal[-1])
 
 
 def test_key_frames_on_the_true_shot() -> None:

@@ -87,7 +87,7 @@ def test_where_words_looked_leaves_out_what_is_chance_by_construction() -> None:
     text = tables(FAMILIES, {"refocus": [result("refocus", looked=looked)]})
     lines = [line for line in cells(text, "VRE: both") if len(line) == 6]
     assert [line[1:4] for line in lines] == [
-        ["the words' attention", "70.0", "40.0"],
+        ["the attention of a true caption's words", "70.0", "40.0"],
         ["the predicted key frame", "60.0", "40.0"],
     ]
     assert lines[1][4:] == ["+20.0 (+20.0 to +20.0)", "+10.0 (+10.0 to +10.0)"]

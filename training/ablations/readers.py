@@ -6,29 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import torch
+
 from models.captioner import Captioner, StepAttention
 from models.collate import Batch
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.ensemble import Ensemble
 from models.fusion import Fusion, SemanticEmbedding
+from models.likelihood import teacher_forced
 from models.refocus import RefocusMemory
+from models.vocabulary import EOS
+from training.losses import pad_captions
 
 #: Beams in every reading, and the candidates that each member sends into a fusion.
-OPTIONS = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=17)
+OPTIONS = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=17, attention=False)
 
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """One caption, and where each word looked; None for what several wrote together."""
-
-    words: tuple[str, ...]
-    attention: StepAttention | None
+Words = tuple[str, ...]
 
 
 class Reader(Protocol):
     """batches: a batch for each stream, of the same videos."""
 
-    def answers(self, batches: Mapping[str, Batch]) -> list[Answer]: ...
+    def captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +37,33 @@ class Alone:
     captioner: Captioner[Any, Any]
     step_1: bool = False
 
-    def answers(self, batches: Mapping[str, Batch]) -> list[Answer]:
+    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        found = decode(self.captioner, self._memory(batches), OPTIONS)
+        return [_words(self.captioner, hypotheses[0]) for hypotheses in found]
+
+    def attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
+        """Where the words of given captions look, one caption a video, but for words that look nowhere."""
+        vocabulary = self.captioner.vocabulary
+        targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
+        forced = teacher_forced(self.captioner, self._memory(batches), targets)
+        looks = [(place, look) for place, look in enumerate(forced.attentions) if look is not None]
+        written = (targets > EOS)[:, [place for place, _ in looks]]
+        temporal = torch.stack([look.temporal for _, look in looks], 1)
+        extras = {
+            name: torch.stack([look.extras[name] for _, look in looks], 1) for name in looks[0][1].extras
+        }
+        return [
+            StepAttention(temporal[video][kept], None, {name: of[video][kept] for name, of in extras.items()})
+            for video, kept in enumerate(written)
+        ]
+
+    def _memory(self, batches: Mapping[str, Batch]) -> Any:
         memory = encoded(self.captioner, batches)
-        if self.step_1:
-            if not isinstance(memory, RefocusMemory):
-                raise TypeError(f"{self.captioner.name} has no first step; only refocus has")
-            memory = memory.first_step()
-        found = decode(self.captioner, memory, OPTIONS)
-        return [_answer(self.captioner, hypotheses[0]) for hypotheses in found]
+        if not self.step_1:
+            return memory
+        if not isinstance(memory, RefocusMemory):
+            raise TypeError(f"{self.captioner.name} has no first step; only refocus has")
+        return memory.first_step()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +72,11 @@ class Averaged:
 
     ensemble: Ensemble
 
-    def answers(self, batches: Mapping[str, Batch]) -> list[Answer]:
+    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         members: list[Any] = list(self.ensemble.members)
         memory = self.ensemble.together([encoded(member, batches) for member in members])
-        found = decode(self.ensemble, memory, replace(OPTIONS, attention=False))
-        return [_answer(self.ensemble, hypotheses[0]) for hypotheses in found]
+        found = decode(self.ensemble, memory, OPTIONS)
+        return [_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +86,14 @@ class Fused:
     members: Mapping[str, Captioner[Any, Any]]
     embedding: SemanticEmbedding
 
-    def answers(self, batches: Mapping[str, Batch]) -> list[Answer]:
-        options = replace(OPTIONS, num_captions=OPTIONS.beam_size, attention=False)
+    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        options = replace(OPTIONS, num_captions=OPTIONS.beam_size)
         written = {
             name: decode(member, encoded(member, batches), options) for name, member in self.members.items()
         }
         videos = self.embedding.encode_batches([batches[s.name] for s in self.embedding.config.streams])
         chosen = Fusion(self.members, self.embedding).choose(videos, written)
-        return [Answer(each.best.words, None) for each in chosen]
+        return [each.best.words for each in chosen]
 
 
 def encoded(captioner: Any, batches: Mapping[str, Batch]) -> Any:
@@ -91,8 +109,8 @@ def reread(captioner: Any, config: Mapping[str, Any]) -> Captioner[Any, Any]:
     return read
 
 
-def _answer(captioner: Captioner[Any, Any], hypothesis: Hypothesis) -> Answer:
-    return Answer(tuple(captioner.vocabulary.decode(hypothesis.tokens)), hypothesis.attention)
+def _words(captioner: Captioner[Any, Any], hypothesis: Hypothesis) -> Words:
+    return tuple(captioner.vocabulary.decode(hypothesis.tokens))
 
 
 def joined(captioners: Sequence[Captioner[Any, Any]]) -> Averaged:

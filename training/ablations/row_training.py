@@ -105,7 +105,8 @@ def _train(job: Job, corpus: Corpus, recipe: Recipe, folder: Path, minutes: floa
     told = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
     config: Any = captioner.config
     specs = {stream.name: corpus.specs[stream.name] for stream in config.streams}
-    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": [], **told}
+    ids = [item.id for item in batches.items]
+    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **told}
     save_checkpoint(checkpoint_in(folder), captioner, Card(captioner.name, specs, {}, training))
     (folder / "last.pt").unlink()
 

@@ -1,9 +1,13 @@
-"""A reader's captions of a sheet: how good they are, of which words, and where their words looked."""
+"""A reader's captions of a sheet: how good they are, of which words; and where it looks.
+
+Which shot of a pseudo-video is the captioned one cannot be seen before a word is written, and a reader may
+write of another. So its attention is read while it is given a true caption's words, which it should follow.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 
 from models.captioner import StepAttention
 from training.ablations.corpus import Corpus
-from training.ablations.readers import Reader
+from training.ablations.readers import Alone, Reader, Words
 from training.ablations.results import SheetScores
 from training.ablations.sheets import Sheet
 from training.pseudo_video import batch_of
@@ -21,17 +25,19 @@ DIGITS = 4
 
 def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetScores:
     """looks: whether the reader's temporal attention is worth reading."""
-    captions: list[tuple[str, ...]] = []
+    captions: list[Words] = []
     looked: defaultdict[str, list[float]] = defaultdict(list)
     enabled = corpus.precision != torch.float32
-    for _, samples in sheet.groups():
+    for items, samples in sheet.groups():
+        batches = batch_of(samples, corpus.precision)
         with torch.inference_mode(), torch.autocast("cpu", corpus.precision, enabled=enabled):
-            answers = reader.answers(batch_of(samples, corpus.precision))
-        for answer, shown in zip(answers, samples, strict=True):
-            captions.append(answer.words)
-            if looks and sheet.steps > 1:
-                for name, share in where_it_looked(answer.attention, shown.true).items():
-                    looked[name].append(round(share, DIGITS))
+            captions += reader.captions(batches)
+            attentions: Sequence[StepAttention] = ()
+            if looks and sheet.steps > 1 and isinstance(reader, Alone):
+                attentions = reader.attention(batches, [item.captions[0] for item in items])
+        for attention, shown in zip(attentions, samples, strict=False):
+            for name, share in where_it_looked(attention, shown.true).items():
+                looked[name].append(round(share, DIGITS))
     scores = 100 * corpus.scorer.score([item.id for item in sheet.items], captions)
     return SheetScores(
         captions=tuple(" ".join(words) for words in captions),
@@ -41,19 +47,16 @@ def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetSco
     )
 
 
-def where_it_looked(attention: StepAttention | None, true: NDArray[np.bool_]) -> Mapping[str, float]:
+def where_it_looked(attention: StepAttention, true: NDArray[np.bool_]) -> Mapping[str, float]:
     """Shares of one caption, where the sample's steps ``true`` (T,) are of the captioned picture.
 
     chance: of the steps that are true. attention: of the words' attention that lies on them. word_frame: of
     the words whose most attended step is one of them. selected: G2L, of the key frames. key_frame, middle:
-    refocus, 1 where the predicted key frame or the default one is true. Nothing written looked by chance.
+    refocus, 1 where the predicted key frame or the default one is true. No words look by chance.
     """
     steps, chance = torch.from_numpy(true), float(true.mean())
     found = dict.fromkeys(("chance", "attention", "word_frame"), chance)
-    if attention is None:
-        return found
-    attending = attention.temporal.sum(1) > 0  # dualAFR's first word has no attention
-    temporal = attention.temporal[attending].float()
+    temporal = attention.temporal.float()
     if len(temporal):
         found["attention"] = float((temporal * steps).sum(1).mean())
         found["word_frame"] = float(steps[temporal.argmax(1)].float().mean())

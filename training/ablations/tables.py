@@ -26,9 +26,9 @@ LOOKS = "| row | what is on the true shot | % | by chance, % | above chance | ab
 WORDS = "| rows | class | first, % | second, % | difference |"
 #: What is measured, in the words of the table.
 MEASURES = {
-    "attention": "the words' attention",
-    "word_frame": "the words' most attended frame",
-    "selected": "the key frames",
+    "attention": "the attention of a true caption's words",
+    "word_frame": "the frame that each of them attends to most",
+    "selected": "the key frames chosen for them",
     "key_frame": "the predicted key frame",
 }
 #: STaTS's figure 5.
