@@ -16,6 +16,7 @@ import typer
 from extractors.efficientnet import EfficientNetLite2
 from models.decoding import DecodingOptions
 from models.service import load_captioner
+from models.writers import Alone
 from training.bootstrap import compare
 from training.evaluate import Evaluator
 from training.metrics import evaluate
@@ -36,7 +37,7 @@ def main(
     networks = {"fast": EfficientNetLite2(), "exact": EfficientNetLite2(engine="torch", precision="fp32")}
     reports, texts = {}, {}
     for name, network in networks.items():
-        captioned = Evaluator(checkpoint, network, options).on_pictures(images, captions, split, limit)
+        captioned = Evaluator(Alone(checkpoint), network, options).on_pictures(images, captions, split, limit)
         texts[name] = captioned.hypotheses
         reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))
         score = reports[name].metrics["cider"].corpus

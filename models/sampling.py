@@ -40,8 +40,12 @@ def sample(
     max_length: int,
     generator: torch.Generator | None = None,
     prefix: Tensor | None = None,
+    temperature: float = 1.0,
 ) -> Drawn:
-    """Draw from the captioner as it is (no constraint, no temperature): the policy itself.
+    """Draw from the captioner without any constraint: the policy itself, sharpened by ``temperature``.
+
+    Label smoothing gives a share of every word to all others: at temperature 1 most long draws then hold a
+    word that fits nothing, and their rewards say little of the rest.
 
     The gradient flows through ``logprobs`` into captioner and memory; the draws have none. prefix: (R, P)
     words that a row begins with, -1 from where it is drawn; ``mask`` is False for what was given.
@@ -51,6 +55,7 @@ def sample(
     tokens, logprobs, mask = [], [], []
     for i in range(max_length):
         log_probs, state, _ = captioner.step(state, word, memory)
+        log_probs = tempered(log_probs, temperature)
         word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
         if prefix is not None and i < prefix.shape[1]:
             given = prefix[:, i] >= 0

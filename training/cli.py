@@ -101,6 +101,7 @@ def train(
     out = out or Path("runs", captioner.value)
     if plan.name == FINETUNE.name or data_set is not None:
         place = Place(out, cache, typer.echo, threads)
+        plan = plan if self_critical else plan.model_copy(update={"self_critical_steps": 0})
         best = _on_videos(captioner.value, plan, start, SetFolder(data, data_set, paper), streams, place)
         typer.echo(f"best checkpoint: {best}")
         return
@@ -142,17 +143,19 @@ def _on_videos(
     """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.service import StreamMismatch
-    from models.stream_sets import DEMO, UnknownStream, UnknownStreamSet, stream_set
+    from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
     from training.datasets.errors import DataSetError
-    from training.recipes import FINETUNE
+    from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, FINETUNE
     from training.video_session import finetune, train_on_videos
 
+    if name not in DEMO_CONFIGS:
+        raise typer.BadParameter(f"{name} learns from pictures alone, not from a set of videos")
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
     try:
         if start is not None:
             return finetune(start, name, plan, data.load(), place)
-        wanted = stream_set(streams or DEMO.name)
+        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
         return train_on_videos(name, wanted, plan, data.load(), data.rule, place)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
@@ -187,6 +190,9 @@ def evaluate(
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,
+    members: Annotated[
+        str | None, typer.Option(help="fusion or ensemble only: who takes part, with commas between.")
+    ] = None,
     branches: Annotated[Branches | None, typer.Option(help="STaTS only: read one branch alone.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None,
     shuffled: Annotated[
@@ -200,6 +206,8 @@ def evaluate(
     from models.decoding import DecodingOptions
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStreamSet
+    from models.writers import VocabulariesDiffer
+    from training.contestant import NoMembers, contestant
     from training.datasets.errors import DataSetError
     from training.datasets.set_folder import SetFolder
     from training.report import Source, evaluate_captioner
@@ -211,7 +219,10 @@ def evaluate(
     source = Source(images, captions, split, clips, frames, limit, videos)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     try:
-        result = evaluate_captioner(captioner, source, options, branches, shuffled, streams)
+        entry = contestant(captioner, members.split(",") if members else (), streams, branches, frames)
+        result = evaluate_captioner(entry, source, options, shuffled)
+    except (NoMembers, VocabulariesDiffer) as error:
+        raise typer.BadParameter(f"--members: {error}") from error
     except (UnknownStreamSet, StreamMismatch) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
     except DataSetError as error:

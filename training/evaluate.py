@@ -17,9 +17,8 @@ from tqdm import tqdm
 from extractors.decode import DecodeRequest, Limits, Sampling, decode_here
 from extractors.features import Frames, Stream
 from extractors.sampling import FRAMES
-from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
-from models.service import caption
+from models.writers import Writer
 from training.corpus import CorpusError, read_items, read_pictures
 from training.video_batches import CaptionedVideo
 
@@ -42,9 +41,9 @@ class Describer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """A captioner with what feeds it. request: the frames of a clip, by default some spread over it."""
+    """Who writes, with what feeds them. request: the frames of a clip, by default some spread over it."""
 
-    checkpoint: Checkpoint
+    writer: Writer
     extractor: Describer
     options: DecodingOptions
     request: DecodeRequest | None = None
@@ -76,7 +75,7 @@ class Evaluator:
         hypotheses: dict[str, str] = {}
         for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
             group = videos[start : start + GROUP]
-            best = caption(self.checkpoint, [each.load() for each in group], self.options)
+            best = self.writer.caption([each.load() for each in group], self.options)
             hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
         return Captioned(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
@@ -85,7 +84,7 @@ class Evaluator:
         with tqdm(total=total, desc="captions", unit="video") as bar:
             while group := list(islice(videos, GROUP)):
                 features = self.extractor.extract([frames for _, frames in group])
-                best = caption(self.checkpoint, features, self.options)
+                best = self.writer.caption(features, self.options)
                 hypotheses |= {
                     name: captions[0].text for (name, _), captions in zip(group, best, strict=True)
                 }

@@ -142,6 +142,7 @@ DEMO = Recipe(
     self_critical_captions=2,
     self_critical_every=100,
     self_critical_weight=0.9,
+    self_critical_temperature=0.5,
 )
 
 #: Goes on from a checkpoint of DEMO (``--start``), mostly on stills, whose steps cost a third.
@@ -179,9 +180,13 @@ DEMO_SELF_CRITICAL = DEMO.model_copy(
         "name": "demo-self-critical",
         "videos": 40,
         "steps": 0,
-        "lengths": DEMO_LONGER.lengths,
-        "self_critical_steps": 500,
-        "self_critical_rate": 1e-4,
+        "lengths": (1.0,),
+        "average_decay": 0.985,
+        "self_critical_steps": 225,
+        "self_critical_rate": 2e-4,
+        "self_critical_every": 75,
+        "self_critical_weight": 0.95,
+        "self_critical_temperature": 0.5,
     }
 )
 
@@ -249,22 +254,10 @@ FINETUNE = DEMO.model_copy(
     }
 )
 
-#: Goes on from a checkpoint of DEMO_TAUGHT, or from STaTS, with several teachers who are better together.
-DEMO_TAUGHT_LONGER = DEMO_TAUGHT.model_copy(
-    update={
-        "name": "demo-taught-longer",
-        "steps": 1200,
-        "learning_rate": 8e-4,
-        "warmup": 60,
-        "soft_weight": 0.7,
-        "validate_every": 300,
-    }
-)
-
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_TAUGHT_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
+        *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
         *(DEMO_EMBEDDING, FINETUNE),
     )
 }

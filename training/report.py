@@ -5,25 +5,24 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from extractors.sampling import FRAMES
-from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
-from models.feed import Feed
-from models.service import check_extractors, checkpoint_path, load_captioner, stream_set_of
-from models.stats import Stats
+from models.feed import Feed, JointFeed
+from models.service import checkpoint_path
 from training.bootstrap import Comparison
+from training.contestant import Contestant
 from training.datasets.set_folder import SetFolder
 from training.evaluate import Captioned, Evaluator
 from training.metrics import Report, evaluate, shuffled_baseline
 from training.video_batches import CaptionedVideo, with_features
 from training.video_features import VideoFeatures
 
-Branches = Literal["stats", "st", "ts"]
 log = logging.getLogger(__name__)
 
 
@@ -77,26 +76,15 @@ class Evaluation:
 
 
 def evaluate_captioner(
-    captioner: str,
-    source: Source,
-    options: DecodingOptions,
-    branches: Branches | None = None,
-    shuffled: bool = False,
-    streams: str | None = None,
+    entry: Contestant, source: Source, options: DecodingOptions, shuffled: bool = False
 ) -> Evaluation:
-    """Caption everything in ``source`` and score it. streams: a stream set, by default its own.
+    """Caption everything in ``source`` and score it. shuffled: also the same captions handed round.
 
-    Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch, CheckpointError, CorpusError, DataSetError, and
-    MediaError for a clip that cannot be read.
+    Raises StreamMismatch, CorpusError, DataSetError, and MediaError for a clip that cannot be read.
     """
-    checkpoint = load_captioner(captioner)
-    if branches is not None:
-        checkpoint = with_branches(checkpoint, branches)
-    feed = Feed(stream_set_of(checkpoint, streams), frames=source.frames)
-    check_extractors(checkpoint, feed.wanted, feed.extractors)
-    evaluator = Evaluator(checkpoint, feed, options, feed.request)
+    evaluator = Evaluator(entry.writer, entry.feed, options, entry.feed.request)
     if source.videos is not None:
-        captioned = evaluator.on_videos(videos_of(source.videos, source.limit, feed))
+        captioned = evaluator.on_videos(videos_of(source.videos, source.limit, entry.feed))
     elif source.clips is not None:
         captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
@@ -107,8 +95,13 @@ def evaluate_captioner(
     return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
 
 
-def videos_of(source: SetFolder, limit: int | None, feed: Feed) -> list[CaptionedVideo]:
-    """The videos to caption, with features, made now where they are not there. Raises DataSetError."""
+def videos_of(source: SetFolder, limit: int | None, feed: Feed | JointFeed) -> list[CaptionedVideo]:
+    """The videos to caption, with features, made now where they are not there.
+
+    Raises DataSetError, and ValueError for captioners that are not fed by one stream set.
+    """
+    if isinstance(feed, JointFeed):
+        raise ValueError("videos of a set are described by one stream set, and these captioners need several")
     videos = source.to_judge()[:limit]
     return with_features(str(source.root), videos, VideoFeatures(feed, source.cache), log.warning)
 
@@ -122,13 +115,3 @@ def record(captioner: str, name: str, report: Report) -> None:
     entry = scores | {"n": report.n, "cider_interval": [round(v, 2) for v in document["intervals"]["cider"]]}
     card = replace(checkpoint.card, scores={**checkpoint.card.scores, name: entry})
     save_checkpoint(path, checkpoint.captioner, card)
-
-
-def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
-    """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
-    if not isinstance(checkpoint.captioner, Stats):
-        raise ValueError(f"{checkpoint.card.captioner} has no branches; only stats has")
-    config = checkpoint.captioner.config.model_copy(update={"branches": branches})
-    captioner = Stats(config, checkpoint.captioner.vocabulary)
-    captioner.load_state_dict(checkpoint.captioner.state_dict())
-    return replace(checkpoint, captioner=captioner.eval())

@@ -57,7 +57,15 @@ class SelfCritical:
         greedy = self._greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
             memory: Memory = captioner.encode_batches(batch.of(captioner))
-            drawn = sample(captioner, memory, samples, self.recipe.max_length, generator, prefix)
+            drawn = sample(
+                captioner,
+                memory,
+                samples,
+                self.recipe.max_length,
+                generator,
+                prefix,
+                self.recipe.self_critical_temperature,
+            )
             likelihood = caption_loss(captioner, memory, targets, smoothing=self.recipe.smoothing)
         reward = self._reward(batch.ids, drawn.tokens, samples)
         grouped = reward.view(-1, samples)

@@ -116,3 +116,24 @@ def test_training_samples_stop_when_all_rows_have_ended() -> None:
 def test_every_sample_of_a_video_is_drawn_on_its_own() -> None:
     drawn = sample(RandomToy(WORDS, seed=8, scale=0.1), videos(0), 64, 8, torch.Generator().manual_seed(1))
     assert len({tuple(row) for row in drawn.tokens.tolist()}) > 32
+
+
+def test_a_sharpened_policy_has_the_log_probabilities_that_it_is_drawn_by() -> None:
+    captioner, generator = RandomToy(WORDS, seed=9), torch.Generator().manual_seed(2)
+    drawn = sample(captioner, videos(0), 40, 6, generator, temperature=0.5)
+    for row, tokens in enumerate(drawn.tokens.tolist()):
+        before, last = BOS, BOS
+        for position in range(int(drawn.mask[row].sum())):
+            sharper = (captioner.table[0, before, last] / 0.5).log_softmax(0)
+            assert torch.isclose(drawn.logprobs[row, position], sharper[tokens[position]])
+            before, last = last, tokens[position]
+
+
+def test_a_policy_of_almost_no_temperature_is_greedy() -> None:
+    captioner = RandomToy(WORDS, seed=10)
+    [[greedy]] = decode(
+        captioner, videos(0), DecodingOptions(method="greedy", max_length=6, suppress_unk=False)
+    )
+    drawn = sample(captioner, videos(0), 8, 6, torch.Generator().manual_seed(3), temperature=1e-4)
+    written = [tuple(t for t in row if t != EOS) for row in drawn.tokens.tolist()]
+    assert set(written) == {greedy.tokens}

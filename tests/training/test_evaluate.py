@@ -17,10 +17,12 @@ from extractors.features import Frames
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
 from models.service import WEIGHTS, StreamMismatch, caption, load_captioner
+from models.writers import Alone
 from tests.media import write_video
+from training.contestant import NoMembers, contestant, with_branches
 from training.corpus import CorpusError
 from training.evaluate import Evaluator, still_frames
-from training.report import Evaluation, Source, evaluate_captioner, record, with_branches
+from training.report import Evaluation, Source, evaluate_captioner, record
 
 PICTURES = {
     "cat": "a cat is looking at the camera",
@@ -44,7 +46,7 @@ def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Evaluator:
     extractor = EfficientNetLite2(cache=tmp_path_factory.mktemp("models"))
-    return Evaluator(load_captioner("stats"), extractor, OPTIONS)
+    return Evaluator(Alone(load_captioner("stats")), extractor, OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def evaluation(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Evalua
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_DATA", str(tmp_path_factory.mktemp("data")))
         source = Source(images=folder, captions=folder / "photos_captions.json", split="val")
-        return evaluate_captioner("stats", source, OPTIONS, shuffled=True)
+        return evaluate_captioner(contestant("stats"), source, OPTIONS, shuffled=True)
 
 
 def write_json(path: Path, document: Any) -> Path:
@@ -69,7 +71,7 @@ def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator:
         with Image.open(folder / f"{name}.jpg") as image:
             pixels = np.asarray(image.convert("RGB"))
         frames = Frames(pixels[None], np.zeros(1), 1.0)
-        [[best]] = caption(evaluator.checkpoint, evaluator.extractor.extract([frames]), OPTIONS)
+        [[best]] = evaluator.writer.caption(evaluator.extractor.extract([frames]), OPTIONS)
         assert found.hypotheses[f"photos/{name}"] == best.text
     assert "cat" in found.hypotheses["photos/cat"].split()
 
@@ -121,18 +123,35 @@ def test_the_whole_command_scores_and_compares(evaluation: Evaluation) -> None:
 def test_a_source_is_pictures_or_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     with pytest.raises(ValueError, match="give images with captions, or clips"):
-        evaluate_captioner("stats", Source(), OPTIONS)
+        evaluate_captioner(contestant("stats"), Source(), OPTIONS)
 
 
 def test_each_branch_can_be_read_alone(folder: Path, evaluator: Evaluator) -> None:
     captions = {}
     for branches in ("stats", "st", "ts"):
-        one = replace(evaluator, checkpoint=with_branches(evaluator.checkpoint, branches))
+        one = replace(evaluator, writer=Alone(with_branches(load_captioner("stats"), branches)))
         found = one.on_pictures(folder, folder / "photos_captions.json", "val")
         captions[branches] = tuple(found.hypotheses.values())
     whole = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
     assert captions["stats"] == tuple(whole.hypotheses.values())
     assert len(set(captions.values())) > 1
+
+
+def test_combined_captioners_are_scored_as_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    entry = contestant("ensemble", ["stats", str(WEIGHTS / "stats.safetensors")])
+    alike = Evaluator(entry.writer, entry.feed, OPTIONS, entry.feed.request)
+    alone = contestant("stats")
+    one = Evaluator(alone.writer, alone.feed, OPTIONS, alone.feed.request)
+    captions = folder / "photos_captions.json"
+    assert alike.on_pictures(folder, captions, "val") == one.on_pictures(folder, captions, "val")
+
+
+def test_members_without_anything_to_combine_them_are_refused() -> None:
+    with pytest.raises(NoMembers, match="stats is one captioner"):
+        contestant("stats", ["stats"])
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
@@ -153,10 +172,11 @@ def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
 def test_a_checkpoint_of_another_network_is_not_scored(
     folder: Path, tmp_path: Path, evaluator: Evaluator
 ) -> None:
-    card = evaluator.checkpoint.card
+    stats = load_captioner("stats")
+    card = stats.card
     other = replace(card, streams={"grid": replace(card.streams["grid"], network="resnet")})
     path = tmp_path / "other.safetensors"
-    save_checkpoint(path, evaluator.checkpoint.captioner, other)
-    wrong = replace(evaluator, checkpoint=load_checkpoint(path))
+    save_checkpoint(path, stats.captioner, other)
+    wrong = replace(evaluator, writer=Alone(load_checkpoint(path)))
     with pytest.raises(StreamMismatch, match="resnet"):
         wrong.on_pictures(folder, folder / "photos_captions.json", "val")

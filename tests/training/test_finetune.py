@@ -21,7 +21,8 @@ from models.service import StreamMismatch, caption
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.stream_sets import DEMO
 from models.vocabulary import Vocabulary
-from tests.media import cut, quarters, write_video
+from models.writers import Alone
+from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised
 from tests.training.laid_out import write_json
 from training import loop
@@ -183,6 +184,12 @@ def test_a_part_of_a_file_has_features_of_its_own(
     assert failed.code == "no_frames"
 
 
+def test_a_picture_is_a_video_of_one_frame(films: Path, features: VideoFeatures, decoder: Decoder) -> None:
+    picture = VideoItem("still", write_still(films / "still.jpg"), "train", ("a red square",))
+    assert features.make([picture], decoder) == []
+    assert features.load(picture)["grid"].values.shape == (1, 49, 1280)
+
+
 def test_batches_follow_from_the_seed_and_are_padded(films: Path, features: VideoFeatures) -> None:
     captioner = Stats(CONFIG, Vocabulary(WORDS))
     items = [CaptionedVideo.of(video, features) for video in SetFolder(films).load().usable]
@@ -255,7 +262,10 @@ def test_a_captioner_is_trained_on_videos_from_nothing(
 ) -> None:
     monkeypatch.setitem(DEMO_CONFIGS, "stats", lambda: CONFIG)
     captions, rule = SetFolder(films).load(), VocabularyRule(min_count=2)
-    best = train_on_videos("stats", DEMO, RECIPE, captions, rule, at(tmp_path / "out", features, print))
+    recipe = RECIPE.model_copy(update={"self_critical_steps": 2, "self_critical_every": 1})
+    best = train_on_videos("stats", DEMO, recipe, captions, rule, at(tmp_path / "out", features, print))
+    phases = [row["phase"] for row in rows(tmp_path / "out") if row["cider"]]
+    assert phases == ["cross_entropy"] * 4 + ["self_critical"] * 2
     trained = load_checkpoint(best)
     assert set(trained.captioner.vocabulary.words[3:]) == {"a", "one", "red", "square", "the"}
     assert trained.card.streams["grid"].network == "efficientnet-lite2"
@@ -267,7 +277,7 @@ def test_a_set_is_captioned_by_its_features(
 ) -> None:
     checkpoint, options = load_checkpoint(start), DecodingOptions(beam_size=2, max_length=5, attention=False)
     folder = SetFolder(films, cache=features.folder.parent.parent)
-    found = Evaluator(checkpoint, feed, options).on_videos(videos_of(folder, None, feed))
+    found = Evaluator(Alone(checkpoint), feed, options).on_videos(videos_of(folder, None, feed))
     assert found.references["short.mp4"] == ["the red one", "a square"]
     for name, text in found.hypotheses.items():
         [[best]] = caption(

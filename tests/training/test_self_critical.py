@@ -63,6 +63,7 @@ def reward_of(weight: float = 1.0, samples: int = 5, **changes: object) -> SelfC
             "self_critical_samples": samples,
             "max_length": 6,
             "smoothing": 0.0,
+            "self_critical_temperature": 1.0,
             **changes,
         }
     )

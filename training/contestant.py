@@ -1,0 +1,94 @@
+"""Who is scored: one captioner, or several combined as the service combines them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from extractors.sampling import FRAMES
+from models.checkpoint import Checkpoint, load_embedding
+from models.feed import Feed, JointFeed, Pool, feed_of
+from models.service import (
+    available,
+    check_extractors,
+    embedding_path,
+    load_captioner,
+    stream_set_for,
+    stream_set_of,
+)
+from models.stats import Stats
+from models.stream_sets import StreamSet
+from models.writers import LEFT_OUT, Alone, AveragedWriter, FusedWriter, Writer
+
+Branches = Literal["stats", "st", "ts"]
+COMBINED = (FusedWriter.kind, AveragedWriter.kind)
+
+
+class NoMembers(ValueError):
+    """There is nobody, or nothing, to combine captioners with; the message says what is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contestant:
+    """Who writes, and what turns frames into what they read."""
+
+    writer: Writer
+    feed: Feed | JointFeed
+
+
+def contestant(
+    name: str,
+    members: Sequence[str] = (),
+    streams: str | None = None,
+    branches: Branches | None = None,
+    frames: int = FRAMES,
+) -> Contestant:
+    """A captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
+
+    members: names or checkpoints, by default all demo captioners but those that look nowhere. streams: a
+    stream set, by default the captioner's own. frames: spread over a clip. Raises UnknownCaptioner,
+    UnknownStreamSet, StreamMismatch, CheckpointError, NoMembers, VocabulariesDiffer.
+    """
+    if name in COMBINED:
+        return _combined(name, {each: load_captioner(each) for each in members or default_members()}, frames)
+    if members:
+        raise NoMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
+    checkpoint = load_captioner(name)
+    if branches is not None:
+        checkpoint = with_branches(checkpoint, branches)
+    feed = Feed(stream_set_of(checkpoint, streams), frames=frames)
+    check_extractors(checkpoint, feed.wanted, feed.extractors)
+    return Contestant(Alone(checkpoint), feed)
+
+
+def default_members() -> list[str]:
+    """The demo captioners that are combined where none are named. Raises NoMembers where there are none."""
+    found = [name for name in available() if name not in LEFT_OUT]
+    if not found:
+        raise NoMembers("there is no captioner to combine; train one with `python -m app train stats`")
+    return found
+
+
+def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> Contestant:
+    sets: list[StreamSet] = [stream_set_of(member) for member in members.values()]
+    if kind == AveragedWriter.kind:
+        writer: Writer = AveragedWriter(members)
+    else:
+        path = embedding_path()
+        if path is None:
+            raise NoMembers("fusion needs the semantic embedding: `python -m app train semantic_embedding`")
+        embedding, card = load_embedding(path)
+        writer = FusedWriter(members, embedding, card)
+        sets.append(stream_set_for(card))
+    return Contestant(writer, feed_of(list(dict.fromkeys(sets)), Pool("cpu"), frames))
+
+
+def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
+    """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
+    if not isinstance(checkpoint.captioner, Stats):
+        raise ValueError(f"{checkpoint.card.captioner} has no branches; only stats has")
+    config = checkpoint.captioner.config.model_copy(update={"branches": branches})
+    captioner = Stats(config, checkpoint.captioner.vocabulary)
+    captioner.load_state_dict(checkpoint.captioner.state_dict())
+    return replace(checkpoint, captioner=captioner.eval())
