@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,7 +14,6 @@ from extractors.sampling import FRAMES
 
 if TYPE_CHECKING:
     from training.datasets.set_folder import SetFolder
-    from training.paper_recipes import PaperRun
     from training.recipes import Recipe
     from training.video_session import Place
 
@@ -78,63 +78,86 @@ def train(
     ] = True,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-    from models.stream_sets import UnknownStreamSet, stream_set
     from training.datasets.set_folder import SetFolder
-    from training.paper_recipes import PAPER_NAMES, paper_run
-    from training.paper_session import seeded
-    from training.recipes import DEMO_STREAMS, FINETUNE, UnknownRecipe, recipe_of
-    from training.session import NeedsVideo, train_captioner, train_semantic_embedding
+    from training.paper_recipes import PAPER_NAMES
+    from training.recipes import FINETUNE
     from training.video_session import Place
 
-    try:
-        if recipe in PAPER_NAMES:
-            run = seeded(paper_run(recipe, captioner.value), seed)
-            place = Place(out or Path("runs", captioner.value), cache, typer.echo, threads)
-            best = _as_paper(captioner.value, run, data, streams, place, self_critical)
-            typer.echo(f"best checkpoint: {best}")
-            return
-        plan = recipe_of(recipe, captioner.value)
-    except UnknownRecipe as error:
-        raise typer.BadParameter(f"--recipe: {error}") from error
-    changed = {"seed": seed, "steps": steps}
-    plan = plan.model_copy(update={name: value for name, value in changed.items() if value is not None})
-    out = out or Path("runs", captioner.value)
-    if plan.name == FINETUNE.name or data_set is not None:
-        place = Place(out, cache, typer.echo, threads)
-        plan = plan if self_critical else plan.model_copy(update={"self_critical_steps": 0})
-        best = _on_videos(captioner.value, plan, start, SetFolder(data, data_set, paper), streams, place)
-        typer.echo(f"best checkpoint: {best}")
-        return
-    try:
-        wanted = stream_set(streams or DEMO_STREAMS.get(captioner.value, "demo"))
-        if captioner is CaptionerName.semantic_embedding:
-            best = train_semantic_embedding(plan, data, out, cache, threads)
+    name = captioner.value
+    place = Place(out or Path("runs", name), cache, typer.echo, threads)
+    if recipe in PAPER_NAMES:
+        best = _as_paper(name, recipe, seed, data, streams, place, self_critical)
+    else:
+        plan = _plan(recipe, name, seed, steps, self_critical)
+        if plan.name == FINETUNE.name or data_set is not None:
+            best = _on_videos(name, plan, start, SetFolder(data, data_set, paper), streams, place)
         else:
-            best = train_captioner(
-                captioner.value, plan, data, out, cache, threads, start, self_critical, wanted, teacher or ()
-            )
-    except (UnknownStreamSet, NeedsVideo) as error:
-        raise typer.BadParameter(f"--streams: {error}") from error
+            best = _on_pictures(name, plan, start, data, streams, teacher or (), place)
     typer.echo(f"best checkpoint: {best}")
 
 
+def _plan(recipe: str | None, name: str, seed: int | None, steps: int | None, self_critical: bool) -> Recipe:
+    """The recipe with what the command line changes of it."""
+    from training.recipes import UnknownRecipe, recipe_of
+
+    changed = {"seed": seed, "steps": steps, "self_critical_steps": None if self_critical else 0}
+    try:
+        plan = recipe_of(recipe, name)
+    except UnknownRecipe as error:
+        raise typer.BadParameter(f"--recipe: {error}") from error
+    return plan.model_copy(update={field: value for field, value in changed.items() if value is not None})
+
+
+def _on_pictures(
+    name: str,
+    plan: Recipe,
+    start: Path | None,
+    data: Path,
+    streams: str | None,
+    teachers: Sequence[str],
+    place: Place,
+) -> Path:
+    """A captioner, or the embedding, trained on pictures and pans over them."""
+    from models.stream_sets import UnknownStreamSet, stream_set
+    from training.recipes import DEMO_STREAMS
+    from training.session import NeedsVideo, train_captioner, train_semantic_embedding
+
+    out, cache, threads = place.out, place.cache, place.threads
+    if name == CaptionerName.semantic_embedding:
+        return train_semantic_embedding(plan, data, out, cache, threads)
+    try:
+        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
+        return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
+    except (UnknownStreamSet, NeedsVideo) as error:
+        raise typer.BadParameter(f"--streams: {error}") from error
+
+
 def _as_paper(
-    name: str, run: PaperRun, data: Path, streams: str | None, place: Place, self_critical: bool
+    name: str,
+    recipe: str,
+    seed: int | None,
+    data: Path,
+    streams: str | None,
+    place: Place,
+    self_critical: bool,
 ) -> Path:
     """A captioner trained as in its paper."""
     from models.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
-    from training.paper_session import train_as_paper
+    from training.paper_recipes import paper_run
+    from training.paper_session import seeded, train_as_paper
+    from training.recipes import UnknownRecipe
     from training.rewards import NoReward
 
     try:
+        run = seeded(paper_run(recipe, name), seed)
         return train_as_paper(name, run, data, place, streams, self_critical)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     except (UnknownStream, UnknownStreamSet) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
-    except NoReward as error:
-        raise typer.BadParameter(f"--recipe {run.recipe.name}: {error}") from error
+    except (UnknownRecipe, NoReward) as error:
+        raise typer.BadParameter(f"--recipe {recipe}: {error}") from error
 
 
 def _on_videos(

@@ -76,6 +76,7 @@ PAPER = DEMO.model_copy(
         "steps": 0,
         "self_critical_steps": 0,
         "self_critical_captions": 1,
+        "self_critical_temperature": 1.0,
     }
 )
 STATS = PAPER.model_copy(

@@ -49,7 +49,6 @@ def train_captioner(
     cache: Path,
     threads: int,
     start: Path | None = None,
-    self_critical: bool = True,
     streams: StreamSet = DEMO,
     teachers: Sequence[str] = (),
 ) -> Path:
@@ -67,6 +66,8 @@ def train_captioner(
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     trainer = _trainer(recipe, kept, held_out, run, cards)
+    if recipe.corpus is not None:
+        trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
     if teachers:
         soft = learned_from(teachers, trainer.batches, cache)
         trainer = replace(trainer, batches=replace(trainer.batches, soft=soft))
@@ -75,12 +76,18 @@ def train_captioner(
     if start is not None:
         captioner.load_state_dict(weights_to_start_from(start, captioner))
     train_only(captioner, recipe.only)
+
+    def partly(phase: str) -> Captioner[Any, Any]:
+        after = run.best_after(phase)
+        train_only(after, recipe.only)
+        return after
+
     trainer.train(captioner)
     last = "cross_entropy"
     if name == Refocus.name:
         on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
-        last = train_refocus(trainer, on_shots, run.best_after)
-    if self_critical and recipe.self_critical_steps:
+        last = train_refocus(trainer, on_shots, partly)
+    if recipe.self_critical_steps:
         refined = run.best_after(last)
         trainer.refine(refined, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
     return run.best

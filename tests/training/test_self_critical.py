@@ -133,6 +133,16 @@ def test_the_classical_baseline_is_what_the_greedy_caption_earns() -> None:
     assert found["total"].item() == pytest.approx(total / int(drawn.mask.sum()), rel=1e-4)
 
 
+def test_a_temperature_sharpens_what_is_drawn_and_what_is_learned() -> None:
+    captioner, judge = Learning(), reward_of(self_critical_temperature=0.5)
+    nn.init.normal_(captioner.logits, generator=torch.Generator().manual_seed(8))
+    found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32)
+    generator = torch.Generator().manual_seed(2)
+    drawn = sample(captioner, videos(0, 1), 5, 6, generator, temperature=0.5)
+    advantage = leave_one_out(judge._reward(("one", "two"), drawn.tokens, 5).view(2, 5)).view(-1, 1)
+    torch.testing.assert_close(found["total"], -(advantage * drawn.logprobs).sum() / drawn.mask.sum())
+
+
 def test_mixer_rewards_more_words_every_epoch() -> None:
     recipe = DEMO.model_copy(update={"max_length": 17, "mixer_words": 5})
     assert [recipe.words_given(epoch) for epoch in (0, 0.99, 1, 2, 3, 9)] == [12, 12, 7, 2, 0, 0]
