@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ SETS = (
     ("coco2_train.tar", "coco2_captions.json"),
     ("msrvtt_train.tar", "msrvtt_captions.json.gz"),
 )
+
+
+SOME_SEED = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,11 @@ class Batches:
     seed: int
     dtype: torch.dtype
     soft: SoftTargets | None = None
+
+    def some(self, count: int) -> Batches:
+        """``count`` of the items, always the same ones, with the vocabulary of all."""
+        chosen = np.random.default_rng(SOME_SEED).permutation(len(self.items))[:count]
+        return replace(self, items=[self.items[i] for i in sorted(chosen.tolist())])
 
     @property
     def steps_per_epoch(self) -> int:

@@ -40,6 +40,7 @@ class Recipe(BaseModel):
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
     only: parameters whose names have this in them are trained, the others stay as they are.
+    corpus: so many of the training videos only, where epochs are to be short.
     forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
     distractors: the share of longer samples that have shots of other pictures.
     epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
@@ -68,6 +69,7 @@ class Recipe(BaseModel):
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
+    corpus: int | None = None
     optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.98)
     schedule: Schedule = Field(Cosine(), discriminator="kind")
@@ -203,19 +205,22 @@ DEMO_TAUGHT = DEMO.model_copy(
     }
 )
 
-#: Goes on from a cross-entropy checkpoint of refocus: both steps, and rewards that teach where to refocus,
-#: on pseudo-videos that have something to choose from. Judged on such videos too.
+#: Goes on from a checkpoint of refocus: the rewards of eq. 21 teach where to refocus, on pseudo-videos that have
+#: something to choose from, and nothing else moves. A reward is compared with the same video's of the last epoch,
+#: so epochs are short. Judged on such videos too.
 DEMO_REFOCUS = DEMO.model_copy(
     update={
         "name": "demo-refocus",
         "steps": 0,
-        "combined_steps": 360,
-        "learning_rate": 6e-4,
+        "combined_steps": 400,
+        "only": "refocusing",
+        "corpus": 1200,
+        "learning_rate": 2e-3,
         "warmup": 20,
         "average_decay": 0.98,
         "distractors": 0.8,
         "lengths": (0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-        "validate_every": 120,
+        "validate_every": 100,
         "self_critical_steps": 0,
     }
 )
