@@ -206,7 +206,7 @@ DEMO_TAUGHT = DEMO.model_copy(
 )
 
 #: Goes on from a checkpoint of refocus: the rewards of eq. 21 teach where to refocus, on pseudo-videos that
-#: have something to choose from, and nothing else moves. A reward is compared with the same video's of the last
+#: have something to choose from; nothing else moves. A reward is compared with the same video's of the last
 #: epoch, so epochs are short. Judged on such videos too.
 DEMO_REFOCUS = DEMO.model_copy(
     update={
