@@ -102,7 +102,10 @@ def videos_of(source: SetFolder, limit: int | None, feed: Feed | JointFeed) -> l
     """
     if isinstance(feed, JointFeed):
         raise ValueError("videos of a set are described by one stream set, and these captioners need several")
-    videos = source.to_judge()[:limit]
+    captions = source.load()
+    for notice in captions.notices:
+        log.warning(notice.message)
+    videos = source.to_judge(captions)[:limit]
     return with_features(str(source.root), videos, VideoFeatures(feed, source.cache), log.warning)
 
 

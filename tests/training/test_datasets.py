@@ -246,7 +246,8 @@ def test_the_test_split_is_judged_and_what_comes_nearest_without_it(films: Path)
         named = zip(("a, b.avi", "Ünïcode 影片.avi"), splits, strict=True)
         entries = [{"file": name, "caption": "a square", "split": split} for name, split in named]
         own(films, json.dumps(entries), "captions.json")
-        return [video.split for video in SetFolder(films, split=asked).to_judge()]
+        folder = SetFolder(films, split=asked)
+        return [video.split for video in folder.to_judge(folder.load())]
 
     assert judged("val", "test") == ["test"]
     assert judged("val", "train") == ["val"]

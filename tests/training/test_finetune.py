@@ -287,6 +287,16 @@ def test_a_set_is_captioned_by_its_features(
     assert len(videos_of(folder, 1, feed)) == 1
 
 
+def test_what_an_evaluation_leaves_out_is_told(
+    films: Path, feed: Feed, features: VideoFeatures, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "short.mp4").symlink_to(films / "short.mp4")
+    write_json(tmp_path / "captions.json", {"short.mp4": "the red one", "gone.mp4": "a zebra"})
+    videos = videos_of(SetFolder(tmp_path, cache=features.folder.parent.parent), None, feed)
+    assert [each.id for each in videos] == ["short.mp4"]
+    assert caplog.messages == ["1 captioned video is not there, e.g. gone.mp4."]
+
+
 def test_the_command_says_what_a_fine_tune_needs(films: Path, tmp_path: Path) -> None:
     missing = tmp_path / "x.safetensors"
     for given, said in (

@@ -38,10 +38,9 @@ class SetFolder:
         """Raises the leaves of DataSetError."""
         return self.data_set.load(self.root, self.paper)
 
-    def to_judge(self) -> tuple[VideoItem, ...]:
+    def to_judge(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
         """Those of the split; without one of the test split, or of the validation split where there is no
-        test split, or all. Raises the leaves of DataSetError."""
-        captions = self.load()
+        test split, or all. Raises UnknownSplit, NothingToUse."""
         if self.split is not None:
             return captions.require(split_of(self.split))
         has = {video.split for video in captions.usable}
