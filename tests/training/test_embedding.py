@@ -1,7 +1,8 @@
-"""The embedding's losses and recall by hand; it learns to find drawn shapes by what is said of them."""
+"""The embedding's loss and recall by hand; it learns to find drawn shapes by what is said of them."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, trainer
 from tests.training.tiny_corpus import Averages
 from training.dataset import Captioned, Describer
-from training.embedding import Recall, train_embedding, violations
+from training.embedding import TEMPERATURE, Recall, contrastive, train_embedding
 from training.loop import Trainer
 from training.recipes import RECIPES, UnknownRecipe, recipe_of
 from training.session import WHOLE_PICTURES, Cards, Meal
@@ -24,24 +25,20 @@ CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), w
 EMBEDDING_RECIPE = RECIPE.model_copy(update={"steps": 60, "validate_every": 60, "learning_rate": 2e-2})
 
 
-def test_violations_by_hand() -> None:
-    """Two videos, two captions each: of every pair that is nearer than the margin the excess, averaged."""
+def test_the_contrastive_loss_by_hand() -> None:
+    """Two videos, two captions each: of every caption the odds against the other video and its captions."""
     generator = torch.Generator().manual_seed(4)
     videos, sentences = (
         torch.nn.functional.normalize(torch.randn(count, 3, generator=generator), dim=1) for count in (2, 4)
     )
-    relevance = (videos @ sentences.T).tolist()
-    excesses = []
-    for video in range(2):
-        best = max(relevance[video][s] for s in range(4) if s // 2 == video)
-        for s in range(4):
-            if s // 2 != video:
-                excesses.append(0.2 - relevance[s // 2][s] + relevance[video][s])
-                excesses.append(0.2 - best + relevance[video][s])
-    violating = [excess for excess in excesses if excess > 0]
-    found = violations(videos, sentences, 0.2)
-    assert 0 < len(violating) < len(excesses)
-    assert float(found) == pytest.approx(sum(violating) / len(violating), rel=1e-5)
+    relevance = ((videos @ sentences.T) / TEMPERATURE).double().exp().tolist()
+    losses = []
+    for s in range(4):
+        video = s // 2
+        true, others = relevance[video][s], [relevance[video][o] for o in range(4) if o // 2 != video]
+        losses.append(-math.log(true / (true + sum(others))))
+        losses.append(-math.log(true / (true + relevance[1 - video][s])))
+    assert float(contrastive(videos, sentences)) == pytest.approx(sum(losses) / len(losses), rel=1e-4)
 
 
 class Told(SemanticEmbedding):

@@ -9,15 +9,24 @@ import pytest
 import torch
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.efficientnet_stages import EfficientNetStages
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.dual_afr import DualAFRConfig
 from models.stats import Stats
 from models.stream_sets import DEMO, DEMO_STAGES, STREAM_SETS, stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
+from training.dataset import Describer
 from training.feature_cache import VIEWS
 from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
-from training.session import Meal, NeedsVideo, train_only, weights_to_start_from
+from training.session import (
+    PICTURE_NETWORKS,
+    STAGE_VIEWS,
+    Meal,
+    NeedsVideo,
+    train_only,
+    weights_to_start_from,
+)
 
 
 @pytest.fixture
@@ -72,7 +81,11 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
                 Meal.of(streams, streams.streams)
 
 
-def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone() -> None:
+def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run by torch, for which nothing has to be converted."""
+    for made in (EfficientNetLite2, EfficientNetStages):
+        describer = Describer(made(engine="torch", precision="fp32"), STAGE_VIEWS)
+        monkeypatch.setitem(PICTURE_NETWORKS, made.name, lambda each=describer: each)
     assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]
