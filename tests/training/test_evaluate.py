@@ -16,7 +16,7 @@ from extractors.efficientnet import EfficientNetLite2
 from extractors.features import Frames
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
-from models.service import WEIGHTS, StreamMismatch, caption, load_captioner
+from models.service import WEIGHTS, StreamMismatch, load_captioner
 from models.writers import Alone
 from tests.media import write_video
 from training.contestant import NoMembers, contestant, with_branches
