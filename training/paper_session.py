@@ -8,6 +8,7 @@ from pathlib import Path
 from models.stream_sets import stream_set
 from training.datasets.set_folder import SetFolder
 from training.paper_recipes import PaperRun
+from training.rewards import require
 from training.video_session import Place, train_on_videos
 
 
@@ -18,6 +19,8 @@ def train_as_paper(
 
     Raises DataSetError for a set that is not there, UnknownStreamSet, UnknownStream, NoReward.
     """
+    if self_critical and "self_critical" in run.epochs:
+        require(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
     captions, wanted = folder.load(), stream_set(streams or run.streams)
     plan = run.plan(sum(len(video.captions) for video in captions.of("train")), self_critical)

@@ -61,6 +61,12 @@ def _whatever_the_end(score: Callable[[Sequence[str], Sequence[Words]], Floats])
     return lambda ids, captions, _: score(ids, captions)
 
 
+def require(weights: RewardWeights) -> None:
+    """Raises NoReward at once where training would raise it after all its supervised steps."""
+    if weights.meteor:
+        _started().close()
+
+
 def _started() -> Meteor:
     try:
         return Meteor(find_java())

@@ -18,12 +18,16 @@ from models.vocabulary import Vocabulary
 from tests.models.tiny import stream
 from training.cli import app
 from training.dataset import TrainingBatch
+from training.datasets.errors import DataSetError
 from training.learning import learner_of, optimizer_of
 from training.losses import caption_loss, pad_captions
 from training.paper_recipes import PAPER_RUNS, paper_run
+from training.paper_session import train_as_paper
 from training.recipes import RECIPES, UnknownRecipe
+from training.rewards import NoReward
 from training.supervision import encoded, memory_to_learn_from, supervised_loss
 from training.video_batches import Inputs
+from training.video_session import Place
 
 EPOCH = 100
 
@@ -89,6 +93,17 @@ def test_a_set_that_a_paper_does_not_have_is_told() -> None:
     refused = CliRunner().invoke(app, ["train", "g2l", "--data", "x", "--recipe", "paper-vatex"])
     assert refused.exit_code == 2
     assert not {name for name, _ in PAPER_RUNS} & RECIPES.keys()
+
+
+def test_without_java_what_is_paid_for_by_meteor_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.java._installed", list)
+    run, place = paper_run("paper-msvd", "stats"), Place(tmp_path / "run", tmp_path / "cache", print)
+    with pytest.raises(NoReward, match="METEOR as a reward needs Java"):
+        train_as_paper("stats", run, tmp_path, place)
+    with pytest.raises(DataSetError):
+        train_as_paper("stats", run, tmp_path, place, self_critical=False)
 
 
 def test_a_set_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:

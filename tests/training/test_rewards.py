@@ -15,7 +15,7 @@ from training.fast_scores import RougeL, Scorer, SentenceBleu
 from training.java import JavaError
 from training.meteor import COUNTS, meteor_score
 from training.recipes import RewardWeights
-from training.rewards import NoReward, Rewards
+from training.rewards import NoReward, Rewards, require
 
 REFERENCES = {"one": [["a", "red", "dog"], ["the", "dog"]], "two": [["a", "blue", "cat", "sleeps"]]}
 IDS, CAPTIONS = ["two", "one", "one"], [["a", "cat", "sleeps"], ["a", "red", "dog"], ["red"]]
@@ -89,4 +89,7 @@ def test_without_java_meteor_says_so_and_the_others_do_without(monkeypatch: pyte
     monkeypatch.setattr("training.java._installed", list)
     with pytest.raises(NoReward, match=r"METEOR as a reward needs Java .* No Java: .* Give it no weight"):
         Rewards(RewardWeights(meteor=0.1), REFERENCES)
+    with pytest.raises(NoReward):
+        require(RewardWeights(meteor=0.1))
+    require(RewardWeights(rouge_l=1.0))
     assert Rewards(RewardWeights(), REFERENCES).score(["one"], [["a", "red", "dog"]], [True])[0] > 0

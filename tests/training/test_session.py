@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,7 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     """Run by torch, for which nothing has to be converted."""
     for made in (EfficientNetLite2, EfficientNetStages):
         describer = Describer(made(engine="torch", precision="fp32"), STAGE_VIEWS)
-        monkeypatch.setitem(PICTURE_NETWORKS, made.name, lambda each=describer: each)
+        monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
     assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]
