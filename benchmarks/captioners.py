@@ -59,7 +59,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Decoder(settings.decoder) as decoder:
         clip = arguments.clip or draw(CLIP, Path(folder) / "clip.mp4")
         found = measure(roster, decoder, clip, arguments.rounds)
-    speeds = {name: each.median(machine(settings.threads)) for name, each in found.items()}
+    fed = {name: roster.feed(roster.menu.choose(CaptionOptions(captioner=name))) for name in found}
+    speeds = {name: each.median(machine(settings.threads)) for name, each in together(found, fed).items()}
     print(table(speeds))
     if arguments.record:
         for name, path in available(settings.weights).items():
@@ -77,6 +78,15 @@ def measure(roster: Roster, decoder: Decoder, clip: Path, rounds: int) -> dict[s
                 seconds.features.append(features)
                 seconds.captions.append(captions)
     return found
+
+
+def together(found: Mapping[str, Seconds], fed: Mapping[str, object]) -> dict[str, Seconds]:
+    """Captioners that are fed alike share all their seconds to the features: only the moment differs."""
+    shared = {
+        feed: [second for name, each in found.items() if fed[name] is feed for second in each.features]
+        for feed in set(fed.values())
+    }
+    return {name: Seconds(shared[fed[name]], each.captions) for name, each in found.items()}
 
 
 def once(roster: Roster, choice: Choice, decoder: Decoder, clip: Path) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.advertisement import CaptionerInfo, SpeedInfo
-from app.default_captioner import cider_per_second, default_captioner
+from app.default_captioner import clips_cider, default_captioner, per_second
 from app.errors import CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
 from app.menu import Choice, Menu
 from app.options import CaptionOptions
@@ -91,9 +91,17 @@ def rated(name: str, cider: float, seconds: float) -> CaptionerInfo:
 
 def test_the_default_is_the_best_on_real_clips_per_second() -> None:
     slow, quick = rated("slow", 40, 4.0), rated("quick", 30, 1.0)
-    assert cider_per_second(slow) == pytest.approx(10)
+    assert per_second(slow, clips_cider) == pytest.approx(10)
     assert default_captioner([slow, quick, info("stats")]) == "quick"
     assert default_captioner([slow, info("stats")]) == "slow"
+
+
+def test_judged_clips_go_before_ciders_that_are_a_matter_of_chance() -> None:
+    scores = {"70 real clips": {"cider": 20, "right": 9, "partly": 26, "n": 70}}
+    judged = rated("judged", 20, 1.0).model_copy(update={"scores": scores})
+    worse = {"70 real clips": {"cider": 60, "right": 6, "partly": 22, "n": 70}}
+    other = rated("other", 60, 1.0).model_copy(update={"scores": worse})
+    assert default_captioner([judged, other, rated("unjudged", 90, 1.0)]) == "judged"
 
 
 def test_what_is_not_measured_does_not_compete() -> None:
