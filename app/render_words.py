@@ -148,7 +148,8 @@ def _bars(
     for k, (name, weight) in enumerate(zip(layers.names, weights, strict=True)):
         ink = ACCENT if weight == max(weights) else QUIET
         left = x + k * step + step * 0.2
-        pen.rectangle((left, y + BARS * (1 - weight), left + step * 0.6, y + BARS - 1), fill=ink)
+        top = min(y + BARS * (1 - weight), y + BARS - 1)  # a weight of nothing is a line still
+        pen.rectangle((left, top, left + step * 0.6, y + BARS - 1), fill=ink)
         said = sheet.fitted(name, NAMES - 5, step - 4)
         sheet.centred(pen, (x + (k + 0.5) * step, y + BARS + 3), *said, QUIET)
 

@@ -241,6 +241,12 @@ def test_dual_afrs_layers_stand_above_the_frame() -> None:
     assert count(page, sheet.ACCENT) > count(plain, sheet.ACCENT)
 
 
+@pytest.mark.parametrize("weights", [[0.0, 0.0, 1.0], [0.001, 0.0, 0.999]])
+def test_a_layer_without_weight_is_drawn_too(weights: list[float]) -> None:
+    layers = {"names": ["stage_14", "stage_7", "grid"], "weights": [None, weights]}
+    assert drawn(with_extras(layers=layers)).height > 0
+
+
 def test_refocus_shows_both_steps_side_by_side() -> None:
     """The default key frame, the predicted one, and that with the mask over it."""
     attention = with_extras(
