@@ -93,6 +93,7 @@ def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
     assert raised.value.known == [
         "video",
         "captioner",
+        "members",
         "beam_size",
         "num_captions",
         "max_length",
