@@ -92,7 +92,8 @@ def test_each_reader_is_there(known: Entry) -> None:
 
 
 def test_each_extractor_has_its_weights() -> None:
-    borrowed = {"i3d_flow_lk"}  # I3D of flow, on flow that needs no weights
+    # I3D of flow, on flow that needs no weights; earlier stages of a network that has an entry
+    borrowed = {"i3d_flow_lk", "efficientnet-lite2-stages"}
     assert set(names()) - borrowed <= {known.name for known in manifest(MANIFEST)}
 
 
