@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 import torch
@@ -101,6 +102,19 @@ class EfficientNetLite2(StackExtractor):
             NETWORK, sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
         )
 
+    @classmethod
+    def of(cls, options: ExtractorOptions) -> Self:
+        """As ``create`` is asked for it. Raises WeightsError."""
+        return cls(
+            options.device,
+            options.engine,
+            options.precision,
+            options.threads,
+            cache=options.cache,
+            windows=options.windows_over(WINDOWS),
+            weights=options.weights,
+        )
+
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         """Stream → (N, cells, channels) of pictures uint8 (N, H, W, 3) of any one size."""
         maps = self._maps(squash(to_device(pictures, self.device), SIDE))
@@ -154,12 +168,4 @@ class EfficientNetLite2(StackExtractor):
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:
     """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetLite2(
-        options.device,
-        options.engine,
-        options.precision,
-        options.threads,
-        cache=options.cache,
-        windows=options.windows_over(WINDOWS),
-        weights=options.weights,
-    )
+    return EfficientNetLite2.of(options)

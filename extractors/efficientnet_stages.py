@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from torch import Tensor, nn
 
-from extractors.efficientnet import CELLS, WINDOWS, EfficientNetLite2
+from extractors.efficientnet import CELLS, EfficientNetLite2
 from extractors.efficientnet_lite import LITE2, EfficientNetLite, fold_norms
 from extractors.options import ExtractorOptions
 
@@ -58,12 +58,4 @@ class EfficientNetStages(EfficientNetLite2):
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetStages:
     """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetStages(
-        options.device,
-        options.engine,
-        options.precision,
-        options.threads,
-        cache=options.cache,
-        windows=options.windows_over(WINDOWS),
-        weights=options.weights,
-    )
+    return EfficientNetStages.of(options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +31,10 @@ def teacher_forced(
 
     next_word: for scheduled sampling; by default every step is given the true word.
     """
-    rows = targets.shape[0] // memory.size
-    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
-    valid, known = targets >= 0, targets.clamp(min=0)
-    log_p, attentions = [], []
-    for i in range(targets.shape[1]):
-        log_probs, state, attention = captioner.step(state, word, memory)
-        word = known[:, i]
+    valid, log_p, attentions = targets >= 0, [], []
+    for i, (log_probs, word, attention) in enumerate(_steps(captioner, memory, targets, next_word)):
         log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
         attentions.append(attention)
-        word = word if next_word is None else next_word(log_probs, word)
     return Forced(torch.stack(log_p, 1), valid, attentions)
 
 
@@ -49,12 +43,18 @@ def teacher_distributions(
     captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, kept: int
 ) -> torch.return_types.topk:
     """The ``kept`` most probable words at every place of targets (R, L): values, indices (R, L, kept)."""
-    rows = targets.shape[0] // memory.size
-    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
-    tops = []
-    for i in range(targets.shape[1]):
-        log_probs, state, _ = captioner.step(state, word, memory)
-        word = targets[:, i].clamp(min=0)
-        tops.append(log_probs.exp().topk(kept, dim=1))
+    tops = [log_probs.exp().topk(kept, dim=1) for log_probs, _, _ in _steps(captioner, memory, targets)]
     values, indices = zip(*tops, strict=True)
     return torch.return_types.topk((torch.stack(values, 1), torch.stack(indices, 1)))
+
+
+def _steps(
+    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, next_word: NextWord | None = None
+) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
+    """At every place of targets (R, L): log-probabilities (R, V), the true words (R,), the attention."""
+    rows = targets.shape[0] // memory.size
+    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    for true in targets.clamp(min=0).unbind(1):
+        log_probs, state, attention = captioner.step(state, word, memory)
+        yield log_probs, true, attention
+        word = true if next_word is None else next_word(log_probs, true)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +50,11 @@ def absent(stream: InputStream) -> Stream:
     """One row that the mask hides."""
     start = np.zeros(1)
     return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))
+
+
+def inputs_of(network: Any, batches: Mapping[str, Batch]) -> list[Batch]:
+    """What the ``encode_batches`` of a captioner or an embedding takes: its streams in its order."""
+    return [batches[stream.name] for stream in network.config.streams]
 
 
 def frame_means(batch: Batch) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from models.collate import Batch
+from models.streams import inputs_of
 from models.vocabulary import Vocabulary
 from training.corpus import Item, read_items, words_of
 from training.feature_cache import FeatureCache, PictureNetwork, cached_features
@@ -57,8 +58,8 @@ class TrainingBatch:
     soft: Soft | None = None
 
     def of(self, network: Any) -> list[Batch]:
-        """What the ``encode_batches`` of a captioner or an embedding takes: its streams in its order."""
-        return [self.batches[stream.name] for stream in network.config.streams]
+        """What the ``encode_batches`` of a captioner or an embedding takes."""
+        return inputs_of(network, self.batches)
 
 
 @dataclass(frozen=True, eq=False)

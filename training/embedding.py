@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.fusion import SemanticEmbedding
+from models.streams import inputs_of
 from training.dataset import Captioned, TrainingBatch
 from training.learning import learner_of
 from training.loop import Scores, Trainer
@@ -90,7 +91,7 @@ class Recall:
         parts = []
         for start in range(0, len(self.items), GROUP):
             batches = batch_of([whole(item.pictures) for item in self.items[start : start + GROUP]])
-            parts.append(embedding.encode_batches([batches[s.name] for s in embedding.config.streams]))
+            parts.append(embedding.encode_batches(inputs_of(embedding, batches)))
         return torch.cat(parts)
 
     def _sentences(self, embedding: Any) -> Tensor:

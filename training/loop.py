@@ -21,6 +21,7 @@ from models.captioner import Captioner
 from training.dataset import Batches, Captioned, TrainingBatch
 from training.last_rewards import LastRewards
 from training.learning import learner_of, refining
+from training.precision import autocast
 from training.pseudo_video import Shots
 from training.recipes import Recipe
 from training.run import Learner, Run
@@ -188,7 +189,7 @@ class Trainer:
 
     def autocast(self) -> torch.autocast:
         """Half precision where the processor has it."""
-        return torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32)
+        return autocast(self.precision)
 
     def _report(self, phase: Phase, step: int, losses: dict[str, Tensor], seconds: float) -> None:
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}

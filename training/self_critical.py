@@ -22,6 +22,7 @@ from models.decoding import DecodingOptions, decode, sample
 from models.vocabulary import EOS
 from training.dataset import Captioned, TrainingBatch
 from training.losses import caption_loss
+from training.precision import autocast
 from training.recipes import Recipe
 from training.rewards import Rewards
 
@@ -55,7 +56,7 @@ class SelfCritical:
         samples = self.recipe.self_critical_samples
         prefix, targets, weights = self._shares(batch.targets, len(batch.ids), given)
         greedy = self._greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
-        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        with autocast(precision):
             memory: Memory = captioner.encode_batches(batch.of(captioner))
             drawn = sample(
                 captioner,
@@ -93,7 +94,7 @@ class SelfCritical:
         """(B,) rewards of what the captioner writes when it is used, without dropout."""
         options = DecodingOptions(method="greedy", max_length=self.recipe.max_length, attention=False)
         captioner.eval()
-        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        with autocast(precision):
             written = decode(captioner, captioner.encode_batches(batch.of(captioner)), options)
         captioner.train()
         found = [hypotheses[0] for hypotheses in written]

@@ -27,6 +27,7 @@ from training.dataset import Batches, Captioned, Describer, hold_out, load_train
 from training.embedding import train_embedding
 from training.feature_cache import VIEWS
 from training.loop import Trainer
+from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.refocusing import train_refocus
@@ -61,8 +62,7 @@ def train_captioner(
     torch.set_num_threads(threads)
     config: Any = DEMO_CONFIGS[name]()
     meal = Meal.of(streams, [stream.name for stream in config.streams])
-    items = load_training_sets(meal.describers, data, cache)
-    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
+    kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     trainer = _trainer(recipe, kept, held_out, run, cards)
@@ -101,8 +101,7 @@ def train_semantic_embedding(recipe: Recipe, data: Path, out: Path, cache: Path,
     torch.set_num_threads(threads)
     config = SemanticEmbeddingConfig.demo()
     meal = Meal.of(DEMO, [stream.name for stream in config.streams])
-    items = load_training_sets(meal.describers, data, cache)
-    kept, held_out = hold_out(items, recipe.held_out, SELECTION_SET, SELECTION_SEED)
+    kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     trainer = _trainer(recipe, kept, held_out, run, cards)
@@ -134,6 +133,11 @@ class Meal:
             )
         makers = [name for name in streams.of(names).extractors if name in PICTURE_NETWORKS]
         return cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
+
+    def items(self, data: Path, cache: Path, held_out: int) -> tuple[list[Captioned], list[Captioned]]:
+        """(training, held out) of every set below ``data``. Raises FileNotFoundError where there is none."""
+        every = load_training_sets(self.describers, data, cache)
+        return hold_out(every, held_out, SELECTION_SET, SELECTION_SEED)
 
     @property
     def specs(self) -> dict[str, StreamSpec]:
@@ -197,7 +201,7 @@ def _trainer(
 ) -> Trainer:
     captions = (caption for item in kept for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
-    precision = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+    precision = training_precision()
     batches = Batches(
         items=kept,
         vocabulary=vocabulary,

@@ -22,7 +22,9 @@ from tqdm import tqdm
 
 from models.captioner import Captioner
 from models.likelihood import teacher_distributions
+from models.streams import inputs_of
 from training.losses import pad_captions
+from training.precision import autocast
 from training.pseudo_video import Pictures, batch_of, whole
 from training.soft import Soft
 
@@ -109,16 +111,13 @@ def _distributions(
     teacher: Any, reading: Reading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """The kept words and shares of groups of items, in the order of ``Reading.index``."""
-    streams = [stream.name for stream in teacher.config.streams]
     for items in tqdm(_groups(reading), desc="soft targets", unit="group"):
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
         samples = [whole(pictures) for _, pictures, _ in items]
-        enabled = precision != torch.float32
-        with torch.inference_mode(), torch.autocast("cpu", precision, enabled=enabled):
-            batches = batch_of(samples, precision)
-            memory = teacher.encode_batches([batches[name] for name in streams])
+        with torch.inference_mode(), autocast(precision):
+            memory = teacher.encode_batches(inputs_of(teacher, batch_of(samples, precision)))
             top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)

@@ -10,9 +10,11 @@ import torch
 
 from models.captioner import Captioner
 from models.decoding import DecodingOptions, decode
+from models.streams import inputs_of
 from models.vocabulary import Vocabulary
 from training.cider import CiderD
 from training.dataset import Captioned
+from training.precision import autocast
 from training.pseudo_video import Sample, Shots, batch_of, sample, whole
 
 GROUP = 50
@@ -56,10 +58,9 @@ class Validation:
     def _captions(self, captioner: Any, precision: torch.dtype) -> Iterator[list[str]]:
         for start in range(0, len(self.items), GROUP):
             samples = self._samples(start)
-            enabled = precision != torch.float32
-            with torch.inference_mode(), torch.autocast("cpu", precision, enabled=enabled):
+            with torch.inference_mode(), autocast(precision):
                 batches = batch_of(samples)
-                memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
+                memory = captioner.encode_batches(inputs_of(captioner, batches))
                 for hypotheses in decode(captioner, self.see(memory), self.options):
                     yield self.vocabulary.decode(hypotheses[0].tokens)
 

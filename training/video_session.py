@@ -26,6 +26,7 @@ from models.vocabulary import Vocabulary
 from training.datasets.caption_set import CaptionSet
 from training.datasets.errors import NothingToUse
 from training.datasets.protocols import VocabularyRule
+from training.precision import training_precision
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.refocusing import train_refocus
 from training.rewards import Rewards
@@ -126,7 +127,7 @@ def _train(start: Checkpoint, recipe: Recipe, division: Division, place: Place) 
         held_out=division.held_out,
         run=run,
         save_best=_saver(start, division, recipe, run),
-        precision=torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32,
+        precision=training_precision(),
     )
     trainer.tune(start.captioner)
     last = "cross_entropy"

@@ -10,6 +10,7 @@ import torch
 
 from models.captioner import Captioner
 from models.decoding import DecodingOptions, decode
+from models.streams import inputs_of
 from training.cider import CiderD
 from training.learning import learner_of
 from training.loop import Trainer
@@ -49,10 +50,7 @@ class VideoTrainer(Trainer):
         options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=self.recipe.max_length)
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])
-            with (
-                torch.inference_mode(),
-                torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32),
-            ):
-                memory = captioner.encode_batches([batches[s.name] for s in captioner.config.streams])
+            with torch.inference_mode(), self.autocast():
+                memory = captioner.encode_batches(inputs_of(captioner, batches))
                 for hypotheses in decode(captioner, see(memory), options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)

@@ -17,10 +17,11 @@ from training.ablations.row import RECIPE, SHEETS, SheetName
 from training.ablations.sheets import Sheet
 from training.ablations.word_classes import WordClasses
 from training.cider import CiderD
-from training.dataset import Batches, Captioned, TrainingBatch, hold_out, load_training_sets
+from training.dataset import Batches, Captioned, TrainingBatch
+from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import Recipe
-from training.session import SELECTION_SEED, SELECTION_SET, Meal, learned_from
+from training.session import SELECTION_SET, Meal, learned_from
 from training.soft_targets import SoftTargets
 
 
@@ -62,8 +63,7 @@ class Corpus:
         """judged: how many held-out pictures. Raises FileNotFoundError where ``data`` lacks the sets."""
         wanted = stream_set(streams)
         meal = Meal.of(wanted, wanted.streams)
-        items = load_training_sets(meal.describers, data, cache)
-        kept, held_out = hold_out(items, RECIPE.held_out, SELECTION_SET, SELECTION_SEED)
+        kept, held_out = meal.items(data, cache, RECIPE.held_out)
         if not held_out:
             raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")
         corpus = cls.of(streams, kept, held_out[:judged], meal.specs)
@@ -81,7 +81,6 @@ class Corpus:
     ) -> Corpus:
         """With what follows from the captions: words, their classes, and the scorer's frequencies."""
         captions = [caption for item in items for caption in item.captions]
-        bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
         return cls(
             streams=streams,
             items=items,
@@ -90,7 +89,7 @@ class Corpus:
             specs=specs,
             scorer=CiderD({item.id: item.captions for item in held_out}),
             classes=WordClasses.of(captions),
-            precision=torch.bfloat16 if bf16 else torch.float32,
+            precision=training_precision(),
         )
 
     def batches(self, recipe: Recipe, until: float = math.inf, videos: int | None = None) -> TimedBatches:

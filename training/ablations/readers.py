@@ -15,6 +15,7 @@ from models.ensemble import Ensemble
 from models.fusion import Fusion, SemanticEmbedding
 from models.likelihood import teacher_forced
 from models.refocus import RefocusMemory
+from models.streams import inputs_of
 from models.vocabulary import EOS
 from training.losses import pad_captions
 
@@ -91,14 +92,14 @@ class Fused:
         written = {
             name: decode(member, encoded(member, batches), options) for name, member in self.members.items()
         }
-        videos = self.embedding.encode_batches([batches[s.name] for s in self.embedding.config.streams])
+        videos = self.embedding.encode_batches(inputs_of(self.embedding, batches))
         chosen = Fusion(self.members, self.embedding).choose(videos, written)
         return [each.best.words for each in chosen]
 
 
 def encoded(captioner: Any, batches: Mapping[str, Batch]) -> Any:
     """The captioner's memory of its own streams."""
-    return captioner.encode_batches([batches[stream.name] for stream in captioner.config.streams])
+    return captioner.encode_batches(inputs_of(captioner, batches))
 
 
 def reread(captioner: Any, config: Mapping[str, Any]) -> Captioner[Any, Any]:

@@ -18,6 +18,7 @@ from training.ablations.corpus import Corpus
 from training.ablations.readers import Alone, Reader, Words
 from training.ablations.results import SheetScores
 from training.ablations.sheets import Sheet
+from training.precision import autocast
 from training.pseudo_video import batch_of
 
 DIGITS = 4
@@ -27,10 +28,9 @@ def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetSco
     """looks: whether the reader's temporal attention is worth reading."""
     captions: list[Words] = []
     looked: defaultdict[str, list[float]] = defaultdict(list)
-    enabled = corpus.precision != torch.float32
     for items, samples in sheet.groups():
         batches = batch_of(samples, corpus.precision)
-        with torch.inference_mode(), torch.autocast("cpu", corpus.precision, enabled=enabled):
+        with torch.inference_mode(), autocast(corpus.precision):
             captions += reader.captions(batches)
             attentions: Sequence[StepAttention] = ()
             if looks and sheet.steps > 1 and isinstance(reader, Alone):
