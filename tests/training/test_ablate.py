@@ -13,18 +13,20 @@ from safetensors.torch import load_file
 
 from models.checkpoint import Card, save_checkpoint
 from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.vocabulary import Vocabulary
 from tests.training.demo_shapes import HELD_OUT, demo_shapes
 from training.ablations import row_training
-from training.ablations.bench import EMBEDDING, Bench, NotThere
+from training.ablations.bench import EMBEDDING, Bench
 from training.ablations.corpus import Corpus, OutOfTime, TimedBatches
 from training.ablations.families import FAMILIES
+from training.ablations.language_side import PARTS, common_shapes, language_side
 from training.ablations.results import AnotherPlan, Plan, Results
-from training.ablations.row import RECIPE, SEEDS, Job, Read, Trained, UnknownRow, jobs_of
-from training.ablations.row_training import TooLittleTime, checkpoint_in, recipe_for
+from training.ablations.row import RECIPE, SEEDS, Family, Job, NotThere, Read, Trained, UnknownRow, jobs_of
+from training.ablations.row_training import TooLittleTime, checkpoint_in, recipe_for, untrained
 from training.dataset import TrainingBatch
 from training.recipes import DEMO_CONFIGS
 
-PLAN = Plan(steps=2, judged=HELD_OUT)
+PLAN = Plan(steps=2, judged=HELD_OUT, words=False)
 #: All kinds of training and of reading, two rows and more of each family, what is read before what reads it.
 ROWS = {
     "stats": ("stats", "stats-lstm", "stats-attention"),
@@ -107,6 +109,40 @@ def test_other_streams_than_the_pictures_have_are_refused(corpus: Corpus, tmp_pa
     lacking = replace(corpus, specs={})
     with pytest.raises(NotThere, match="eats 'grid'"):
         bench(lacking, tmp_path).run(job("g2l-demo"))
+
+
+def test_rows_begin_with_the_shipped_words_of_one_shape_in_all_of_them(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    """Where the rows' decoders read what they attend to in other widths, that matrix begins with nothing."""
+    made = replace(bench(corpus, tmp_path), plan=PLAN.model_copy(update={"words": True}))
+    with pytest.raises(NotThere, match=r"refocus\.safetensors.*--from-nothing"):
+        made.run(job("refocus-plain"))
+    torch.manual_seed(3)
+    shipped = Trained("refocus").captioner_of(corpus.vocabulary)
+    specs = {"grid": corpus.specs["grid"]}
+    save_checkpoint(made.weights / "refocus.safetensors", shipped, Card(shipped.name, specs, {}, {}))
+    words = language_side(job("refocus-plain").family, corpus.vocabulary, made.weights)
+    recurrent = {f"decoder.{name}" for name in ("weight_hh", "bias_ih", "bias_hh")}
+    assert words.keys() == {"word_embedding.weight", "output.weight", "output.bias"} | recurrent
+    begun = untrained(Trained("refocus", {"encoder": "none"}), corpus, 1, words).state_dict()
+    for name in words:
+        torch.testing.assert_close(begun[name], shipped.state_dict()[name], rtol=1e-3, atol=1e-3)
+    made.run(job("refocus-plain"))
+
+
+def test_words_of_other_captions_are_refused(corpus: Corpus, tmp_path: Path) -> None:
+    family = job("g2l").family
+    other = Trained("g2l").captioner_of(Vocabulary(["other", "words"]))
+    save_checkpoint(tmp_path / "g2l.safetensors", other, Card("g2l", {}, {}, {}))
+    with pytest.raises(NotThere, match="knows other words"):
+        language_side(family, corpus.vocabulary, tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_family_begins_with_its_embedding_and_output(family: Family, corpus: Corpus) -> None:
+    common = {name for name in common_shapes(family, corpus.vocabulary) if name.partition(".")[0] in PARTS}
+    assert common >= {"word_embedding.weight", "output.weight", "output.bias"}
 
 
 def ending_with(error: type[BaseException]) -> Callable[[TimedBatches, int], TrainingBatch]:
@@ -210,7 +246,7 @@ def test_every_trained_row_is_another_captioner_or_trained_otherwise(name: str, 
     assert isinstance(row.make, Trained)
     first = family.rows[0].make
     assert isinstance(first, Trained)
-    made, reference = (row_training.untrained(make, corpus, 0) for make in (row.make, first))
+    made, reference = (make.captioner_of(corpus.vocabulary) for make in (row.make, first))
     recipes = [recipe_for(replace(job(name), row=each), PLAN) for each in (row, family.rows[0])]
     assert made.config != reference.config or recipes[0] != recipes[1] or made.name != reference.name
     assert recipes[0].steps == PLAN.steps

@@ -11,17 +11,14 @@ from models.captioner import Captioner
 from models.checkpoint import Checkpoint, load_checkpoint, load_embedding
 from models.service import WEIGHTS
 from training.ablations.corpus import Corpus
+from training.ablations.language_side import language_side
 from training.ablations.readers import Alone, Fused, Reader, joined, reread
 from training.ablations.results import Plan, Results, RowResult
-from training.ablations.row import Job, Read, Trained
+from training.ablations.row import Job, NotThere, Read, Trained
 from training.ablations.row_training import Learned, checkpoint_in, learned
 from training.ablations.scoring import score
 
 EMBEDDING = "semantic_embedding.safetensors"
-
-
-class NotThere(ValueError):
-    """What a row reads is not there, or eats what these pictures do not have; the message says which."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +37,8 @@ class Bench:
         done: Learned | None = None
         if isinstance(make, Trained):
             folder = self.results.run_folder(job.name)
-            done = learned(job, corpus, self.plan, folder, self.minutes)
+            words = language_side(job.family, corpus.vocabulary, self.weights) if self.plan.words else {}
+            done = learned(job, corpus, self.plan, folder, self.minutes, words)
             captioners = {job.row.name: done.captioner}
             reader: Reader = Alone(done.captioner)
         else:

@@ -39,6 +39,9 @@ def ablate(
             help="A captioner whose probabilities every row learns too; may be given several times."
         ),
     ] = None,
+    from_nothing: Annotated[
+        bool, typer.Option("--from-nothing", help="Without the words of the shipped captioners.")
+    ] = False,
     table: Annotated[bool, typer.Option("--table", help="Print what --out holds, and run nothing.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
@@ -58,7 +61,7 @@ def ablate(
         elif data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
         else:
-            plan = Plan(steps=steps, judged=judged, teachers=tuple(teacher or ()))
+            plan = Plan(steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing)
             results.follow(plan)
             _run(jobs, results, plan, data, cache, threads, minutes)
     except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
@@ -70,8 +73,9 @@ def _run(
 ) -> None:
     import torch
 
-    from training.ablations.bench import Bench, NotThere
+    from training.ablations.bench import Bench
     from training.ablations.corpus import Corpus
+    from training.ablations.row import NotThere
     from training.ablations.row_training import TooLittleTime
 
     torch.set_num_threads(threads)

@@ -49,5 +49,6 @@ FAMILY = Family(
         _aligned("hypercolumn", "63.2"),
         _aligned("mlp", "44.2"),
     ),
+    words="dual_afr",
     streams="demo-stages",
 )

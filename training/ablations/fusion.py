@@ -51,4 +51,5 @@ FAMILY = Family(
             looks=False,
         ),
     ),
+    words="spatial",
 )

@@ -80,4 +80,5 @@ FAMILY = Family(
         ),
         *(_masked(level, share) for level in LEVELS for share in SHARES),
     ),
+    words="g2l",
 )

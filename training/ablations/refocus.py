@@ -66,5 +66,6 @@ FAMILY = Family(
             STEP_1,
         ),
     ),
+    words="refocus",
     videos=1200,
 )

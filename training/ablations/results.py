@@ -19,7 +19,8 @@ class AnotherPlan(ValueError):
 class Plan(BaseModel):
     """What must be the same for rows to be comparable. steps: None leaves each family its own.
 
-    judged: how many held-out pictures. teachers: captioners whose probabilities are learned too.
+    judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
+    whether rows begin with the shipped captioners' words (language_side.py), or with nothing.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -27,6 +28,7 @@ class Plan(BaseModel):
     steps: int | None = None
     judged: int = 500
     teachers: tuple[str, ...] = ()
+    words: bool = True
 
 
 class SheetScores(BaseModel):

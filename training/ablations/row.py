@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from training.recipes import DEMO
+from models.captioner import Captioner
+from models.registry import captioner_class
+from models.vocabulary import Vocabulary
+from training.recipes import DEMO, DEMO_CONFIGS
 
 #: A sheet shows the held-out pictures as stills, or as one of several shots (sheets.py).
 SheetName = Literal["stills", "shots"]
@@ -20,8 +23,8 @@ RECIPE = DEMO.model_copy(
         "name": "ablation",
         "videos": 16,
         "captions": 5,
-        "steps": 600,
-        "learning_rate": 1.8e-3,
+        "steps": 300,
+        "learning_rate": 1.5e-3,
         "average_decay": 0.99,
         "lengths": (0.5, 0.0, 0.0, 0.25, 0.0, 0.25),
     }
@@ -30,11 +33,17 @@ RECIPE = DEMO.model_copy(
 
 @dataclass(frozen=True)
 class Trained:
-    """A captioner trained from nothing; config and recipe: what differs from the demo's and from RECIPE."""
+    """A captioner that is trained; config and recipe: what differs from the demo's and from RECIPE."""
 
     captioner: str
     config: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    def captioner_of(self, vocabulary: Vocabulary) -> Captioner[Any, Any]:
+        """With random weights."""
+        config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
+        made: Captioner[Any, Any] = captioner_class(self.captioner)(config, vocabulary)
+        return made
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,14 @@ class Row:
 class Family:
     """Rows that are compared with each other.
 
-    streams: the stream set that feeds them all. videos: how many are trained on, None for all there are.
+    words: the shipped captioner whose words all rows begin with (language_side.py). streams: the stream set
+    that feeds them all. videos: how many are trained on, None for all there are.
     """
 
     name: str
     title: str
     rows: tuple[Row, ...]
+    words: str
     streams: str = "demo"
     videos: int | None = None
     steps: int = RECIPE.steps
@@ -101,6 +112,10 @@ class Job:
     @property
     def name(self) -> str:
         return f"{self.row.name}-{self.seed}"
+
+
+class NotThere(ValueError):
+    """What a row begins with or reads is not there, or does not fit the pictures; the message says which."""
 
 
 class UnknownRow(ValueError):

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from models.captioner import Captioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.refocus import Refocus
-from models.registry import captioner_class
 from training.ablations.corpus import Corpus, OutOfTime
 from training.ablations.results import Plan
 from training.ablations.row import RECIPE, Job, Trained
 from training.loop import Trainer
-from training.recipes import DEMO_CONFIGS, Recipe
+from training.recipes import Recipe
 from training.refocusing import Refocusing
 from training.run import Run
 
@@ -69,30 +69,37 @@ def recipe_for(job: Job, plan: Plan) -> Recipe:
     return RECIPE.model_copy(update={**update, **own})
 
 
-def learned(job: Job, corpus: Corpus, plan: Plan, folder: Path, minutes: float) -> Learned:
-    """Trains, or goes on training, or finds what was trained. Raises TooLittleTime."""
+def learned(
+    job: Job, corpus: Corpus, plan: Plan, folder: Path, minutes: float, words: Mapping[str, Tensor]
+) -> Learned:
+    """Trains, or goes on training, or finds what was trained.
+
+    words: parameters to begin with (language_side.py). Raises TooLittleTime.
+    """
     path = checkpoint_in(folder)
     if not path.exists():
-        _train(job, corpus, recipe_for(job, plan), folder, minutes)
+        _train(job, corpus, recipe_for(job, plan), folder, minutes, words)
     checkpoint = load_checkpoint(path)
     told = checkpoint.card.training
     return Learned(checkpoint.captioner, told["steps"], told["planned"], told["seconds"])
 
 
-def untrained(make: Trained, corpus: Corpus, seed: int) -> Captioner[Any, Any]:
-    """The demo's config with what the row changes of it."""
-    config = DEMO_CONFIGS[make.captioner]().model_copy(update=dict(make.config))
+def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tensor]) -> Captioner[Any, Any]:
+    """Random but for the words."""
     torch.manual_seed(seed)
-    made: Captioner[Any, Any] = captioner_class(make.captioner)(config, corpus.vocabulary)
+    made = make.captioner_of(corpus.vocabulary)
+    made.load_state_dict({**made.state_dict(), **words})
     return made
 
 
-def _train(job: Job, corpus: Corpus, recipe: Recipe, folder: Path, minutes: float) -> None:
+def _train(
+    job: Job, corpus: Corpus, recipe: Recipe, folder: Path, minutes: float, words: Mapping[str, Tensor]
+) -> None:
     assert isinstance(job.row.make, Trained)
     started, run = time.monotonic(), Run(folder)
     batches = corpus.batches(recipe, started + 60 * minutes, job.family.videos)
     watched = corpus.held_out[:WATCHED]
-    captioner = untrained(job.row.make, corpus, job.seed)
+    captioner = untrained(job.row.make, corpus, job.seed, words)
     with suppress(OutOfTime):
         _take_steps(Trainer(recipe, batches, watched, run, _choose_none, corpus.precision), captioner)
     state = run.load()

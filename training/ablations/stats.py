@@ -72,4 +72,5 @@ FAMILY = Family(
             "Figure 5: TS writes more nouns: 59 % of its words, 10 % more than ST.",
         ),
     ),
+    words="stats",
 )
