@@ -19,7 +19,7 @@ from training.ablations import row_training
 from training.ablations.bench import EMBEDDING, Bench
 from training.ablations.corpus import Corpus, OutOfTime, TimedBatches
 from training.ablations.families import FAMILIES
-from training.ablations.language_side import PARTS, common_shapes, language_side
+from training.ablations.language_side import PARTS, common_columns, language_side
 from training.ablations.results import AnotherPlan, Plan, Results
 from training.ablations.row import RECIPE, SEEDS, Family, Job, NotThere, Read, Trained, UnknownRow, jobs_of
 from training.ablations.row_training import TooLittleTime, checkpoint_in, recipe_for, untrained
@@ -111,10 +111,8 @@ def test_other_streams_than_the_pictures_have_are_refused(corpus: Corpus, tmp_pa
         bench(lacking, tmp_path).run(job("g2l-demo"))
 
 
-def test_rows_begin_with_the_shipped_words_of_one_shape_in_all_of_them(
-    corpus: Corpus, tmp_path: Path
-) -> None:
-    """Where the rows' decoders read what they attend to in other widths, that matrix begins with nothing."""
+def test_rows_begin_with_the_shipped_words_that_all_of_them_have(corpus: Corpus, tmp_path: Path) -> None:
+    """Where the rows' decoders read what they attend to in other widths, the words' columns alone."""
     made = replace(bench(corpus, tmp_path), plan=PLAN.model_copy(update={"words": True}))
     with pytest.raises(NotThere, match=r"refocus\.safetensors.*--from-nothing"):
         made.run(job("refocus-plain"))
@@ -123,11 +121,18 @@ def test_rows_begin_with_the_shipped_words_of_one_shape_in_all_of_them(
     specs = {"grid": corpus.specs["grid"]}
     save_checkpoint(made.weights / "refocus.safetensors", shipped, Card(shipped.name, specs, {}, {}))
     words = language_side(job("refocus-plain").family, corpus.vocabulary, made.weights)
-    recurrent = {f"decoder.{name}" for name in ("weight_hh", "bias_ih", "bias_hh")}
-    assert words.keys() == {"word_embedding.weight", "output.weight", "output.bias"} | recurrent
-    begun = untrained(Trained("refocus", {"encoder": "none"}), corpus, 1, words).state_dict()
-    for name in words:
-        torch.testing.assert_close(begun[name], shipped.state_dict()[name], rtol=1e-3, atol=1e-3)
+    decoder = {f"decoder.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    assert words.keys() == {"word_embedding.weight", "output.weight", "output.bias"} | decoder
+    assert words["decoder.weight_ih"].shape[1] == words["word_embedding.weight"].shape[1]
+    for make in (
+        Trained("refocus", {"encoder": "none"}),
+        Trained("refocus", {"encoder": "kbigru", "spatial": False}),
+    ):
+        begun = untrained(make, corpus, 1, words).state_dict()
+        for name, value in words.items():
+            columns = value.shape[-1]
+            ours, theirs = (of[name][..., -columns:] for of in (begun, shipped.state_dict()))
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
     made.run(job("refocus-plain"))
 
 
@@ -141,7 +146,7 @@ def test_words_of_other_captions_are_refused(corpus: Corpus, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_family_begins_with_its_embedding_and_output(family: Family, corpus: Corpus) -> None:
-    common = {name for name in common_shapes(family, corpus.vocabulary) if name.partition(".")[0] in PARTS}
+    common = {name for name in common_columns(family, corpus.vocabulary) if name.partition(".")[0] in PARTS}
     assert common >= {"word_embedding.weight", "output.weight", "output.bias"}
 
 

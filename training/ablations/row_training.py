@@ -21,6 +21,7 @@ from models.captioner import Captioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.refocus import Refocus
 from training.ablations.corpus import Corpus, OutOfTime
+from training.ablations.language_side import begin_with
 from training.ablations.results import Plan
 from training.ablations.row import RECIPE, Job, Trained
 from training.loop import Trainer
@@ -88,7 +89,7 @@ def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tens
     """Random but for the words."""
     torch.manual_seed(seed)
     made = make.captioner_of(corpus.vocabulary)
-    made.load_state_dict({**made.state_dict(), **words})
+    begin_with(made, words)
     return made
 
 
