@@ -15,20 +15,14 @@ from extractors.efficientnet_stages import EfficientNetStages
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.dual_afr import DualAFRConfig
 from models.stats import Stats
-from models.stream_sets import DEMO, DEMO_STAGES, STREAM_SETS, stream_set
+from models.stream_sets import DEMO, DEMO_STAGES, DEMO_TUNED, STREAM_SETS, stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.dataset import Describer
 from training.feature_cache import VIEWS
+from training.meal import PICTURE_NETWORKS, Meal, NeedsVideo
 from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
-from training.session import (
-    PICTURE_NETWORKS,
-    STAGE_VIEWS,
-    Meal,
-    NeedsVideo,
-    train_only,
-    weights_to_start_from,
-)
+from training.session import train_only, weights_to_start_from
 
 
 @pytest.fixture
@@ -78,7 +72,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in meal.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 Meal.of(streams, streams.streams)
 
@@ -86,7 +80,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
     for made in (EfficientNetLite2, EfficientNetStages):
-        describer = Describer(made(engine="torch", precision="fp32"), STAGE_VIEWS)
+        describer = Describer(made(engine="torch", precision="fp32"), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
     assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
