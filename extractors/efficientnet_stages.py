@@ -51,7 +51,7 @@ class LastStages(nn.Module):
         self.requires_grad_(True)  # biases that folding makes are born frozen
 
     def forward(self, cells: Tensor) -> Tensor:
-        maps = cells.unflatten(1, (FINE, FINE)).permute(0, 3, 1, 2)
+        maps = cells.reshape(-1, FINE, FINE, cells.shape[2]).permute(0, 3, 1, 2)
         return _cells(self.head(self.blocks(maps)))
 
 

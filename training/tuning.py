@@ -42,7 +42,10 @@ class Tuned(Captioner[Memory, State]):
     """
 
     name = "tuned"
+    config: TunedConfig
     config_class = TunedConfig
+    captioner: Any
+    network: LastStages
 
     def __init__(self, captioner: Any, network: LastStages) -> None:
         super().__init__(captioner.vocabulary)
@@ -68,7 +71,8 @@ class Tuned(Captioner[Memory, State]):
     def seen(self, stage: Batch) -> Batch:
         """The grid of the same steps: values (B, T, 49, 1280)."""
         videos, steps = stage.frame_mask.shape
-        grid = self._grid(stage.values.flatten(0, 1)).unflatten(0, (videos, steps))
+        grid = self._grid(stage.values.flatten(0, 1))
+        grid = grid.view(videos, steps, *grid.shape[1:])
         mask = stage.frame_mask.unsqueeze(2).expand(-1, -1, grid.shape[2])
         return replace(stage, values=grid * mask.unsqueeze(3), region_mask=mask)
 
@@ -78,7 +82,7 @@ class Tuned(Captioner[Memory, State]):
             if self.training:
                 return self.network(cells.float())  # type: ignore[no-any-return]
             with torch.no_grad():
-                return torch.cat([self.network(part.float()) for part in cells.split(SLICE)])
+                return torch.cat([self.network(part.float()) for part in torch.split(cells, SLICE)])
 
     def start(self, memory: Memory, rows_per_video: int) -> State:
         state: State = self.captioner.start(memory, rows_per_video)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from extractors.checkpoint_file import read
 from extractors.digests import sha256_of
 from extractors.efficientnet import pretrained
 from extractors.efficientnet_lite import EfficientNetLite
-from extractors.efficientnet_stages import LastStages
+from extractors.efficientnet_stages import FIRST_BLOCKS, LastStages
 from extractors.features import StreamSpec
 from extractors.initial import lively
 from extractors.tuned_lite2 import TUNED_GRID, from_checkpoint, save_changes, spec_of
 from extractors.weights import seeded
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.collate import Batch
+from models.service import lead_stream
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.stream_sets import DEMO, stream_set
 from models.vocabulary import Vocabulary
@@ -33,6 +35,7 @@ from tests.training.tiny_corpus import Averages, write_corpus
 from training import loop
 from training.cli import app
 from training.dataset import Batches, Describer, TrainingBatch
+from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
 from training.recipes import DEMO_CONFIGS, DEMO_TUNED
 from training.session import train_captioner
@@ -86,7 +89,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "efficientnet-lite2-stages": OneStream("stage_14", "stage_7"),
         "tuned_lite2": OneStream(TUNED_GRID, spec=tuned),
     }.items():
-        monkeypatch.setitem(PICTURE_NETWORKS, extractor, lambda network=network: Describer(network, 5))
+        monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(Describer, network, VIEWS))
     monkeypatch.setitem(DEMO_CONFIGS, "stats", config)
     monkeypatch.setattr(loop, "REPORT_EVERY", 1)
     threads = torch.get_num_threads()
@@ -180,8 +183,8 @@ def test_both_get_their_gradients_in_half_precision_too(tuned: Tuned) -> None:
     assert attention.temporal.shape == (4, 3)
     assert attention.loss is not None
     log_probs[:, 3].sum().backward()
-    for part in (tuned.network.blocks[0].depthwise.conv, tuned.captioner.project):
-        gradients = [parameter.grad for parameter in part.parameters()]
+    for part in (f"network.blocks.{FIRST_BLOCKS}.depthwise.conv", "captioner.project"):
+        gradients = [parameter.grad for parameter in tuned.get_submodule(part).parameters()]
         assert all(gradient is not None and gradient.any() for gradient in gradients)
     tuned.zero_grad()
 
@@ -207,7 +210,7 @@ def test_a_run_leaves_a_captioner_and_the_network_that_it_reads(
     changes = best.with_name(CHANGES)
     assert kept.card.streams == {TUNED_GRID: spec_of(sha256_of(changes), DemoStreams.spec.weights_sha256)}
     assert kept.card.training["streams"] == "demo-tuned"
-    assert [stream.name for stream in kept.captioner.config.streams] == [TUNED_GRID]
+    assert lead_stream(kept) == TUNED_GRID
     network = from_checkpoint(read(changes)).state_dict()
     assert all(
         not torch.equal(network[name], untouched[name]) for name in ("head.conv.weight", "head.conv.bias")
@@ -224,7 +227,12 @@ def test_what_is_kept_is_what_was_judged(
 ) -> None:
     """The files say what the averaged weights said, but for half precision and a byte a weight."""
     judged: list[Tuned] = []
-    monkeypatch.setattr(loop.Trainer, "cider", lambda _, captioner, *__: judged.append(captioner) or 50.0)
+
+    def judge(_: loop.Trainer, captioner: Tuned) -> float:
+        judged.append(captioner)
+        return 50.0
+
+    monkeypatch.setattr(loop.Trainer, "cider", judge)
     best = tune(start, data, tmp_path / "run", steps=2)
     kept = Tuned(load_checkpoint(best).captioner, from_checkpoint(read(best.with_name(CHANGES)))).eval()
     (averaged,) = judged
@@ -303,7 +311,7 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
     kept = load_checkpoint(moved)
     assert kept.card.streams == {TUNED_GRID: there}
     assert kept.card.training["streams"] == "demo-tuned"
-    assert [stream.name for stream in kept.captioner.config.streams] == [TUNED_GRID]
+    assert lead_stream(kept) == TUNED_GRID
 
 
 @pytest.mark.parametrize(
