@@ -10,7 +10,7 @@ import torch
 
 from extractors.checkpoint_file import read
 from extractors.digests import sha256_of
-from extractors.efficientnet import EfficientNetLite2, pretrained
+from extractors.efficientnet import EfficientNetLite2
 from extractors.efficientnet_lite import EfficientNetLite
 from extractors.efficientnet_stages import LastStages
 from extractors.extractor import create
@@ -29,22 +29,11 @@ from extractors.weight_changes import LARGEST, SCALE, changed, changes_of
 from extractors.weights import find, seeded
 from extractors.weights_errors import WeightsDamaged, WeightsMissing, WrongCheckpoint
 from extractors.weights_manifest import MANIFEST, entry
-from training.pack_tuned import noted
+from tests.extractors.tuned_network import moved, write_tuned
 
 
 def stages() -> LastStages:
     return LastStages(seeded(lambda: lively(EfficientNetLite())))
-
-
-def moved(network: LastStages, by: float = 0.01, seed: int = 1) -> LastStages:
-    """The same with every parameter moved by chance, some channels not at all."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            change = by * torch.randn(parameter.shape, generator=generator)
-            change[::5] = 0
-            parameter.add_(change)
-    return network
 
 
 def test_changes_are_off_by_half_a_scale_at_most() -> None:
@@ -98,11 +87,7 @@ def test_a_file_gives_the_network_back_and_is_small(tmp_path: Path) -> None:
 @pytest.fixture
 def tuned_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tuned network's file beside a manifest that knows it, and the packaged one."""
-    file = tmp_path / "networks" / "tuned_lite2.safetensors"
-    untouched = LastStages(pretrained())
-    digest = save_changes(moved(LastStages(pretrained())), untouched, file)
-    text = noted(MANIFEST.read_text(), digest, file.stat().st_size)
-    (tmp_path / "manifest.toml").write_text(text)
+    file = write_tuned(tmp_path)
     monkeypatch.setenv("REELWORD_MANIFEST", str(tmp_path / "manifest.toml"))
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "data"))
     return file
