@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from app.doctor import networks, weights
 from app.installed import installed
 from app.options import CaptionOptions
 from app.pipeline import Engine, caption_videos
@@ -76,6 +78,22 @@ def test_models_tells_what_each_looks_at(settings: Settings, tuned: Diet) -> Non
     assert told["network"] == "efficientnet-lite2 tuned"
     assert told["weights_sha256"] == tuned.spec.weights_sha256
     assert infos["fusion"].features.keys() == {"grid", TUNED_GRID}
+
+
+def test_doctor_looks_for_the_tuned_network(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
+    """It is needed as soon as one captioner reads its grid."""
+    found = {finding.subject: finding for finding in networks(("tuned_lite2",), settings)}
+    assert found.keys() == {"image network", "network tuned_lite2"}
+    assert found["network tuned_lite2"].found.endswith("networks/tuned_lite2.safetensors")
+    assert any(finding.subject == "network tuned_lite2" for finding in weights(settings))
+    manifest = Path(shutil.copy(settings.manifest, tmp_path / "manifest.toml"))
+    broken = tmp_path / "networks" / "tuned_lite2.safetensors"
+    broken.parent.mkdir()
+    broken.write_bytes(b"another")
+    elsewhere = settings.model_copy(update={"manifest": manifest, "data": tmp_path})
+    (_, missing) = networks(("tuned_lite2",), elsewhere)
+    assert missing.found == "not found"
+    assert "get the repository, or the image, again" in (missing.trouble or "")
 
 
 def test_it_is_evaluated_on_its_own_grid(settings: Settings, clip: Path) -> None:
