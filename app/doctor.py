@@ -10,7 +10,7 @@ import importlib.util
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -177,14 +177,11 @@ def _openvino() -> Finding:
 
 
 def weights(settings: Settings) -> Iterator[Finding]:
-    """The captioners' checkpoints, and the packages that carry the networks' weights."""
+    """The captioners' checkpoints, and the weights of the networks that feed them."""
     if importlib.util.find_spec("torch") is None:
         return
-    from extractors.efficientnet import NETWORK
-    from extractors.weights_errors import WeightsError
-    from extractors.weights_folder import WeightsFolder
     from models.checkpoint import CheckpointError, read_card
-    from models.service import available, embedding_path
+    from models.service import available, embedding_path, extractors_of
 
     captioners = available(settings.weights)
     if not captioners:
@@ -193,20 +190,35 @@ def weights(settings: Settings) -> Iterator[Finding]:
             "none",
             f"No checkpoint lies in {settings.weights}: train one with python -m app train stats.",
         )
+    fed_by: dict[str, None] = {}
     for name, path in captioners.items():
         try:
-            yield Finding(f"captioner {name}", ", ".join(read_card(path).streams))
+            card = read_card(path)
+            yield Finding(f"captioner {name}", ", ".join(card.streams))
+            fed_by |= dict.fromkeys(extractors_of(card))
         except CheckpointError as error:
             yield Finding(f"captioner {name}", "damaged", str(error))
     embedding = embedding_path(settings.weights)
     yield Finding(
         "semantic embedding", "none, so that fusion is not offered" if embedding is None else embedding.name
     )
-    try:
-        found = WeightsFolder(settings.data, settings.manifest).find(NETWORK)
-        yield Finding("image network", str(found.file))
-    except WeightsError as error:
-        yield Finding("image network", "not found", str(error))
+    yield from networks(fed_by, settings)
+
+
+def networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
+    """The weights of the demo's image network, and of whatever else these extractors are made of."""
+    from extractors.efficientnet import NETWORK
+    from extractors.extractor import weights_of
+    from extractors.weights_errors import WeightsError
+    from extractors.weights_folder import WeightsFolder
+
+    folder = WeightsFolder(settings.data, settings.manifest)
+    for name in dict.fromkeys([NETWORK, *(each for made in extractors for each in weights_of(made))]):
+        label = "image network" if name == NETWORK else f"network {name}"
+        try:
+            yield Finding(label, str(folder.find(name).file))
+        except WeightsError as error:
+            yield Finding(label, "not found", str(error))
 
 
 CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,15 @@ from extractors.download import Downloader
 from extractors.weights_errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
 from extractors.weights_folder import COMMAND, Found, Look, WeightsFolder
 from extractors.weights_get import get
-from extractors.weights_manifest import Entry, entry, manifest
+from extractors.weights_manifest import Entry, Source, entry, manifest
+
+#: How the table says where a file comes from.
+SOURCES: Mapping[Source, str] = {
+    "package": "package",
+    "url": "URL",
+    "file": "you bring it",
+    "repository": "repository",
+}
 
 
 def print_weights(settings: Settings, *, as_json: bool) -> int:
@@ -150,7 +158,7 @@ def _table(described: Sequence[dict[str, Any]]) -> Table:
     table = Table("name", "of", "source", "size", "here", "licence", show_edge=False)
     table.columns[0].no_wrap = True
     for known in described:
-        source = {"package": "package", "url": "URL", "file": "you bring it"}[known["source"]]
+        source = SOURCES[known["source"]]
         size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
         here = "yes" if known["file"] else "no"
         serves = "" if known["network"] == known["name"] else known["network"]

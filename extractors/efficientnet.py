@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
@@ -86,11 +87,11 @@ class EfficientNetLite2(StackExtractor):
             raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
         self.windows = windows
         self.device = torch.device(device)
-        network, sha256 = obtain(NETWORK, weights, from_checkpoint, lambda: lively(EfficientNetLite()))
+        network, tag = self.weighed(weights)
         self.engine: Engine = choose_engine(
             self.maps(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
-            key=f"{self.name} {sha256} {PREPROCESSING}",
+            key=f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
             device=self.device,
             engine=engine,
             precision=precision,
@@ -98,9 +99,7 @@ class EfficientNetLite2(StackExtractor):
             cache=cache or Path(os.environ.get("REELWORD_DATA", "data")) / "cache",
         )
         self.batch = batch or (4 if self.device.type == "cpu" else 64)
-        self.spec = StreamSpec(
-            NETWORK, sha256, PREPROCESSING, engine=self.engine.name, precision=self.engine.precision
-        )
+        self.spec = replace(tag, engine=self.engine.name, precision=self.engine.precision)
 
     @classmethod
     def of(cls, options: ExtractorOptions) -> Self:
@@ -114,6 +113,12 @@ class EfficientNetLite2(StackExtractor):
             windows=options.windows_over(WINDOWS),
             weights=options.weights,
         )
+
+    @staticmethod
+    def weighed(choice: Choice) -> tuple[EfficientNetLite, StreamSpec]:
+        """The network with its weights, and the name tag of what it makes. Raises WeightsError."""
+        network, sha256 = obtain(NETWORK, choice, from_checkpoint, lambda: lively(EfficientNetLite()))
+        return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         """Stream → (N, cells, channels) of pictures uint8 (N, H, W, 3) of any one size."""

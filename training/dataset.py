@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -98,6 +98,16 @@ def load_training_sets(describers: Sequence[Describer], data: Path, cache: Path)
         for archive, captions in found
         for item in load_set(describers, archive, read_items(captions, "train"), cache)
     ]
+
+
+def with_streams(items: Sequence[Captioned], names: Collection[str]) -> list[Captioned]:
+    """The same items with these streams alone."""
+    known: dict[int, FeatureCache] = {}
+
+    def of(cache: FeatureCache) -> FeatureCache:
+        return known.setdefault(id(cache), cache.only(names))
+
+    return [replace(item, pictures=replace(item.pictures, cache=of(item.pictures.cache))) for item in items]
 
 
 def hold_out(

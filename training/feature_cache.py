@@ -3,7 +3,7 @@
 A still has five views: the whole picture, the same mirrored, and three windows along a path
 (two of a pan's ends and its middle), so that a pseudo-video can pan and zoom over a picture
 without running the image network again. float16, one array (pictures, views, N, C) a stream: the
-grid takes 125 kB a view. Of what is wider only the first two views may be kept.
+grid takes 125 kB a view. Of a stream fewer views, the first, may be kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -48,6 +48,11 @@ class FeatureCache:
     ) -> dict[str, NDArray[np.float16]]:
         """Stream → (T, N, C) of T pairs of row and view."""
         return {name: values[rows, views] for name, values in self.streams.items()}
+
+    def only(self, names: Collection[str]) -> FeatureCache:
+        """The same pictures without other streams, which then are not read."""
+        kept = {name: values for name, values in self.streams.items() if name in names}
+        return FeatureCache(kept, self.row)
 
     def joined(self, other: FeatureCache) -> FeatureCache:
         """The same pictures with the streams of both."""

@@ -179,10 +179,7 @@ class Trainer:
         seed = self.recipe.seed
         with self.autocast():
             memory = encoded(captioner, batch)
-            if see is None:
-                memory = memory_to_learn_from(captioner, memory, generator_of(seed, step, 3))
-            else:
-                memory = see(memory)
+            memory = memory_to_learn_from(memory, generator_of(seed, step, 3)) if see is None else see(memory)
             forcing = self.recipe.teacher_forcing(self.epoch(step))
             generator = generator_of(seed, step, 1)
             return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)

@@ -205,6 +205,36 @@ DEMO_TAUGHT = DEMO.model_copy(
     }
 )
 
+#: Goes on from a checkpoint that reads the image net's grid, and trains the net's last two stages and its
+#: head with it (training/tuning_session.py), gently, mostly on stills.
+DEMO_TUNED = DEMO.model_copy(
+    update={
+        "name": "demo-tuned",
+        "videos": 40,
+        "steps": 400,
+        "learning_rate": 2e-4,
+        "warmup": 40,
+        "average_decay": 0.985,
+        "soft_weight": 0.3,
+        "lengths": (0.94, 0.06),
+        "validate_every": 100,
+        "self_critical_steps": 0,
+    }
+)
+
+#: Goes on from a checkpoint on another grid than it was trained on, such as the tuned net's, with the help of
+#: a teacher that reads that grid already.
+DEMO_MOVED = DEMO_TAUGHT.model_copy(
+    update={
+        "name": "demo-moved",
+        "steps": 600,
+        "learning_rate": 8e-4,
+        "warmup": 50,
+        "validate_every": 150,
+        "self_critical_steps": 0,
+    }
+)
+
 #: Goes on from a checkpoint of refocus: the rewards of eq. 21 teach where to refocus, on pseudo-videos that
 #: have something to choose from; nothing else moves. A reward is compared with the same video's of the last
 #: epoch, so epochs are short. Judged on such videos too.
@@ -263,7 +293,7 @@ RECIPES = {
     recipe.name: recipe
     for recipe in (
         *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
-        *(DEMO_EMBEDDING, FINETUNE),
+        *(DEMO_TUNED, DEMO_MOVED, DEMO_EMBEDDING, FINETUNE),
     )
 }
 

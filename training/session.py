@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from extractors.efficientnet import EfficientNetLite2
-from extractors.efficientnet_stages import EfficientNetStages
-from extractors.extractor import OLDEST
-from extractors.features import StreamSpec
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
@@ -22,11 +18,12 @@ from models.refocus import Refocus
 from models.registry import captioner_class
 from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
+from models.streams import renamed
 from models.vocabulary import Vocabulary
-from training.dataset import Batches, Captioned, Describer, hold_out, load_training_sets
+from training.dataset import Batches, Captioned, with_streams
 from training.embedding import train_embedding
-from training.feature_cache import VIEWS
 from training.loop import Trainer
+from training.meal import Meal, cards_of, fed_with
 from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
@@ -35,9 +32,6 @@ from training.run import Run
 from training.self_critical import SelfCritical
 from training.soft_targets import Reading, SoftTargets, soft_targets, together
 
-SELECTION_SET = "flickr8k/"
-#: The same for every run, so that no run trains on what another is chosen by.
-SELECTION_SEED = 2020
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
 
@@ -57,20 +51,18 @@ def train_captioner(
 
     start: weights to begin with. streams: what the captioner is fed with. teachers: captioners' names or
     checkpoints, whose mean probabilities are learned beside the captions. Raises FileNotFoundError where
-    ``data`` holds no set, NeedsVideo for streams that pictures do not have.
+    ``data`` holds no set, and as ``Meal.of``, ``cards_of``, ``learned_from`` and ``weights_to_start_from``.
     """
     torch.set_num_threads(threads)
-    config: Any = DEMO_CONFIGS[name]()
-    meal = Meal.of(streams, [stream.name for stream in config.streams])
+    config: Any = fed_with(DEMO_CONFIGS[name](), streams)
+    meal = Meal.of(streams, [stream.name for stream in config.streams], cards_of(teachers))
     kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    trainer = _trainer(recipe, kept, held_out, run, cards)
+    trainer = trainer_of(recipe, kept, held_out, run, cards)
     if recipe.corpus is not None:
         trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
-    if teachers:
-        soft = learned_from(teachers, trainer.batches, cache)
-        trainer = replace(trainer, batches=replace(trainer.batches, soft=soft))
+    trainer = taught(trainer, teachers, meal, cache)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
     if start is not None:
@@ -104,55 +96,19 @@ def train_semantic_embedding(recipe: Recipe, data: Path, out: Path, cache: Path,
     kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    trainer = _trainer(recipe, kept, held_out, run, cards)
+    trainer = trainer_of(recipe, kept, held_out, run, cards)
     trainer = replace(trainer, save_best=cards.saver(run, WHOLE_PICTURES, metric="recall"))
     torch.manual_seed(recipe.seed)
     train_embedding(trainer, SemanticEmbedding(config, trainer.batches.vocabulary))
     return run.best
 
 
-class NeedsVideo(ValueError):
-    """The stream set looks at what pictures do not show; the message says at what."""
-
-
-@dataclass(frozen=True, eq=False)
-class Meal:
-    """A stream set, the streams that a captioner eats of it, and the networks that make them of pictures."""
-
-    streams: StreamSet
-    names: tuple[str, ...]
-    describers: tuple[Describer, ...]
-
-    @classmethod
-    def of(cls, streams: StreamSet, names: Sequence[str]) -> Meal:
-        """Raises NeedsVideo for a set that looks at what stills and pans over them do not show."""
-        if others := set(streams.extractors) - PICTURE_NETWORKS.keys():
-            raise NeedsVideo(
-                f"the stream set {streams.name} looks at video ({', '.join(sorted(others))}), "
-                "and these sets are pictures"
-            )
-        makers = [name for name in streams.of(names).extractors if name in PICTURE_NETWORKS]
-        return cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
-
-    def items(self, data: Path, cache: Path, held_out: int) -> tuple[list[Captioned], list[Captioned]]:
-        """(training, held out) of every set below ``data``. Raises FileNotFoundError where there is none."""
-        every = load_training_sets(self.describers, data, cache)
-        return hold_out(every, held_out, SELECTION_SET, SELECTION_SEED)
-
-    @property
-    def specs(self) -> dict[str, StreamSpec]:
-        """The name tag of each stream."""
-        made = {name: each.network.spec for each in self.describers for name in each.network.shapes}
-        return {name: made[name] for name in self.names}
-
-
-#: The whole picture and its mirror image: of the stages' wide maps no more is kept.
-STAGE_VIEWS = 2
-#: Extractor → its network and how many views of a picture are kept of it.
-PICTURE_NETWORKS: dict[str, Callable[[], Describer]] = {
-    OLDEST: lambda: Describer(EfficientNetLite2(), VIEWS),
-    EfficientNetStages.name: lambda: Describer(EfficientNetStages(), STAGE_VIEWS),
-}
+def taught(trainer: Trainer, teachers: Sequence[str], meal: Meal, cache: Path) -> Trainer:
+    """With what the teachers would write; what they alone read of the items is left out from then on."""
+    batches = trainer.batches
+    soft = learned_from(teachers, batches, cache) if teachers else None
+    batches = replace(batches, items=with_streams(batches.items, meal.names), soft=soft)
+    return replace(trainer, batches=batches, held_out=with_streams(trainer.held_out, meal.names))
 
 
 def learned_from(teachers: Sequence[str], batches: Batches, cache: Path) -> SoftTargets:
@@ -184,21 +140,33 @@ def train_only(captioner: nn.Module, part: str) -> None:
 
 
 def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
-    """Raises CheckpointError where the words or the widths of ``start`` are others than this run's."""
-    given = load_checkpoint(start).captioner
-    if given.vocabulary.words != captioner.vocabulary.words or given.config != captioner.config:
+    """Of a captioner that may have had its streams by other names.
+
+    Raises CheckpointError where the words or the widths of ``start`` are others than this run's.
+    """
+    given: Any = load_checkpoint(start).captioner
+    if given.vocabulary.words != captioner.vocabulary.words or not _alike(given.config, captioner.config):
         raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
     weights: dict[str, torch.Tensor] = given.state_dict()
     return weights
 
 
-def _trainer(
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two configs differ in their streams' names at most."""
+    if type(one) is not type(other) or len(one.streams) != len(other.streams):
+        return False
+    names = {a.name: b.name for a, b in zip(one.streams, other.streams, strict=True)}
+    return bool(renamed(one, names) == other)
+
+
+def trainer_of(
     recipe: Recipe,
     kept: list[Captioned],
     held_out: list[Captioned],
     run: Run,
     cards: Cards,
 ) -> Trainer:
+    """The recipe on these items; what is best is kept in the run's folder."""
     captions = (caption for item in kept for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
     precision = training_precision()
@@ -229,10 +197,13 @@ class Cards:
 
         def save(network: Any, score: float, where: str) -> None:
             scores = {judged_on: {metric: round(score, 2), "n": self.recipe.held_out}}
-            card = Card(network.name, self.meal.specs, scores, self._training(where))
-            save_checkpoint(run.best, network, card)
+            save_checkpoint(run.best, network, self.card(network.name, scores, where))
 
         return save
+
+    def card(self, name: str, scores: Mapping[str, Any], where: str) -> Card:
+        """Of the captioner of that name as it was at that place of the run."""
+        return Card(name, self.meal.specs, scores, self._training(where))
 
     def _training(self, where: str) -> dict[str, Any]:
         return {

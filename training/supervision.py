@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.captioner import Captioner, Memory
 from models.dual_afr import DualAFR, DualAFRMemory
-from models.refocus import Refocus, RefocusMemory
+from models.refocus import RefocusMemory
 from training.dataset import TrainingBatch
 from training.losses import caption_loss
 from training.recipes import Recipe
@@ -21,14 +21,12 @@ def encoded(captioner: Any, batch: TrainingBatch) -> Memory:
     return memory
 
 
-def memory_to_learn_from(
-    captioner: Captioner[Any, Any], memory: Memory, generator: torch.Generator
-) -> Memory:
+def memory_to_learn_from(memory: Memory, generator: torch.Generator) -> Memory:
     """The captioner's memory; for refocus each video's first or second encoding, with even odds.
 
     So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
     """
-    if isinstance(captioner, Refocus) and isinstance(memory, RefocusMemory):
+    if isinstance(memory, RefocusMemory):
         first = torch.rand(memory.size, generator=generator) < 0.5
         return memory.either_step(first.to(memory.o.device))
     return memory

@@ -61,6 +61,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             gone={"source": "url", "url": server.url.replace("/file", "/gone")},
             mine={"source": "file", "where": "your own training makes it"},
             packed={"source": "package", "requirement": "no-such==1", "module": "no_such"},
+            ours={"source": "repository", "path": "nets/net.pth", "sha256": digest},
         )
         yield Shell(tmp_path, server, published)
 
@@ -70,7 +71,7 @@ def test_list_says_what_there_is_and_what_is_here(shell: Shell) -> None:
     listed = shell.run("list")
     assert listed.exit_code == 0
     rows = {row.split()[0]: row for row in listed.stdout.splitlines() if "│" in row}
-    assert rows.keys() == {"net", "short", "unknown", "gone", "mine", "packed"}
+    assert rows.keys() == {"net", "short", "unknown", "gone", "mine", "packed", "ours"}
     assert "yes" in rows["net"]
     assert "no" in rows["short"]
     assert "you bring it" in rows["mine"]
@@ -83,6 +84,20 @@ def test_list_as_json_says_all_that_the_manifest_does(shell: Shell) -> None:
     assert documents["net"]["sha256"] == sha256_of(shell.published)
     assert documents["net"]["file"] is None
     assert documents["mine"]["where"] == "your own training makes it"
+
+
+def test_a_file_of_the_repository_is_listed_and_verified(shell: Shell) -> None:
+    missing = shell.run("verify", "ours")
+    assert missing.exit_code == 1
+    assert "weights/nets/net.pth, which comes with Reelword, is not here" in missing.stderr
+    assert "not_for_download" in shell.run("get", "ours").stderr
+    beside = small_checkpoint(shell.folder / "nets" / "net.pth")
+    assert shell.run("verify").stdout == f"ours: {beside} (sha256 {sha256_of(beside)[:12]}…)\n"
+    (row,) = [line for line in shell.run("list").stdout.splitlines() if line.split()[:1] == ["ours"]]
+    assert "repository" in row
+    assert "yes" in row
+    beside.write_bytes(b"damaged")
+    assert "get the repository, or the image, again" in shell.run("verify").stderr
 
 
 def test_get_brings_a_file_once(shell: Shell) -> None:

@@ -52,6 +52,26 @@ def test_packaged_files_are_here_and_the_proven_ones(known: Entry) -> None:
     assert not found.pinned
 
 
+@pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.source == "repository"])
+def test_the_repositorys_files_are_the_proven_ones(known: Entry) -> None:
+    file = MANIFEST.parent / known.path
+    if not file.is_file():
+        pytest.skip(f"weights/{known.path} absent")
+    assert (sha256_of(file), file.stat().st_size) == (known.sha256, known.bytes)
+
+
+def test_a_file_of_the_repository_lies_beside_the_manifest(folder: WeightsFolder) -> None:
+    """One that the user brings goes before it; what is damaged is refused."""
+    beside = small_checkpoint(folder.manifest.parent / "nets" / "net.pth")
+    assert (find("ours").file, find("ours").pinned) == (beside, False)
+    brought = put(folder, "ours")
+    assert find("ours").file == brought
+    brought.unlink()
+    beside.write_bytes(b"damaged")
+    with pytest.raises(WeightsDamaged, match="get the repository, or the image, again"):
+        find("ours")
+
+
 def test_a_packages_code_is_not_imported(
     folder: WeightsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +142,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightsFolder:
         unknown={"source": "url", "url": URL},
         other={"source": "file", "where": "a friend has it", "network": "unknown", "path": "other.pth"},
         git={"source": "url", "url": URL, "git_blob": git_blob_of(file)},
+        ours={"source": "repository", "path": "nets/net.pth", "sha256": digest},
         packed={
             "source": "package",
             "requirement": "no-such==1",
@@ -188,6 +209,7 @@ def test_another_port_serves_where_the_first_is_missing(folder: WeightsFolder) -
     [
         ("whole", r"weights get whole`, or get https://weights\.example/small\.pth elsewhere .*--as whole"),
         ("other", r"a friend has it; then run `python -m app weights add FILE --as other`"),
+        ("ours", r"weights/nets/net\.pth, which comes with Reelword, is not here: .*--as ours"),
         ("packed", r"w/net\.pth of the package no-such==1 is not installed.*weights/packages\.txt"),
     ],
 )

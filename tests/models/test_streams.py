@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,9 +16,18 @@ from models.streams import (
     frame_means,
     nearest_rows,
     on_clock,
+    renamed,
     video_means,
 )
-from tests.models.tiny import stream, videos
+from tests.models.tiny import (
+    dual_afr_config,
+    fusion_config,
+    g2l_config,
+    refocus_config,
+    stats_config,
+    stream,
+    videos,
+)
 
 CPU = torch.device("cpu")
 GRID, SOUND = InputStream(name="grid", width=6), InputStream(name="sound", width=3)
@@ -24,6 +35,19 @@ GRID, SOUND = InputStream(name="grid", width=6), InputStream(name="sound", width
 
 def test_each_name_is_kept_once_in_order() -> None:
     assert distinct(SOUND, None, GRID, SOUND) == (SOUND, GRID)
+
+
+@pytest.mark.parametrize(
+    "config", [stats_config(), g2l_config(), refocus_config(), fusion_config(), dual_afr_config()], ids=type
+)
+def test_a_configs_inputs_get_other_names_wherever_it_has_them(config: Any) -> None:
+    given = renamed(config, {"grid": "other", "nothing": "x"})
+    assert {each.name for each in given.streams} == {
+        "other" if each.name == "grid" else each.name for each in config.streams
+    }
+    assert '"grid"' in config.model_dump_json()
+    assert '"name":"grid"' not in given.model_dump_json()
+    assert renamed(given, {"other": "grid"}) == config
 
 
 def test_only_the_optional_stream_may_be_missing() -> None:

@@ -18,8 +18,9 @@ from tests.training.tiny_corpus import Averages
 from training.dataset import Captioned, Describer
 from training.embedding import TEMPERATURE, Recall, contrastive, train_embedding
 from training.loop import Trainer
+from training.meal import Meal
 from training.recipes import RECIPES, UnknownRecipe, recipe_of
-from training.session import WHOLE_PICTURES, Cards, Meal
+from training.session import WHOLE_PICTURES, Cards
 
 CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=8, joint=12)
 EMBEDDING_RECIPE = RECIPE.model_copy(update={"steps": 60, "validate_every": 60, "learning_rate": 2e-2})

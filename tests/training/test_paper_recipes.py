@@ -163,7 +163,7 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
 
     def loss() -> torch.Tensor:
         generator = torch.Generator().manual_seed(1)
-        memory = memory_to_learn_from(made, encoded(made, batch), generator)
+        memory = memory_to_learn_from(encoded(made, batch), generator)
         return supervised_loss(made, memory, batch, plan, 1.0, generator)["total"]
 
     before = [parameter.detach().clone() for parameter in made.parameters()]

@@ -14,21 +14,16 @@ from extractors.efficientnet import EfficientNetLite2
 from extractors.efficientnet_stages import EfficientNetStages
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.dual_afr import DualAFRConfig
-from models.stats import Stats
-from models.stream_sets import DEMO, DEMO_STAGES, STREAM_SETS, stream_set
+from models.service import StreamMismatch
+from models.stats import Stats, StreamConfig
+from models.stream_sets import DEMO, DEMO_STAGES, DEMO_TUNED, STREAM_SETS, UnknownStream, stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.dataset import Describer
 from training.feature_cache import VIEWS
+from training.meal import PICTURE_NETWORKS, Meal, NeedsVideo, fed_with
 from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
-from training.session import (
-    PICTURE_NETWORKS,
-    STAGE_VIEWS,
-    Meal,
-    NeedsVideo,
-    train_only,
-    weights_to_start_from,
-)
+from training.session import train_only, weights_to_start_from
 
 
 @pytest.fixture
@@ -56,6 +51,38 @@ def test_another_config_is_refused(start: Path) -> None:
         weights_to_start_from(start, tiny_stats(stats_config(dropout=0.5)))
 
 
+def test_other_names_of_the_streams_are_no_other_config(start: Path) -> None:
+    """A captioner goes on from the same weights on another grid of the same width."""
+    elsewhere = tiny_stats(stats_config(StreamConfig(name="another_grid", width=6)), seed=4)
+    weights = weights_to_start_from(start, elsewhere)
+    assert torch.equal(
+        weights["output.weight"], tiny_stats(seed=3).state_dict()["output.weight"].half().float()
+    )
+    wider = tiny_stats(stats_config(StreamConfig(name="another_grid", width=7)))
+    with pytest.raises(CheckpointError, match="another vocabulary or config"):
+        weights_to_start_from(start, wider)
+
+
+def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
+    """What the set makes already, and what it has no equal of, keep their names."""
+    for name in ("stats", "g2l", "refocus", "spatial"):
+        given = fed_with(DEMO_CONFIGS[name](), DEMO_TUNED)
+        assert [stream.name for stream in given.streams] == ["tuned_lite2_grid"]
+    assert fed_with(DEMO_CONFIGS["stats"](), DEMO) == DEMO_CONFIGS["stats"]()
+    stages = fed_with(DEMO_CONFIGS["dual_afr"](), DEMO_TUNED)
+    assert [stream.name for stream in stages.streams] == ["tuned_lite2_grid", "stage_14", "stage_7"]
+    with pytest.raises(UnknownStream, match="and not stage_14, stage_7"):
+        Meal.of(DEMO_TUNED, [stream.name for stream in stages.streams])
+
+
+def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
+    describer = Describer(EfficientNetLite2(engine="torch", precision="fp32"), VIEWS)
+    monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(replace, describer))
+    older = replace(describer.network.spec, weights_sha256="0" * 64)
+    with pytest.raises(StreamMismatch, match=r"stats was trained on another grid .*000000000000"):
+        Meal.of(DEMO, ["grid"], [Card("stats", {"grid": older}, {}, {})])
+
+
 def test_the_temporal_attention_alone_is_trained_by_demo_shots() -> None:
     captioner = tiny_stats()
     train_only(captioner, RECIPES["demo-shots"].only)
@@ -78,7 +105,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in meal.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 Meal.of(streams, streams.streams)
 
@@ -86,7 +113,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
     for made in (EfficientNetLite2, EfficientNetStages):
-        describer = Describer(made(engine="torch", precision="fp32"), STAGE_VIEWS)
+        describer = Describer(made(engine="torch", precision="fp32"), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
     assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"

@@ -18,10 +18,11 @@ from training.ablations.sheets import Sheet
 from training.ablations.word_classes import WordClasses
 from training.cider import CiderD
 from training.dataset import Batches, Captioned, TrainingBatch
+from training.meal import SELECTION_SET, Meal, cards_of
 from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import Recipe
-from training.session import SELECTION_SET, Meal, learned_from
+from training.session import learned_from
 from training.soft_targets import SoftTargets
 
 
@@ -62,7 +63,7 @@ class Corpus:
     def load(cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()) -> Corpus:
         """judged: how many held-out pictures. Raises FileNotFoundError where ``data`` lacks the sets."""
         wanted = stream_set(streams)
-        meal = Meal.of(wanted, wanted.streams)
+        meal = Meal.of(wanted, wanted.streams, cards_of(teachers))
         kept, held_out = meal.items(data, cache, RECIPE.held_out)
         if not held_out:
             raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")

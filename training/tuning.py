@@ -1,0 +1,97 @@
+"""A captioner and the last stages of its image network trained as one: the grid is made on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from extractors.efficientnet_lite import LITE2
+from extractors.efficientnet_stages import STAGE_14, LastStages
+from extractors.features import Features
+from models.captioner import Captioner, Memory, State, StepAttention
+from models.collate import Batch
+from models.streams import InputStream, collate_inputs, inputs_of
+
+STAGE = "stage_14"
+#: Pictures at a time where no gradient is wanted; more would only take memory.
+SLICE = 32
+
+
+class NotOnGrid(ValueError):
+    """The captioner reads other streams than the image network's grid; the message says which."""
+
+
+class TunedConfig(BaseModel):
+    """What is read: cells of the stage where the trained part begins."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: tuple[InputStream, ...] = (InputStream(name=STAGE, width=LITE2[STAGE_14].width),)
+
+
+class Tuned(Captioner[Memory, State]):
+    """For training alone; what is kept of it are its two parts, apart.
+
+    captioner: one that reads the network's grid, by whatever name, and nothing else. network: what makes the
+    grid from the stage's cells. Raises NotOnGrid.
+    """
+
+    name = "tuned"
+    config: TunedConfig
+    config_class = TunedConfig
+    captioner: Any
+    network: LastStages
+
+    def __init__(self, captioner: Any, network: LastStages) -> None:
+        super().__init__(captioner.vocabulary)
+        names = [stream.name for stream in captioner.config.streams]
+        if len(names) != 1:
+            raise NotOnGrid(f"{captioner.name} reads {', '.join(names)}, and not one grid alone")
+        (self.grid,) = names
+        self.config = TunedConfig()
+        self.captioner, self.network = captioner, network
+
+    def encode(self, features: Sequence[Features]) -> Memory:
+        device = next(self.parameters()).device
+        return self.encode_batches(collate_inputs(features, self.config.streams, device))
+
+    def encode_batches(self, batches: Sequence[Batch]) -> Memory:
+        """One batch of the stage's cells."""
+        (stage,) = batches
+        memory: Memory = self.captioner.encode_batches(
+            inputs_of(self.captioner, {self.grid: self.seen(stage)})
+        )
+        return memory
+
+    def seen(self, stage: Batch) -> Batch:
+        """The grid of the same steps: values (B, T, 49, 1280)."""
+        videos, steps = stage.frame_mask.shape
+        grid = self._grid(stage.values.flatten(0, 1))
+        grid = grid.view(videos, steps, *grid.shape[1:])
+        mask = stage.frame_mask.unsqueeze(2).expand(-1, -1, grid.shape[2])
+        return replace(stage, values=grid * mask.unsqueeze(3), region_mask=mask)
+
+    def _grid(self, cells: Tensor) -> Tensor:
+        """In float32 whatever else is computed in: channel-wise convolutions go backward slowly in bf16."""
+        with torch.autocast("cpu", enabled=False):
+            if self.training:
+                return self.network(cells.float())  # type: ignore[no-any-return]
+            with torch.no_grad():
+                return torch.cat([self.network(part.float()) for part in torch.split(cells, SLICE)])
+
+    def start(self, memory: Memory, rows_per_video: int) -> State:
+        state: State = self.captioner.start(memory, rows_per_video)
+        return state
+
+    def step(self, state: State, word: Tensor, memory: Memory) -> tuple[Tensor, State, StepAttention | None]:
+        taken: tuple[Tensor, State, StepAttention | None] = self.captioner.step(state, word, memory)
+        return taken
+
+    def first_word(self, memory: Memory, rows_per_video: int) -> Tensor:
+        word: Tensor = self.captioner.first_word(memory, rows_per_video)
+        return word

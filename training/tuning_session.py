@@ -1,0 +1,119 @@
+"""The image net learns too: its last stages are trained with a captioner that goes on from a checkpoint.
+
+What is kept are two files that belong together: best.safetensors, the captioner, whose card names the new
+network's stream, and tuned.safetensors, what the network's weights have changed (extractors/tuned_lite2.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from extractors.checkpoint_file import read
+from extractors.digests import sha256_of
+from extractors.efficientnet import pretrained
+from extractors.efficientnet_stages import LastStages
+from extractors.tuned_lite2 import TUNED, TUNED_GRID, apply_changes, save_changes, spec_of
+from extractors.weights import find
+from extractors.weights_errors import WeightsError
+from models.checkpoint import CheckpointError, read_card, save_checkpoint
+from models.registry import captioner_class
+from models.stream_sets import DEMO_STAGES, DEMO_TUNED
+from training.loop import Trainer
+from training.meal import Meal, cards_of, fed_with
+from training.recipes import DEMO_CONFIGS, Recipe
+from training.run import Run
+from training.session import WHOLE_PICTURES, Cards, taught, trainer_of, weights_to_start_from
+from training.tuning import STAGE, NotOnGrid, Tuned
+
+#: Beside a run's best captioner, what its network's weights have changed.
+CHANGES = "tuned.safetensors"
+
+
+def tune_network(
+    name: str,
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    cache: Path,
+    threads: int,
+    start: Path,
+    teachers: Sequence[str] = (),
+) -> Path:
+    """Train both or go on training; returns the best captioner's path.
+
+    start: the captioner to begin with; one that reads a tuned grid begins with that network's weights.
+    teachers: as of ``train_captioner``. Raises NotOnGrid, CheckpointError, WeightsError, and as ``Meal.of``.
+    """
+    torch.set_num_threads(threads)
+    config: Any = fed_with(DEMO_CONFIGS[name](), DEMO_TUNED)
+    if others := [stream.name for stream in config.streams if stream.name != TUNED_GRID]:
+        raise NotOnGrid(f"{name} reads {', '.join(others)} too, and not the image network's grid alone")
+    meal = Meal.of(DEMO_STAGES, [STAGE], cards_of(teachers))
+    kept, held_out = meal.items(data, cache, recipe.held_out)
+    run = Run(out)
+    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
+    trainer = taught(trainer_of(recipe, kept, held_out, run, cards), teachers, meal, cache)
+    torch.manual_seed(recipe.seed)
+    captioner = captioner_class(name)(config, trainer.batches.vocabulary)
+    captioner.load_state_dict(weights_to_start_from(start, captioner))
+    tuned = Tuned(captioner, network_to_start_from(start))
+    in_float32(replace(trainer, save_best=both_saver(cards, run))).train(tuned)
+    return run.best
+
+
+def in_float32(trainer: Trainer) -> Trainer:
+    """With batches as exact as the network computes."""
+    return replace(trainer, batches=replace(trainer.batches, dtype=torch.float32))
+
+
+def network_to_start_from(start: Path) -> LastStages:
+    """The packaged network's last stages, or those that the checkpoint's tuned grid was made by.
+
+    Their changes are looked for beside the checkpoint, where its run has left them, and where the repository
+    keeps them. Raises CheckpointError where neither are the ones that its card names, WeightsError.
+    """
+    network = LastStages(pretrained())
+    spec = read_card(start).streams.get(TUNED_GRID)
+    if spec is None:
+        return network
+    for file in _changes_near(start):
+        if sha256_of(file) == spec.weights_sha256:
+            apply_changes(network, read(file))
+            return network
+    raise CheckpointError(
+        f"{start} reads the grid of a tuned network ({spec.weights_sha256[:12]}…) whose weights are neither "
+        f"beside it as {CHANGES} nor those that come with the repository."
+    )
+
+
+def _changes_near(start: Path) -> list[Path]:
+    found = [start.with_name(CHANGES)]
+    with suppress(WeightsError):  # none has come with the repository, or one that is damaged
+        found.append(find(TUNED).file)
+    return [file for file in found if file.is_file()]
+
+
+def both_saver(cards: Cards, run: Run) -> Callable[[Any, float, str], None]:
+    """Writes the network's changes, and then the captioner, whose card says which changes they are.
+
+    Where a kill comes between the two, the run takes the same steps again and writes both.
+    """
+    untouched = LastStages(pretrained())
+    lite2 = cards.meal.specs[STAGE].weights_sha256
+
+    def save(tuned: Tuned, score: float, where: str) -> None:
+        scores = {WHOLE_PICTURES: {"cider": round(score, 2), "n": cards.recipe.held_out}}
+        card = cards.card(tuned.captioner.name, scores, where)
+        changes = save_changes(tuned.network, untouched, run.folder / CHANGES)
+        streams = {TUNED_GRID: spec_of(changes, lite2)}
+        training = {**card.training, "streams": DEMO_TUNED.name}
+        save_checkpoint(run.best, tuned.captioner, replace(card, streams=streams, training=training))
+
+    return save
