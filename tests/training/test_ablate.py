@@ -150,6 +150,28 @@ def test_every_family_begins_with_its_embedding_and_output(family: Family, corpu
     assert common >= {"word_embedding.weight", "output.weight", "output.bias"}
 
 
+def test_a_shipped_checkpoint_is_fed_by_its_own_stream_set(corpus: Corpus, tmp_path: Path) -> None:
+    """Whatever the family's trained rows eat; and the embedding too, where captions are fused."""
+    made = bench(corpus, tmp_path)
+    asked: list[str] = []
+
+    def noted(streams: str) -> Corpus:
+        asked.append(streams)
+        return corpus
+
+    made = replace(made, corpus=noted)
+    captioner = Trained("g2l").captioner_of(corpus.vocabulary)
+    moved = Card("g2l", {"tuned_lite2_grid": corpus.specs["grid"]}, {}, {"streams": "demo-tuned"})
+    save_checkpoint(made.weights / "g2l.safetensors", captioner, moved)
+    with pytest.raises(NotThere, match="eats 'tuned_lite2_grid', which 'demo' lacks"):
+        made.run(job("g2l-demo"))
+    for name in ("fusion-spatial", "fusion-temporal"):
+        made.run(job(name))
+    with_embedding(corpus, made)
+    made.run(job("fusion-fused"))
+    assert asked == ["demo+demo-tuned", "demo", "demo", "demo"]
+
+
 def ending_with(error: type[BaseException]) -> Callable[[TimedBatches, int], TrainingBatch]:
     """``TimedBatches.at`` that gives one batch."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from models.captioner import Captioner
-from models.checkpoint import Checkpoint, load_checkpoint, load_embedding
-from models.service import WEIGHTS
+from models.checkpoint import Checkpoint, load_checkpoint, load_embedding, read_card
+from models.service import WEIGHTS, StreamMismatch, stream_set_for
+from models.stream_sets import UnknownStreamSet
 from training.ablations.corpus import Corpus
 from training.ablations.language_side import language_side
 from training.ablations.readers import Alone, Fused, Reader, joined, reread
@@ -23,7 +24,8 @@ EMBEDDING = "semantic_embedding.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """corpus: from a stream set's name; asked often, so it should remember. minutes: a trained row's most."""
+    """corpus: from the names of stream sets, joined by "+"; asked often, so it should remember. minutes: a
+    trained row's most."""
 
     plan: Plan
     results: Results
@@ -33,7 +35,7 @@ class Bench:
 
     def run(self, job: Job) -> RowResult:
         """Trains or reads, scores, and saves. Raises NotThere, TooLittleTime, FileNotFoundError."""
-        corpus, make = self.corpus(job.family.streams), job.row.make
+        corpus, make = self.corpus(self._streams(job)), job.row.make
         done: Learned | None = None
         if isinstance(make, Trained):
             folder = self.results.run_folder(job.name)
@@ -57,6 +59,28 @@ class Bench:
         self.results.save(job, result)
         return result
 
+    def _streams(self, job: Job) -> str:
+        """The stream sets of the family, and of the shipped checkpoints that the row reads."""
+        names = [job.family.streams]
+        for path in self._shipped(job.row.make):
+            try:
+                names.append(stream_set_for(read_card(path)).name)
+            except (StreamMismatch, UnknownStreamSet) as error:
+                raise NotThere(f"{path} cannot be fed: {error}") from error
+        return "+".join(dict.fromkeys(names))
+
+    def _shipped(self, make: Trained | Read) -> list[Path]:
+        """Checkpoints of ``weights``. Raises NotThere."""
+        names: list[str] = []
+        if isinstance(make, Read):
+            names += [f"{name}.safetensors" for name in make.of if make.shipped]
+            names += [EMBEDDING] if make.how == "fused" else []
+        paths = [self.weights / name for name in names]
+        for path in paths:
+            if not path.exists():
+                raise NotThere(f"it reads {path}, which is not there")
+        return paths
+
     def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> Captioner[Any, Any]:
         if make.shipped:
             path = self.weights / f"{name}.safetensors"
@@ -70,10 +94,7 @@ class Bench:
 
     def _reader(self, make: Read, captioners: Mapping[str, Captioner[Any, Any]]) -> Reader:
         if make.how == "fused":
-            path = self.weights / EMBEDDING
-            if not path.exists():
-                raise NotThere(f"it reads {path}, which is not there")
-            return Fused(captioners, load_embedding(path)[0])
+            return Fused(captioners, load_embedding(self.weights / EMBEDDING)[0])
         if make.how == "averaged":
             return joined(list(captioners.values()))
         [captioner] = captioners.values()

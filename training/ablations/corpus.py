@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from extractors.features import StreamSpec
-from models.stream_sets import stream_set
+from models.stream_sets import stream_set, together
 from models.vocabulary import Vocabulary
 from training.ablations.row import RECIPE, SHEETS, SheetName
 from training.ablations.sheets import Sheet
@@ -61,8 +61,11 @@ class Corpus:
 
     @classmethod
     def load(cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()) -> Corpus:
-        """judged: how many held-out pictures. Raises FileNotFoundError where ``data`` lacks the sets."""
-        wanted = stream_set(streams)
+        """streams: names of stream sets, joined by "+". judged: how many held-out pictures.
+
+        Raises FileNotFoundError where ``data`` lacks the sets.
+        """
+        wanted = together([stream_set(name) for name in streams.split("+")])
         meal = Meal.of(wanted, wanted.streams, cards_of(teachers))
         kept, held_out = meal.items(data, cache, RECIPE.held_out)
         if not held_out:
