@@ -52,7 +52,8 @@ def train(
         typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
     ] = None,
     streams: Annotated[
-        str | None, typer.Option(help="What it is fed with: a stream set; default: the demo's.")
+        str | None,
+        typer.Option(help="What it is fed with: a stream set; default: --start's own, or the demo's."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -128,6 +129,7 @@ def _on_pictures(
     place: Place,
 ) -> Path:
     """A captioner, or the embedding, trained on pictures and pans over them."""
+    from models.checkpoint import CheckpointError, read_card
     from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
@@ -139,8 +141,11 @@ def _on_pictures(
     if name == CaptionerName.semantic_embedding:
         return train_semantic_embedding(plan, data, out, cache, threads)
     try:
-        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
+        own = None if start is None else read_card(start).training.get("streams")
+        wanted = stream_set(streams or own or DEMO_STREAMS.get(name, "demo"))
         return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
+    except CheckpointError as error:  # of the start or of a teacher, which it names
+        raise typer.BadParameter(str(error)) from error
     except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
     except (UnknownCaptioner, StreamMismatch) as error:
@@ -170,8 +175,8 @@ def _with_network(
         return tune_network(name, plan, data, place.out, place.cache, place.threads, start, teachers)
     except NotOnGrid as error:
         raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
-    except (CheckpointError, WeightsError) as error:
-        raise typer.BadParameter(f"--start: {error}") from error
+    except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
+        raise typer.BadParameter(str(error)) from error
     except (UnknownCaptioner, StreamMismatch) as error:
         raise typer.BadParameter(f"--teacher: {error}") from error
 

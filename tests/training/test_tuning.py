@@ -37,7 +37,7 @@ from training.cli import app
 from training.dataset import Batches, Describer, TrainingBatch
 from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
-from training.recipes import DEMO_CONFIGS, DEMO_TUNED
+from training.recipes import DEMO_CONFIGS, DEMO_TUNED, RECIPES
 from training.session import train_captioner
 from training.tuning import NotOnGrid, Tuned
 from training.tuning_session import CHANGES, network_to_start_from, tune_network
@@ -312,6 +312,23 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
     assert kept.card.streams == {TUNED_GRID: there}
     assert kept.card.training["streams"] == "demo-tuned"
     assert lead_stream(kept) == TUNED_GRID
+
+
+def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a captioner of the tuned grid does not go back to the untouched one unasked."""
+    there = PICTURE_NETWORKS["tuned_lite2"]().network.spec
+    tuned = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
+    moved = RECIPE.model_copy(update={"name": "demo-moved", "steps": 2})
+    monkeypatch.setitem(RECIPES, moved.name, moved)
+    for asked, expected in ([], {TUNED_GRID}), (["--streams", "demo"], {"grid"}):
+        out = tmp_path / "run" / str(len(asked))
+        given = ["--data", str(data), "--cache", str(data / "cache"), "--out", str(out), "--threads", "1"]
+        command = ["train", "stats", "--recipe", "demo-moved", "--start", str(tuned), *given, *asked]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        assert load_checkpoint(out / "best.safetensors").card.streams.keys() == expected
 
 
 @pytest.mark.parametrize(
