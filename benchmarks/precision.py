@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from extractors.efficientnet import EfficientNetLite2
+from extractors.extractor import create
 from models.decoding import DecodingOptions
-from models.service import load_captioner
+from models.service import load_captioner, stream_set_of
 from models.writers import Alone
 from training.bootstrap import compare
 from training.evaluate import Evaluator
@@ -34,15 +34,18 @@ def main(
         typer.echo("not run: give --images and --captions (docs/training.md)")
         return
     checkpoint, options = load_captioner(captioner), DecodingOptions(attention=False)
-    networks = {"fast": EfficientNetLite2(), "exact": EfficientNetLite2(engine="torch", precision="fp32")}
+    [network] = stream_set_of(checkpoint).extractors
+    networks = {"fast": create(network), "exact": create(network, engine="torch", precision="fp32")}
     reports, texts = {}, {}
-    for name, network in networks.items():
-        captioned = Evaluator(Alone(checkpoint), network, options).on_pictures(images, captions, split, limit)
+    for name, extractor in networks.items():
+        captioned = Evaluator(Alone(checkpoint), extractor, options).on_pictures(
+            images, captions, split, limit
+        )
         texts[name] = captioned.hypotheses
         reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))
         score = reports[name].metrics["cider"].corpus
         typer.echo(
-            f"{network.spec.engine} {network.spec.precision}: CIDEr-D {score:.2f}, n = {reports[name].n}"
+            f"{extractor.spec.engine} {extractor.spec.precision}: CIDEr-D {score:.2f}, n = {reports[name].n}"
         )
     gap = compare(reports["fast"].metrics["cider"], reports["exact"].metrics["cider"])
     low, high = gap.interval

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import ttest_1samp
 
-from extractors.efficientnet import EfficientNetLite2
 from extractors.features import Features, Frames, Stream
+from extractors.tuned_lite2 import TUNED_GRID, TunedLite2
 from models.caption import Attention, Caption
 from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
@@ -36,7 +36,7 @@ class Gallery:
     """Pictures with their features and the captions that the checkpoint gives them."""
 
     checkpoint: Checkpoint
-    extractor: EfficientNetLite2
+    extractor: TunedLite2
     pictures: list[NDArray[np.uint8]]
     streams: list[Stream]
     captions: list[Caption]
@@ -48,10 +48,10 @@ def gallery(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     found = dict(read_pictures(shared / "data/flickr8k_val.tar", [item.files[0] for item in items]))
     pictures = [resized(found[item.files[0]], SIDE) for item in items]
     checkpoint = load_captioner("stats")
-    extractor = EfficientNetLite2(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedLite2(cache=tmp_path_factory.mktemp("models"))
     features = extractor.extract([video([picture]) for picture in pictures])
     own = caption(checkpoint, features, DecodingOptions())
-    streams = [streams["grid"] for streams in features]
+    streams = [streams[TUNED_GRID] for streams in features]
     return Gallery(checkpoint, extractor, pictures, streams, [best for [best] in own])
 
 
@@ -133,7 +133,7 @@ def attention_on_shots(gallery: Gallery) -> Map:
     start = np.arange(SHOTS, dtype=np.float64)
     for first in range(0, COUNT, SHOTS):
         values = torch.cat([stream.values for stream in gallery.streams[first : first + SHOTS]])
-        shots = {"grid": replace(gallery.streams[first], values=values, start=start, end=start + 1)}
+        shots = {TUNED_GRID: replace(gallery.streams[first], values=values, start=start, end=start + 1)}
         texts = gallery.captions[first : first + SHOTS]
         groups.append([forced(gallery.checkpoint, shots, text) for text in texts])
     return np.array(groups)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from extractors.efficientnet import EfficientNetLite2
 from extractors.features import Frames
+from extractors.tuned_lite2 import TunedLite2
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
 from models.service import WEIGHTS, StreamMismatch, load_captioner
@@ -45,7 +45,7 @@ def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Evaluator:
-    extractor = EfficientNetLite2(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedLite2(cache=tmp_path_factory.mktemp("models"))
     return Evaluator(Alone(load_captioner("stats")), extractor, OPTIONS)
 
 
