@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from extractors.efficientnet import EfficientNetLite2
 from extractors.extractor import create
 from models.decoding import DecodingOptions
 from models.service import load_captioner, stream_set_of
@@ -38,9 +39,10 @@ def main(
     networks = {"fast": create(network), "exact": create(network, engine="torch", precision="fp32")}
     reports, texts = {}, {}
     for name, extractor in networks.items():
-        captioned = Evaluator(Alone(checkpoint), extractor, options).on_pictures(
-            images, captions, split, limit
-        )
+        if not isinstance(extractor, EfficientNetLite2):
+            raise typer.BadParameter(f"{captioner} looks at video ({network}), and these are pictures")
+        evaluator = Evaluator(Alone(checkpoint), extractor, options)
+        captioned = evaluator.on_pictures(images, captions, split, limit)
         texts[name] = captioned.hypotheses
         reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))
         score = reports[name].metrics["cider"].corpus
