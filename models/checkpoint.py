@@ -24,8 +24,8 @@ from torch import nn
 
 from extractors.features import StreamSpec
 from models.captioner import Captioner
-from models.fusion import SemanticEmbedding
 from models.registry import EMBEDDINGS, captioner_class
+from models.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"

@@ -1,6 +1,6 @@
 """Who writes a caption: one captioner, or several as one.
 
-Fused: each member writes its beams, and the semantic embedding picks among all of them (models/fusion.py).
+Fused: each member writes its beams, and models/semantic_embedding.py picks among all of them.
 Averaged: at every word the mean of the members' probabilities (models/ensemble.py).
 """
 
@@ -19,8 +19,8 @@ from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, Hypothesis
 from models.ensemble import Ensemble, EnsembleMemory
 from models.extras import Candidate
-from models.fusion import Candidate as Rival
-from models.fusion import Fused, Fusion, SemanticEmbedding
+from models.semantic_embedding import Candidate as Rival
+from models.semantic_embedding import Fused, Fusion, SemanticEmbedding
 from models.service import StreamMismatch, caption, check_streams, lead_stream
 from models.written import Written, join
 

@@ -17,9 +17,9 @@ from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
-from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
 from models.refocus import Refocus
 from models.registry import captioner_class
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.vocabulary import Vocabulary
