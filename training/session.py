@@ -17,7 +17,6 @@ from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
-from models.refocus import Refocus
 from models.registry import captioner_class
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import load_captioner
@@ -26,13 +25,12 @@ from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, Describer, hold_out, load_training_sets
 from training.embedding import train_embedding
 from training.feature_cache import VIEWS
+from training.later_phases import train_later_phases
 from training.loop import Trainer
 from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
-from training.refocusing import train_refocus
 from training.run import Run
-from training.self_critical import SelfCritical
 from training.soft_targets import Reading, SoftTargets, soft_targets, together
 
 SELECTION_SET = "flickr8k/"
@@ -83,13 +81,8 @@ def train_captioner(
         return after
 
     trainer.train(captioner)
-    last = "cross_entropy"
-    if name == Refocus.name:
-        on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
-        last = train_refocus(trainer, on_shots, partly)
-    if recipe.self_critical_steps:
-        refined = run.best_after(last)
-        trainer.refine(refined, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
+    on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
+    train_later_phases(captioner, trainer, on_shots, partly)
     return run.best
 
 
