@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from app.advertisement import CaptionerInfo, SpeedInfo
 from app.default_captioner import default_captioner
 from app.menu import Menu
 from app.options import ENSEMBLE, FUSION
 from extractors.digests import sha256_of
-from models.checkpoint import Speed, parameters, read_card, vocabulary_digest
+from models.checkpoint import Card, Speed, parameters, read_card, vocabulary_digest
+from models.members import default_members
 from models.service import available, embedding_path, extractors_of, sampling_of
-from models.writers import LEFT_OUT
 
 
 def menu(weights: Path, default: str | None = None) -> Menu:
@@ -33,10 +33,7 @@ def installed(weights: Path) -> list[CaptionerInfo]:
 def described(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
     """What one file says of itself. frames: looked at, where they are spread. Raises CheckpointError."""
     card = read_card(path)
-    features = {
-        stream: {**asdict(spec), "sampling": sampling_of(card, stream, frames)}
-        for stream, spec in card.streams.items()
-    }
+    features = {stream: _told(card, stream, frames) for stream in card.streams}
     return CaptionerInfo(
         name=name,
         weights_sha256=sha256_of(path),
@@ -53,29 +50,22 @@ def described(name: str, path: Path, frames: int | None = None) -> CaptionerInfo
 def combined(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[CaptionerInfo]:
     """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
     others are named."""
-    members = default_members(alone)
+    members, alike = default_members(FUSION, alone), default_members(ENSEMBLE, alone)
     found = []
     if embedding is not None and members:
         scores = read_card(embedding).scores
         found.append(_joint(FUSION, members, sha256_of(embedding), parameters(embedding), scores))
-    alike = of_one_vocabulary(members)
-    if len(alike) > 1:
+    if alike:
         first = default_captioner(alike)  # whose maps an ensemble tells
         found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
     return found
 
 
-def default_members(alone: Iterable[CaptionerInfo]) -> list[CaptionerInfo]:
-    """All but those that are there to compare with, unless there is nobody else."""
-    infos = list(alone)
-    return [info for info in infos if info.kind not in LEFT_OUT] or infos
-
-
-def of_one_vocabulary(infos: Sequence[CaptionerInfo]) -> list[CaptionerInfo]:
-    """The largest number of them that know the same words."""
-    counts = Counter(info.vocabulary for info in infos)
-    (most, _), *_ = counts.most_common(1) or [("", 0)]
-    return [info for info in infos if info.vocabulary == most]
+def _told(card: Card, stream: str, frames: int | None) -> dict[str, Any]:
+    """The name tag of a stream and how its frames are chosen, which is left out where nobody knows it."""
+    tag, sampling = asdict(card.streams[stream]), sampling_of(card, stream, frames)
+    del tag["sampling"]
+    return {**tag, "sampling": sampling} if sampling else tag
 
 
 def _joint(

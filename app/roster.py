@@ -18,7 +18,7 @@ from extractors.digests import sha256_of
 from extractors.request import DecodeRequest
 from models.checkpoint import Card, Checkpoint, load_embedding
 from models.feed import Feed, JointFeed, Pool, feed_of
-from models.fusion import SemanticEmbedding
+from models.semantic_embedding import SemanticEmbedding
 from models.service import (
     StreamMismatch,
     available,

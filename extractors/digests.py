@@ -1,15 +1,14 @@
-"""Digests of files, noted beside them, and files that appear only when they are whole."""
+"""Digests of files, noted beside them."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from extractors.weights_errors import NoRoom
+from extractors.whole_file import whole_file
 
 
 def sha256_of(file: Path) -> str:
@@ -47,17 +46,9 @@ def remember(file: Path, digest: str) -> None:
 
 @contextmanager
 def writing(file: Path) -> Iterator[Path]:
-    """A file of another name that takes this one's place when it is whole. Raises NoRoom."""
+    """``whole_file`` for weights and what is noted of them. Raises NoRoom."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        os.close(handle)
-        unfinished = Path(name)
-        try:
+        with whole_file(file) as unfinished:
             yield unfinished
-            unfinished.chmod(0o644)
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise NoRoom(f"{file} cannot be written: {error.strerror}.") from error

@@ -12,8 +12,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -26,6 +25,7 @@ from safetensors.numpy import save_file
 
 from extractors.digests import sha256_of
 from extractors.features import WHOLE, Stream, StreamSpec
+from extractors.whole_file import whole_file
 from extractors.windows import Windows
 
 FORMAT = "reelword-features-1"
@@ -218,7 +218,7 @@ class SafetensorsForm:
 
     def write(self, folder: Path, name: str, saved: Saved) -> None:
         arrays = arrays_of(saved.streams)
-        with whole(self.main_file(folder, name)) as unfinished:
+        with whole_file(self.main_file(folder, name)) as unfinished:
             save_file(arrays, unfinished, {"reelword": Header.of(saved, arrays).to_json()})
 
     def header(self, folder: Path, name: str) -> Header:
@@ -282,19 +282,6 @@ def streams_of(header: Header, arrays: Arrays) -> Saved:
     """Header and arrays joined."""
     streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
     return Saved(header.tag, header.source, header.media, header.fps, streams, header.classes)
-
-
-@contextmanager
-def whole(file: Path) -> Iterator[Path]:
-    """A name beside ``file`` to write to; it takes the place of ``file`` when all has been written."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        yield unfinished
-        unfinished.chmod(0o644)  # safetensors writes for its owner alone
-        os.replace(unfinished, file)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:

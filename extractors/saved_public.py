@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.saved import Arrays, FeaturesDamaged, Header, Saved, arrays_of, checked, streams_of, whole
+from extractors.saved import Arrays, FeaturesDamaged, Header, Saved, arrays_of, checked, streams_of
+from extractors.whole_file import whole_file
 
 #: What the public extractor calls the same vectors; any other stream's key is its own name.
 PUBLIC_KEYS: Mapping[str, str] = {
@@ -77,10 +78,10 @@ class NpyForm:
     def write(self, folder: Path, name: str, saved: Saved) -> None:
         arrays = public_arrays(saved)
         for key, array in arrays.items():
-            with whole(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
+            with whole_file(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
                 np.save(file, array)
         header = Header.of(saved, arrays)
-        with whole(self.main_file(folder, name)) as unfinished:
+        with whole_file(self.main_file(folder, name)) as unfinished:
             unfinished.write_text(header.to_json(), encoding="utf-8")
 
     def header(self, folder: Path, name: str) -> Header:
@@ -113,7 +114,7 @@ class Hdf5Form:
         import h5py
 
         arrays = public_arrays(saved)
-        with whole(self.main_file(folder, name)) as unfinished, h5py.File(unfinished, "w") as file:
+        with whole_file(self.main_file(folder, name)) as unfinished, h5py.File(unfinished, "w") as file:
             for key, array in arrays.items():
                 file.create_dataset(key, data=array)
             file.attrs["reelword"] = Header.of(saved, arrays).to_json()
@@ -155,7 +156,7 @@ def link(folder: Path) -> list[Path]:
             places.setdefault(key_of(stream, header.tag.extractor), []).append(file.relative_to(folder))
     written = []
     for key, files in places.items():
-        with whole(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
+        with whole_file(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
             for file in files:
                 collection[_video(file)] = h5py.ExternalLink(os.fspath(file), key)
         written.append(folder / f"{key}.hdf5")

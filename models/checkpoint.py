@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,9 +22,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from extractors.features import StreamSpec
+from extractors.whole_file import whole_file
 from models.captioner import Captioner
-from models.fusion import SemanticEmbedding
 from models.registry import EMBEDDINGS, captioner_class
+from models.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"
@@ -115,10 +115,8 @@ def parameters(path: Path) -> int:
 
 
 def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    save_file(weights, partial, metadata)
-    partial.chmod(0o644)  # safetensors writes for its owner alone; a service may run as somebody else
-    os.replace(partial, path)
+    with whole_file(path) as unfinished:
+        save_file(weights, unfinished, metadata)
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:

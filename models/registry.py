@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from models.dual_afr import DualAFR
-from models.fusion import SemanticEmbedding, Spatial, Temporal, Vanilla
+from models.fusion import Spatial, Temporal, Vanilla
 from models.g2l import G2L
 from models.refocus import Refocus
+from models.semantic_embedding import SemanticEmbedding
 from models.stats import Stats
 
 KINDS: tuple[type[Any], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)

@@ -1,6 +1,6 @@
 """Who writes a caption: one captioner, or several as one.
 
-Fused: each member writes its beams, and the semantic embedding picks among all of them (models/fusion.py).
+Fused: each member writes its beams, and models/semantic_embedding.py picks among all of them.
 Averaged: at every word the mean of the members' probabilities (models/ensemble.py).
 """
 
@@ -19,14 +19,13 @@ from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, Hypothesis
 from models.ensemble import Ensemble, EnsembleMemory
 from models.extras import Candidate
-from models.fusion import Candidate as Rival
-from models.fusion import Fused, Fusion, SemanticEmbedding
+from models.members import ENSEMBLE, FUSION
+from models.semantic_embedding import Candidate as Rival
+from models.semantic_embedding import Fused, Fusion, SemanticEmbedding
 from models.service import StreamMismatch, caption, check_streams, lead_stream
 from models.written import Written, join
 
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
-#: Captioners that are no member unless they are named: vanilla looks nowhere, and is there to compare with.
-LEFT_OUT = frozenset({"vanilla"})
 
 
 class VocabulariesDiffer(ValueError):
@@ -62,7 +61,7 @@ class Alone:
 class FusedWriter:
     """Members of any vocabularies, and the embedding that picks among their beams."""
 
-    kind: ClassVar[str] = "fusion"
+    kind: ClassVar[str] = FUSION
     members: Mapping[str, Checkpoint]
     embedding: SemanticEmbedding
     embedding_card: Card
@@ -107,7 +106,7 @@ class AveragedWriter:
     Raises VocabulariesDiffer.
     """
 
-    kind: ClassVar[str] = "ensemble"
+    kind: ClassVar[str] = ENSEMBLE
     members: Mapping[str, Checkpoint]
 
     def __post_init__(self) -> None:

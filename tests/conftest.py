@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 #: The only reasons for which a test may be skipped; a skip for any other reason fails the run.
 ALLOWED_SKIPS = (
     r"shared/\S+ absent",  # pictures, clips and golden values that the repository may not carry
-    r"weights/networks/\S+ absent",  # a tuned network that nobody has packed yet
     r"no CUDA device",
     r"no bf16 on this processor",
     r"no C\+\+ compiler",

@@ -276,10 +276,12 @@ def evaluate(
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
     from models.decoding import DecodingOptions
+    from models.members import WrongMembers
+    from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStreamSet
     from models.writers import VocabulariesDiffer
-    from training.contestant import NoMembers, contestant
+    from training.contestant import contestant
     from training.datasets.errors import DataSetError
     from training.datasets.set_folder import SetFolder
     from training.report import Source, evaluate_captioner
@@ -291,9 +293,12 @@ def evaluate(
     source = Source(images, captions, split, clips, frames, limit, videos)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     try:
-        entry = contestant(captioner, members.split(",") if members else (), streams, branches, frames)
+        named = None if members is None else members.split(",")
+        entry = contestant(captioner, named, streams, branches, frames)
         result = evaluate_captioner(entry, source, options, shuffled)
-    except (NoMembers, VocabulariesDiffer) as error:
+    except UnknownCaptioner as error:
+        raise typer.BadParameter(str(error)) from error
+    except (WrongMembers, VocabulariesDiffer) as error:
         raise typer.BadParameter(f"--members: {error}") from error
     except (UnknownStreamSet, StreamMismatch) as error:
         raise typer.BadParameter(f"--streams: {error}") from error

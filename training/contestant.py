@@ -9,8 +9,8 @@ from typing import Literal
 from extractors.sampling import FRAMES
 from models.checkpoint import Checkpoint, load_embedding
 from models.feed import Feed, JointFeed, Pool, feed_of
+from models.members import WrongMembers, default_members, files, named_members
 from models.service import (
-    available,
     check_extractors,
     embedding_path,
     load_captioner,
@@ -19,14 +19,10 @@ from models.service import (
 )
 from models.stats import Stats
 from models.stream_sets import StreamSet
-from models.writers import LEFT_OUT, Alone, AveragedWriter, FusedWriter, Writer
+from models.writers import Alone, AveragedWriter, FusedWriter, Writer
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
-
-
-class NoMembers(ValueError):
-    """There is nobody, or nothing, to combine captioners with; the message says what is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +35,21 @@ class Contestant:
 
 def contestant(
     name: str,
-    members: Sequence[str] = (),
+    members: Sequence[str] | None = None,
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
 ) -> Contestant:
     """A captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
-    members: names or checkpoints, by default all demo captioners but those that look nowhere. streams: a
-    stream set, by default the captioner's own. frames: spread over a clip. Raises UnknownCaptioner,
-    UnknownStreamSet, StreamMismatch, CheckpointError, NoMembers, VocabulariesDiffer.
+    members: names or checkpoints, by default those of the service. streams: a stream set, by default the
+    captioner's own. frames: spread over a clip. Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch,
+    CheckpointError, WrongMembers, VocabulariesDiffer.
     """
     if name in COMBINED:
-        return _combined(name, {each: load_captioner(each) for each in members or default_members()}, frames)
-    if members:
-        raise NoMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
+        return _combined(name, {each: load_captioner(each) for each in _members(name, members)}, frames)
+    if members is not None:
+        raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = load_captioner(name)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
@@ -62,11 +58,13 @@ def contestant(
     return Contestant(Alone(checkpoint), feed)
 
 
-def default_members() -> list[str]:
-    """The demo captioners that are combined where none are named. Raises NoMembers where there are none."""
-    found = [name for name in available() if name not in LEFT_OUT]
+def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
+    if named is not None:
+        return named_members(named)
+    found = [each.name for each in default_members(kind, files())]
     if not found:
-        raise NoMembers("there is no captioner to combine; train one with `python -m app train stats`")
+        wanted = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
+        raise WrongMembers(f"{kind} needs {wanted}; train one with `python -m app train stats`")
     return found
 
 
@@ -77,7 +75,9 @@ def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> Contest
     else:
         path = embedding_path()
         if path is None:
-            raise NoMembers("fusion needs the semantic embedding: `python -m app train semantic_embedding`")
+            raise WrongMembers(
+                "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
+            )
         embedding, card = load_embedding(path)
         writer = FusedWriter(members, embedding, card)
         sets.append(stream_set_for(card))

@@ -1,4 +1,4 @@
-"""Training the video-semantic embedding that picks among captions (models/fusion.py, after section 2.3).
+"""Training the video-semantic embedding that picks among captions (models/semantic_embedding.py).
 
 VSE++'s hinge on the hardest negatives alone makes all vectors nearly alike here: many pictures of a batch of
 160 could have each other's captions, the hardest negative is then as good as the true one, and the loss sinks
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.fusion import SemanticEmbedding
+from models.semantic_embedding import SemanticEmbedding
 from models.streams import inputs_of
 from training.dataset import Captioned, TrainingBatch
 from training.learning import learner_of

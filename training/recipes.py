@@ -8,9 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.dual_afr import DualAFRConfig
-from models.fusion import FusionConfig, SemanticEmbedding, SpatialConfig
+from models.fusion import FusionConfig, SpatialConfig
 from models.g2l import G2LConfig
 from models.refocus import RefocusConfig
+from models.semantic_embedding import SemanticEmbedding
 from models.stats import StatsConfig, StreamConfig
 from training.losses import teacher_forcing_ratio
 from training.schedules import Cosine, Moment, Schedule

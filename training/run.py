@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
+from extractors.whole_file import whole_file
 from models.captioner import Captioner
 from models.checkpoint import load_checkpoint
 
@@ -38,9 +38,8 @@ class Run:
         """The best weights when that phase ended, kept under its name for a run that is stopped later."""
         kept = self.folder / f"{phase}.safetensors"
         if not kept.exists():
-            partial = self.folder / f"{phase}.partial"
-            shutil.copy(self.best, partial)
-            os.replace(partial, kept)
+            with whole_file(kept) as unfinished:
+                shutil.copy(self.best, unfinished)
         return load_checkpoint(kept).captioner
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -58,10 +57,8 @@ class Run:
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replaces last.pt in one move, so that a kill leaves the old or the new."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / "last.pt.partial"
-        torch.save(dict(state), partial)
-        os.replace(partial, self.folder / "last.pt")
+        with whole_file(self.folder / "last.pt") as unfinished:
+            torch.save(dict(state), unfinished)
 
     def load(self) -> dict[str, Any] | None:
         path = self.folder / "last.pt"

@@ -13,23 +13,21 @@ from torch import nn
 
 from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
-from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
-from models.refocus import Refocus
 from models.registry import captioner_class
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.streams import renamed
 from models.vocabulary import Vocabulary
 from training.dataset import Batches, Captioned, with_streams
 from training.embedding import train_embedding
+from training.later_phases import train_later_phases
 from training.loop import Trainer
 from training.meal import Meal, cards_of, fed_with
 from training.precision import training_precision
 from training.pseudo_video import Shots
 from training.recipes import DEMO_CONFIGS, Recipe
-from training.refocusing import train_refocus
 from training.run import Run
-from training.self_critical import SelfCritical
 from training.soft_targets import Reading, SoftTargets, soft_targets, together
 
 #: What the held-out items were shown as, when a card's score was measured.
@@ -75,13 +73,8 @@ def train_captioner(
         return after
 
     trainer.train(captioner)
-    last = "cross_entropy"
-    if name == Refocus.name:
-        on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
-        last = train_refocus(trainer, on_shots, partly)
-    if recipe.self_critical_steps:
-        refined = run.best_after(last)
-        trainer.refine(refined, SelfCritical.of(recipe, kept, trainer.batches.vocabulary.words))
+    on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
+    train_later_phases(captioner, trainer, on_shots, partly)
     return run.best
 
 

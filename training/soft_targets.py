@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from extractors.whole_file import whole_file
 from models.captioner import Captioner
 from models.likelihood import teacher_distributions
 from models.streams import inputs_of
@@ -86,7 +86,6 @@ def soft_targets(
     key = json.dumps([sha256, KEPT, reading.max_length, sorted(map(str, first.items()))])
     path = folder / f"soft-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         total = sum(count for _, count in first.values())
         _write(path, *_read(teacher, reading, total, precision))
     kept = np.load(path)
@@ -135,6 +134,5 @@ def _groups(reading: Reading) -> list[list[tuple[str, Pictures, Sequence[Sequenc
 
 
 def _write(path: Path, words: NDArray[np.int16], shares: NDArray[np.float16]) -> None:
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, words=words, shares=shares)
-    os.replace(partial, path)
+    with whole_file(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, words=words, shares=shares)

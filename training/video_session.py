@@ -18,7 +18,6 @@ import torch
 from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feed import Feed
-from models.refocus import Refocus
 from models.registry import captioner_class
 from models.service import check_extractors, check_streams, stream_set_of
 from models.stream_sets import StreamSet
@@ -26,12 +25,10 @@ from models.vocabulary import Vocabulary
 from training.datasets.caption_set import CaptionSet
 from training.datasets.errors import NothingToUse
 from training.datasets.protocols import VocabularyRule
+from training.later_phases import train_later_phases
 from training.precision import training_precision
 from training.recipes import DEMO_CONFIGS, Recipe
-from training.refocusing import train_refocus
-from training.rewards import Rewards
 from training.run import Run
-from training.self_critical import SelfCritical
 from training.video_batches import CaptionedVideo, Inputs, Tell, VideoBatches, with_features
 from training.video_features import VideoFeatures
 from training.video_trainer import VideoTrainer
@@ -130,12 +127,7 @@ def _train(start: Checkpoint, recipe: Recipe, division: Division, place: Place) 
         precision=training_precision(),
     )
     trainer.tune(start.captioner)
-    last = "cross_entropy"
-    if isinstance(start.captioner, Refocus):
-        last = train_refocus(trainer, trainer, run.best_after)
-    if recipe.self_critical_steps:
-        rewards = Rewards(recipe.rewards, {each.id: each.captions for each in division.train})
-        trainer.refine(run.best_after(last), SelfCritical(recipe, rewards, vocabulary.words))
+    train_later_phases(start.captioner, trainer, trainer, run.best_after)
     return run.best
 
 

@@ -18,17 +18,10 @@ from models.alignment import LayerConfig
 from models.captioner import Captioner
 from models.checkpoint import Card, save_checkpoint
 from models.dual_afr import DualAFR, DualAFRConfig
-from models.fusion import (
-    FusionConfig,
-    SemanticEmbedding,
-    SemanticEmbeddingConfig,
-    Spatial,
-    SpatialConfig,
-    Temporal,
-    Vanilla,
-)
+from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
 from models.g2l import G2L, G2LConfig
 from models.refocus import Refocus, RefocusConfig
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.streams import InputStream
 from models.vocabulary import Vocabulary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from app.advertisement import CaptionerInfo
 from app.installed import installed, menu
 from app.options import COMBINATIONS
-from models.checkpoint import CheckpointError, Speed, load_checkpoint, record_speed
+from extractors.features import StreamSpec
+from models.checkpoint import Card, CheckpointError, Speed, load_checkpoint, record_speed, save_checkpoint
+from models.members import default_members, files
 from models.service import available, embedding_path
 from models.writers import AveragedWriter, FusedWriter
 from tests.app.captioners import write_all, write_captioner
+from tests.models.tiny import tiny_stats
 
 ALL = ["dual_afr", "g2l", "refocus", "spatial", "stats", "temporal", "vanilla"]
 
@@ -46,6 +50,14 @@ def test_each_file_tells_what_it_is(weights: Path) -> None:
     assert len({infos[name].vocabulary for name in ALL}) == 1
 
 
+def test_how_frames_are_chosen_is_left_out_where_nobody_knows_it(tmp_path: Path) -> None:
+    spec = StreamSpec("a network", "0" * 64, "none")
+    card = Card("stats", {"grid": spec}, {}, {"streams": "somebody's own"})
+    save_checkpoint(tmp_path / "stats.safetensors", tiny_stats(), card)
+    (info,) = installed(tmp_path)
+    assert info.features["grid"].keys() == asdict(spec).keys() - {"sampling"}
+
+
 def test_vanilla_is_a_member_only_where_it_is_named(weights: Path) -> None:
     infos = of(weights)
     members = tuple(name for name in ALL if name != "vanilla")
@@ -57,6 +69,12 @@ def test_vanilla_is_a_member_only_where_it_is_named(weights: Path) -> None:
 
 def test_the_combinations_are_called_as_their_writers_are() -> None:
     assert (FusedWriter.kind, AveragedWriter.kind) == COMBINATIONS
+
+
+def test_the_service_and_the_evaluation_have_the_same_members(weights: Path) -> None:
+    infos = of(weights)
+    for kind in COMBINATIONS:
+        assert {each.name for each in default_members(kind, files(weights))} == set(infos[kind].members)
 
 
 def test_an_ensemble_is_of_those_who_know_the_same_words(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from extractors.saved import (
     Tag,
     load,
     path_digest,
-    whole,
 )
 from extractors.saved_public import Hdf5Form, NpyForm, link
 from extractors.windows import Windows
@@ -194,13 +192,3 @@ def test_the_source_is_known_by_its_bytes(tmp_path: Path) -> None:
     assert (first.sha256, first.bytes) == (second.sha256, 3)
     assert first.path != second.path
     assert first.path == path_digest(Path(os.path.relpath(tmp_path / "a.mp4")))
-
-
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    file = tmp_path / "clip.safetensors"
-    file.write_text("old")
-    with contextlib.suppress(KeyboardInterrupt), whole(file) as unfinished:
-        unfinished.write_text("half")
-        raise KeyboardInterrupt
-    assert [each.name for each in tmp_path.iterdir()] == ["clip.safetensors"]
-    assert file.read_text() == "old"

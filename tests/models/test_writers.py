@@ -12,7 +12,7 @@ from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.ensemble import Ensemble
-from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import StreamMismatch, caption
 from models.vocabulary import Vocabulary
 from models.writers import (

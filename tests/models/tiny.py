@@ -167,3 +167,15 @@ def videos(lengths: Sequence[int] = (3, 1, 5)) -> list[Features]:
             }
         )
     return made
+
+
+def heard_videos() -> list[Features]:
+    """Motion at half the image's rate; the second video is silent."""
+    made: list[Features] = []
+    for i, features in enumerate(videos((3, 1, 5))):
+        rows = (len(features["grid"]) + 1) // 2
+        motion = stream(rows, 1, 4, 30 + i)
+        motion.start[:], motion.end[:] = 2 * np.arange(rows), 2 * np.arange(rows) + 2
+        extra = {} if i == 1 else {"sound": stream(2, 1, 3, 40 + i)}
+        made.append({**features, "motion": motion, **extra})
+    return made

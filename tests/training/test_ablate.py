@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from models.checkpoint import Card, save_checkpoint
-from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.vocabulary import Vocabulary
 from tests.training.demo_shapes import HELD_OUT, demo_shapes
 from training.ablations import row_training

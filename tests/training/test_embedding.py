@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.checkpoint import load_embedding
-from models.fusion import SemanticEmbedding, SemanticEmbeddingConfig
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.stream_sets import DEMO
 from models.streams import InputStream
 from models.vocabulary import Vocabulary

@@ -16,10 +16,11 @@ from extractors.features import Frames
 from extractors.tuned_lite2 import TunedLite2
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
+from models.members import WrongMembers
 from models.service import WEIGHTS, StreamMismatch, load_captioner
 from models.writers import Alone
 from tests.media import write_video
-from training.contestant import NoMembers, contestant, with_branches
+from training.contestant import contestant, with_branches
 from training.corpus import CorpusError
 from training.evaluate import Evaluator, still_frames
 from training.report import Evaluation, Source, evaluate_captioner, record
@@ -150,8 +151,17 @@ def test_combined_captioners_are_scored_as_one(
 
 
 def test_members_without_anything_to_combine_them_are_refused() -> None:
-    with pytest.raises(NoMembers, match="stats is one captioner"):
+    with pytest.raises(WrongMembers, match="stats is one captioner"):
         contestant("stats", ["stats"])
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [("stats,stats", "stats more than once"), ("stats,,g2l", "none is empty"), ("stats,nobody", "'nobody'")],
+)
+def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        contestant("ensemble", members.split(","))
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(

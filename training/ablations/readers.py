@@ -12,9 +12,9 @@ from models.captioner import Captioner, StepAttention
 from models.collate import Batch
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.ensemble import Ensemble
-from models.fusion import Fusion, SemanticEmbedding
 from models.likelihood import teacher_forced
 from models.refocus import RefocusMemory
+from models.semantic_embedding import Fusion, SemanticEmbedding
 from models.streams import inputs_of
 from models.vocabulary import EOS
 from training.losses import pad_captions

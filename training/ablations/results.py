@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from extractors.whole_file import whole_file
 from training.ablations.row import Job
 
 
@@ -70,8 +70,8 @@ class Results:
         """Raises AnotherPlan where the folder's rows were run by another one."""
         path = self.folder / "plan.json"
         if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(plan.model_dump_json(indent=1))
+            with whole_file(path) as unfinished:
+                unfinished.write_text(plan.model_dump_json(indent=1))
         elif (known := Plan.model_validate_json(path.read_text())) != plan:
             raise AnotherPlan(f"{self.folder} holds rows of another plan ({known}): give another --out")
 
@@ -80,9 +80,8 @@ class Results:
 
     def save(self, job: Job, result: RowResult) -> None:
         """The file appears whole or not at all."""
-        partial = self._path(job.name).with_suffix(".partial")
-        partial.write_text(result.model_dump_json())
-        os.replace(partial, self._path(job.name))
+        with whole_file(self._path(job.name)) as unfinished:
+            unfinished.write_text(result.model_dump_json())
 
     def load(self, jobs: Sequence[Job]) -> dict[str, list[RowResult]]:
         """Row → the results that are there, a seed each."""
