@@ -117,14 +117,14 @@ DEMO = StreamSet(
     "ours: what ships without a download",
     spread=8,
 )
+STAGES = (
+    StreamInput("stage_14", "efficientnet-lite2-stages", 120, count=196, regions="grid", use="layer 1"),
+    StreamInput("stage_7", "efficientnet-lite2-stages", 352, count=49, regions="grid", use="layer 2"),
+)
 DEMO_STAGES = StreamSet(
     "demo-stages",
     "dual_afr",
-    (
-        *DEMO.inputs,
-        StreamInput("stage_14", "efficientnet-lite2-stages", 120, count=196, regions="grid", use="layer 1"),
-        StreamInput("stage_7", "efficientnet-lite2-stages", 352, count=49, regions="grid", use="layer 2"),
-    ),
+    (*DEMO.inputs, *STAGES),
     "ours: the same, with the network's earlier stages",
     spread=8,
 )
@@ -133,6 +133,13 @@ DEMO_TUNED = StreamSet(
     "any",
     (StreamInput("tuned_lite2_grid", "tuned_lite2", 1280, count=49, regions="grid", use="picture"),),
     "ours: the demo's network, its last stages trained on with a captioner",
+    spread=8,
+)
+DEMO_TUNED_STAGES = StreamSet(
+    "demo-tuned-stages",
+    "dual_afr",
+    (*DEMO_TUNED.inputs, *STAGES),
+    "ours: the same, with the earlier stages as they were",
     spread=8,
 )
 STATS = StreamSet("stats", "stats", (I3D_RGB,), "Cherian et al. 2020, section 4: I3D")
@@ -256,7 +263,7 @@ DUAL_AFR = StreamSet(
 STREAM_SETS: Mapping[str, StreamSet] = {
     each.name: each
     for each in (
-        *(DEMO, DEMO_STAGES, DEMO_TUNED, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
+        *(DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
         *(FUSION, G2L, REFOCUS, DUAL_AFR),
     )
 }

@@ -138,11 +138,11 @@ def _on_pictures(
     from training.session import train_captioner, train_semantic_embedding
 
     out, cache, threads = place.out, place.cache, place.threads
-    if name == CaptionerName.semantic_embedding:
-        return train_semantic_embedding(plan, data, out, cache, threads)
     try:
         own = None if start is None else read_card(start).training.get("streams")
         wanted = stream_set(streams or own or DEMO_STREAMS.get(name, "demo"))
+        if name == CaptionerName.semantic_embedding:
+            return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
         return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
     except CheckpointError as error:  # of the start or of a teacher, which it names
         raise typer.BadParameter(str(error)) from error

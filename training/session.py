@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from models.captioner import Captioner
-from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.registry import captioner_class
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import load_captioner
@@ -78,21 +78,33 @@ def train_captioner(
     return run.best
 
 
-def train_semantic_embedding(recipe: Recipe, data: Path, out: Path, cache: Path, threads: int) -> Path:
-    """The embedding that picks among captions, on the demo's streams; returns the best checkpoint's path.
+def train_semantic_embedding(
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    cache: Path,
+    threads: int,
+    start: Path | None = None,
+    streams: StreamSet = DEMO,
+) -> Path:
+    """The embedding that picks among captions; returns the best checkpoint's path.
 
-    Raises FileNotFoundError where ``data`` holds no set.
+    start: weights to begin with, which may have read another grid. Raises FileNotFoundError where ``data``
+    holds no set, CheckpointError for a start of other words or widths, and as ``Meal.of``.
     """
     torch.set_num_threads(threads)
-    config = SemanticEmbeddingConfig.demo()
-    meal = Meal.of(DEMO, [stream.name for stream in config.streams])
+    config: Any = fed_with(SemanticEmbeddingConfig.demo(), streams)
+    meal = Meal.of(streams, [stream.name for stream in config.streams])
     kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     trainer = trainer_of(recipe, kept, held_out, run, cards)
     trainer = replace(trainer, save_best=cards.saver(run, WHOLE_PICTURES, metric="recall"))
     torch.manual_seed(recipe.seed)
-    train_embedding(trainer, SemanticEmbedding(config, trainer.batches.vocabulary))
+    embedding = SemanticEmbedding(config, trainer.batches.vocabulary)
+    if start is not None:
+        embedding.load_state_dict(weights_of(load_embedding(start)[0], embedding, start))
+    train_embedding(trainer, embedding)
     return run.best
 
 
@@ -137,8 +149,12 @@ def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[s
 
     Raises CheckpointError where the words or the widths of ``start`` are others than this run's.
     """
-    given: Any = load_checkpoint(start).captioner
-    if given.vocabulary.words != captioner.vocabulary.words or not _alike(given.config, captioner.config):
+    return weights_of(load_checkpoint(start).captioner, captioner, start)
+
+
+def weights_of(given: Any, network: Any, start: Path) -> dict[str, torch.Tensor]:
+    """Of ``given``, which ``start`` holds, for ``network``. Raises CheckpointError where they differ."""
+    if given.vocabulary.words != network.vocabulary.words or not _alike(given.config, network.config):
         raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
     weights: dict[str, torch.Tensor] = given.state_dict()
     return weights

@@ -208,7 +208,7 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["caption", "x.mp4", "--beams", "3"], "--beams"),
         (
             ["caption", "x.mp4", "--streams", "blip"],
-            "There is no stream set 'blip'; there are: demo, demo-stages, demo-tuned, stats",
+            "There is no stream set 'blip'; there are: demo, demo-stages, demo-tuned, demo-tuned-stages",
         ),
         (["train", "stats", "--data", "x", "--streams", "blip"], "there is no stream set 'blip'"),
         (["train", "stats", "--data", "x", "--streams", "g2l"], "looks at video"),

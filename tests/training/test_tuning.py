@@ -23,8 +23,9 @@ from extractors.features import StreamSpec
 from extractors.initial import lively
 from extractors.tuned_lite2 import TUNED_GRID, from_checkpoint, save_changes, spec_of
 from extractors.weights import seeded
-from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.collate import Batch
+from models.semantic_embedding import SemanticEmbedding
 from models.service import lead_stream
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.stream_sets import DEMO, stream_set
@@ -37,8 +38,8 @@ from training.cli import app
 from training.dataset import Batches, Describer, TrainingBatch
 from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
-from training.recipes import DEMO_CONFIGS, DEMO_TUNED, RECIPES
-from training.session import train_captioner
+from training.recipes import DEMO_CONFIGS, DEMO_EMBEDDING, DEMO_TUNED, RECIPES
+from training.session import train_captioner, train_semantic_embedding, weights_of
 from training.tuning import NotOnGrid, Tuned
 from training.tuning_session import CHANGES, network_to_start_from, tune_network
 
@@ -312,6 +313,27 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
     assert kept.card.streams == {TUNED_GRID: there}
     assert kept.card.training["streams"] == "demo-tuned"
     assert lead_stream(kept) == TUNED_GRID
+
+
+def test_the_embedding_moves_to_the_tuned_grid(data: Path, tmp_path: Path) -> None:
+    """From weights of the untouched one, and not from a captioner's."""
+    recipe = DEMO_EMBEDDING.model_copy(
+        update={"videos": 4, "steps": 2, "warmup": 1, "validate_every": 1, "held_out": 4}
+    )
+    folder = (data, tmp_path / "first", data / "cache", 1)
+    first = train_semantic_embedding(recipe, *folder)
+    assert load_embedding(first)[1].streams.keys() == {"grid"}
+    still = recipe.model_copy(update={"learning_rate": 0.0})
+    moved = train_semantic_embedding(
+        still, data, tmp_path / "moved", data / "cache", 1, first, stream_set("demo-tuned")
+    )
+    (begun, _), (kept, card) = load_embedding(first), load_embedding(moved)
+    assert card.streams.keys() == {TUNED_GRID}
+    for name, value in kept.state_dict().items():
+        torch.testing.assert_close(value, begun.state_dict()[name])
+    longer = SemanticEmbedding(begun.config.model_copy(update={"joint": 8}), begun.vocabulary)
+    with pytest.raises(CheckpointError, match="another vocabulary or config than this run"):
+        weights_of(longer, begun, first)
 
 
 def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(
