@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +14,7 @@ from extractors.sampling import FRAMES
 if TYPE_CHECKING:
     from training.datasets.set_folder import SetFolder
     from training.recipes import Recipe
+    from training.unread_options import Given
     from training.video_session import Place
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -74,84 +74,90 @@ def train(
         int | None, typer.Option(min=1, help="Another number of cross-entropy steps than the recipe's.")
     ] = None,
     self_critical: Annotated[
-        bool, typer.Option(help="Refine by CIDEr-D after the cross-entropy steps.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--self-critical/--no-self-critical",
+            help="Refine by rewards after the cross-entropy steps; default: what the recipe has.",
+        ),
+    ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-    from training.datasets.set_folder import SetFolder
     from training.paper_recipes import PAPER_NAMES
-    from training.recipes import FINETUNE
+    from training.unread_options import Given, UnreadOption
     from training.video_session import Place
 
     name = captioner.value
     place = Place(out or Path("runs", name), cache, typer.echo, threads)
-    if recipe in PAPER_NAMES:
-        best = _as_paper(name, recipe, seed, data, streams, place, self_critical)
-    else:
-        plan = _plan(recipe, name, seed, steps, self_critical)
-        if plan.name == FINETUNE.name or data_set is not None:
-            best = _on_videos(name, plan, start, SetFolder(data, data_set, paper), streams, place)
+    given = Given(start, streams, teacher, data_set, paper, steps, self_critical)
+    try:
+        if recipe in PAPER_NAMES:
+            best = _as_paper(name, recipe, seed, data, given, place)
         else:
-            best = _on_pictures(name, plan, start, data, streams, teacher or (), place)
+            best = _by_recipe(name, _recipe(recipe, name), seed, data, given, place)
+    except UnreadOption as error:
+        raise typer.BadParameter(str(error)) from error
     typer.echo(f"best checkpoint: {best}")
 
 
-def _plan(recipe: str | None, name: str, seed: int | None, steps: int | None, self_critical: bool) -> Recipe:
-    """The recipe with what the command line changes of it."""
+def _recipe(recipe: str | None, name: str) -> Recipe:
     from training.recipes import UnknownRecipe, recipe_of
 
-    changed = {"seed": seed, "steps": steps, "self_critical_steps": None if self_critical else 0}
     try:
-        plan = recipe_of(recipe, name)
+        return recipe_of(recipe, name)
     except UnknownRecipe as error:
         raise typer.BadParameter(f"--recipe: {error}") from error
-    return plan.model_copy(update={field: value for field, value in changed.items() if value is not None})
 
 
-def _on_pictures(
-    name: str,
-    plan: Recipe,
-    start: Path | None,
-    data: Path,
-    streams: str | None,
-    teachers: Sequence[str],
-    place: Place,
-) -> Path:
-    """A captioner, or the embedding, trained on pictures and pans over them."""
+def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+    """The embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
+    from training.datasets.set_folder import SetFolder
+    from training.recipes import FINETUNE
+    from training.session import train_semantic_embedding
+    from training.unread_options import unread_by_embedding, unread_on_pictures, unread_on_videos
+
+    changed = {"seed": seed, "steps": given.steps}
+    changed["self_critical_steps"] = 0 if given.self_critical is False else None
+    plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
+    if name == CaptionerName.semantic_embedding:
+        given.refuse(unread_by_embedding(recipe))
+        return train_semantic_embedding(plan, data, place.out, place.cache, place.threads)
+    if recipe.name == FINETUNE.name or given.data_set is not None:
+        given.refuse(unread_on_videos(recipe, given.start))
+        folder = SetFolder(data, given.data_set, given.paper)
+        return _on_videos(name, plan, given.start, folder, given.streams, place)
+    given.refuse(unread_on_pictures(recipe))
+    return _on_pictures(name, plan, data, given, place)
+
+
+def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
+    """A captioner trained on pictures and pans over them."""
     from models.stream_sets import UnknownStreamSet, stream_set
     from training.recipes import DEMO_STREAMS
-    from training.session import NeedsVideo, train_captioner, train_semantic_embedding
+    from training.session import NeedsVideo, train_captioner
 
     out, cache, threads = place.out, place.cache, place.threads
-    if name == CaptionerName.semantic_embedding:
-        return train_semantic_embedding(plan, data, out, cache, threads)
     try:
-        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
-        return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
+        wanted = stream_set(given.streams or DEMO_STREAMS.get(name, "demo"))
+        teachers = given.teachers or ()
+        return train_captioner(name, plan, data, out, cache, threads, given.start, wanted, teachers)
     except (UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
 
 
-def _as_paper(
-    name: str,
-    recipe: str,
-    seed: int | None,
-    data: Path,
-    streams: str | None,
-    place: Place,
-    self_critical: bool,
-) -> Path:
-    """A captioner trained as in its paper."""
+def _as_paper(name: str, recipe: str, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+    """A captioner trained as in its paper. Raises UnreadOption."""
     from models.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.paper_recipes import paper_run
     from training.paper_session import seeded, train_as_paper
     from training.recipes import UnknownRecipe
     from training.rewards import NoReward
+    from training.unread_options import unread_as_paper
 
     try:
         run = seeded(paper_run(recipe, name), seed)
-        return train_as_paper(name, run, data, place, streams, self_critical)
+        given.refuse(unread_as_paper(run))
+        return train_as_paper(name, run, data, place, given.streams, given.self_critical is not False)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     except (UnknownStream, UnknownStreamSet) as error:
@@ -168,11 +174,9 @@ def _on_videos(
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
     from training.datasets.errors import DataSetError
-    from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, FINETUNE
+    from training.recipes import DEMO_STREAMS, FINETUNE
     from training.video_session import finetune, train_on_videos
 
-    if name not in DEMO_CONFIGS:
-        raise typer.BadParameter(f"{name} learns from pictures alone, not from a set of videos")
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
     try:
@@ -227,12 +231,12 @@ def evaluate(
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
     from models.decoding import DecodingOptions
+    from models.members import WrongMembers
+    from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStreamSet
     from models.writers import VocabulariesDiffer
     from training.contestant import contestant
-    from models.members import WrongMembers
-    from models.registry import UnknownCaptioner
     from training.datasets.errors import DataSetError
     from training.datasets.set_folder import SetFolder
     from training.report import Source, evaluate_captioner
