@@ -188,7 +188,7 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        _wrong_usage(f"The setting {'.'.join(map(str, first['loc']))} has a wrong value: {first['msg']}.")
+        _wrong_usage(f"The setting {Settings.named(str(first['loc'][0]))} has a wrong value: {first['msg']}.")
 
 
 def _fed(streams: str | None) -> Settings:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import redis
-from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.table import Table
 
@@ -64,17 +63,12 @@ def settings_table(settings: Settings) -> Table:
         shown = _without_password(str(value))
         changed = value != default
         table.add_row(
-            variable(name, field), f"{shown} *" if changed else shown, str(default), field.description or ""
+            settings.variables(name)[0],
+            f"{shown} *" if changed else shown,
+            str(default),
+            field.description or "",
         )
     return table
-
-
-def variable(name: str, field: FieldInfo) -> str:
-    """The environment variable of a setting: ``REELWORD_DATA``, or its plain name, ``REDIS_URL``."""
-    choices = getattr(field.validation_alias, "choices", None)
-    if choices is None:
-        return f"REELWORD_{name.upper()}"
-    return next(str(choice) for choice in choices)
 
 
 def versions(_settings: Settings) -> Iterator[Finding]:

@@ -131,3 +131,15 @@ class Settings(BaseSettings):
     @property
     def redis_folder(self) -> Path:
         return self.data / "redis"
+
+    @classmethod
+    def variables(cls, name: str) -> tuple[str, ...]:
+        """The environment variables that a setting is read from; the first that is there counts."""
+        choices = getattr(cls.model_fields[name].validation_alias, "choices", None)
+        return (f"REELWORD_{name.upper()}",) if choices is None else tuple(map(str, choices))
+
+    @classmethod
+    def named(cls, where: str) -> str:
+        """All names of the setting that an error is about, by its own or by any of its variables."""
+        every = {name: cls.variables(name) for name in cls.model_fields}
+        return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)

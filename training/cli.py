@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +14,7 @@ from extractors.sampling import FRAMES
 if TYPE_CHECKING:
     from training.datasets.set_folder import SetFolder
     from training.recipes import Recipe
+    from training.unread_options import Given
     from training.video_session import Place
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -76,58 +76,66 @@ def train(
     ] = None,
     self_critical: Annotated[
         bool | None,
-        typer.Option(help="Refine by CIDEr-D after the cross-entropy steps; default: as the recipe says."),
+        typer.Option(
+            "--self-critical/--no-self-critical",
+            help="Refine by rewards after the cross-entropy steps; default: what the recipe has.",
+        ),
     ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-    from training.datasets.set_folder import SetFolder
     from training.paper_recipes import PAPER_NAMES
-    from training.recipes import DEMO_TUNED, FINETUNE
+    from training.unread_options import Given, UnreadOption
     from training.video_session import Place
 
     name = captioner.value
     place = Place(out or Path("runs", name), cache, typer.echo, threads)
-    if recipe in PAPER_NAMES:
-        best = _as_paper(name, recipe, seed, data, streams, place, self_critical is not False)
-    else:
-        plan = _plan(recipe, name, seed, steps, self_critical is not False)
-        if plan.name == DEMO_TUNED.name:
-            unread = {
-                "--self-critical": self_critical,
-                "--streams": streams,
-                "--data-set": data_set,
-                "--paper": paper,
-            }
-            _refuse(plan.name, unread)
-            best = _with_network(name, plan, start, data, teacher or (), place)
-        elif plan.name == FINETUNE.name or data_set is not None:
-            best = _on_videos(name, plan, start, SetFolder(data, data_set, paper), streams, place)
+    given = Given(start, streams, teacher, data_set, paper, steps, self_critical)
+    try:
+        if recipe in PAPER_NAMES:
+            best = _as_paper(name, recipe, seed, data, given, place)
         else:
-            best = _on_pictures(name, plan, start, data, streams, teacher or (), place)
+            best = _by_recipe(name, _recipe(recipe, name), seed, data, given, place)
+    except UnreadOption as error:
+        raise typer.BadParameter(str(error)) from error
     typer.echo(f"best checkpoint: {best}")
 
 
-def _plan(recipe: str | None, name: str, seed: int | None, steps: int | None, self_critical: bool) -> Recipe:
-    """The recipe with what the command line changes of it."""
+def _recipe(recipe: str | None, name: str) -> Recipe:
     from training.recipes import UnknownRecipe, recipe_of
 
-    changed = {"seed": seed, "steps": steps, "self_critical_steps": None if self_critical else 0}
     try:
-        plan = recipe_of(recipe, name)
+        return recipe_of(recipe, name)
     except UnknownRecipe as error:
         raise typer.BadParameter(f"--recipe: {error}") from error
-    return plan.model_copy(update={field: value for field, value in changed.items() if value is not None})
 
 
-def _on_pictures(
-    name: str,
-    plan: Recipe,
-    start: Path | None,
-    data: Path,
-    streams: str | None,
-    teachers: Sequence[str],
-    place: Place,
-) -> Path:
+def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+    """The embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
+    from training.datasets.set_folder import SetFolder
+    from training.recipes import DEMO_TUNED, FINETUNE
+    from training.unread_options import (
+        unread_by_embedding,
+        unread_on_pictures,
+        unread_on_videos,
+        unread_with_network,
+    )
+
+    changed = {"seed": seed, "steps": given.steps}
+    changed["self_critical_steps"] = 0 if given.self_critical is False else None
+    plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
+    if recipe.name == DEMO_TUNED.name:
+        given.refuse(unread_with_network(recipe))
+        return _with_network(name, plan, data, given, place)
+    is_embedding = name == CaptionerName.semantic_embedding
+    if not is_embedding and (recipe.name == FINETUNE.name or given.data_set is not None):
+        given.refuse(unread_on_videos(recipe, given.start))
+        folder = SetFolder(data, given.data_set, given.paper)
+        return _on_videos(name, plan, given.start, folder, given.streams, place)
+    given.refuse(unread_by_embedding(recipe) if is_embedding else unread_on_pictures(recipe))
+    return _on_pictures(name, plan, data, given, place)
+
+
+def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
     """A captioner, or the embedding, trained on pictures and pans over them."""
     from models.checkpoint import CheckpointError, read_card
     from models.registry import UnknownCaptioner
@@ -137,13 +145,13 @@ def _on_pictures(
     from training.recipes import DEMO_STREAMS
     from training.session import train_captioner, train_semantic_embedding
 
-    out, cache, threads = place.out, place.cache, place.threads
+    out, cache, threads, start = place.out, place.cache, place.threads, given.start
     try:
         own = None if start is None else read_card(start).training.get("streams")
-        wanted = stream_set(streams or own or DEMO_STREAMS.get(name, "demo"))
+        wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
         if name == CaptionerName.semantic_embedding:
             return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
-        return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
+        return train_captioner(name, plan, data, out, cache, threads, start, wanted, given.teachers or ())
     except CheckpointError as error:  # of the start or of a teacher, which it names
         raise typer.BadParameter(str(error)) from error
     except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
@@ -152,15 +160,7 @@ def _on_pictures(
         raise typer.BadParameter(f"--teacher: {error}") from error
 
 
-def _refuse(recipe: str, unread: Mapping[str, object]) -> None:
-    """What a recipe does not read is not taken in silence."""
-    if given := [option for option, value in unread.items() if value]:
-        raise typer.BadParameter(f"--recipe {recipe} does not read {', '.join(given)}; leave it out")
-
-
-def _with_network(
-    name: str, plan: Recipe, start: Path | None, data: Path, teachers: Sequence[str], place: Place
-) -> Path:
+def _with_network(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
     """A captioner and the last stages of its image network."""
     from extractors.weights_errors import WeightsError
     from models.checkpoint import CheckpointError
@@ -169,10 +169,11 @@ def _with_network(
     from training.tuning import NotOnGrid
     from training.tuning_session import tune_network
 
-    if start is None:
+    if given.start is None:
         raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
+    out, cache, threads, teachers = place.out, place.cache, place.threads, given.teachers or ()
     try:
-        return tune_network(name, plan, data, place.out, place.cache, place.threads, start, teachers)
+        return tune_network(name, plan, data, out, cache, threads, given.start, teachers)
     except NotOnGrid as error:
         raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
     except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
@@ -181,26 +182,20 @@ def _with_network(
         raise typer.BadParameter(f"--teacher: {error}") from error
 
 
-def _as_paper(
-    name: str,
-    recipe: str,
-    seed: int | None,
-    data: Path,
-    streams: str | None,
-    place: Place,
-    self_critical: bool,
-) -> Path:
-    """A captioner trained as in its paper."""
+def _as_paper(name: str, recipe: str, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+    """A captioner trained as in its paper. Raises UnreadOption."""
     from models.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.paper_recipes import paper_run
     from training.paper_session import seeded, train_as_paper
     from training.recipes import UnknownRecipe
     from training.rewards import NoReward
+    from training.unread_options import unread_as_paper
 
     try:
         run = seeded(paper_run(recipe, name), seed)
-        return train_as_paper(name, run, data, place, streams, self_critical)
+        given.refuse(unread_as_paper(run))
+        return train_as_paper(name, run, data, place, given.streams, given.self_critical is not False)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     except (UnknownStream, UnknownStreamSet) as error:
@@ -217,11 +212,9 @@ def _on_videos(
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
     from training.datasets.errors import DataSetError
-    from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, FINETUNE
+    from training.recipes import DEMO_STREAMS, FINETUNE
     from training.video_session import finetune, train_on_videos
 
-    if name not in DEMO_CONFIGS:
-        raise typer.BadParameter(f"{name} learns from pictures alone, not from a set of videos")
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
     try:

@@ -86,10 +86,17 @@ def _run(command: list[str], text: str, seconds: float) -> str:
     except OSError as error:
         raise JavaError(f"{command[0]} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise JavaError(f"{command[0]} gave no answer within {seconds:.0f} s.") from error
+        raise fell_silent(command[0], seconds) from error
     if done.returncode != 0:
         raise JavaError(f"{command[0]} failed ({done.returncode}): {last_line(done.stderr)}")
     return done.stdout.decode()
+
+
+def fell_silent(program: str, seconds: float) -> JavaError:
+    """The limits are many times what an idle machine takes."""
+    return JavaError(
+        f"{program} gave no answer within {seconds:.0f} s: run this again when the machine is idle."
+    )
 
 
 def last_line(stderr: bytes) -> str:

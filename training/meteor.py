@@ -22,7 +22,7 @@ from typing import IO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from training.java import Java, JavaError, last_line, scorer_file
+from training.java import Java, JavaError, fell_silent, last_line, scorer_file
 
 #: One answer: pairs for caption and reference, but for the chunks. Matches are content and function words
 #: (pairs of pairs) of four matchers.
@@ -117,7 +117,7 @@ class Meteor:
         try:
             line = self._answers.get(timeout=self._seconds)
         except queue.Empty:
-            raise JavaError(f"METEOR gave no answer within {self._seconds:.0f} s.") from None
+            raise fell_silent("METEOR", self._seconds) from None
         self._seconds = self._answer_seconds
         if not line:
             raise JavaError(f"METEOR stopped: {self._complaint()}")
