@@ -5,6 +5,8 @@ Each goes on from the best weights of the one before.
 
 from __future__ import annotations
 
+from typing import Any
+
 from models.captioner import Captioner
 from models.refocus import Refocus
 from training.loop import Trainer
@@ -13,7 +15,7 @@ from training.self_critical import SelfCritical
 
 
 def train_later_phases(
-    captioner: Captioner, trainer: Trainer, on_shots: Trainer, best_after: BestAfter
+    captioner: Captioner[Any, Any], trainer: Trainer, on_shots: Trainer, best_after: BestAfter
 ) -> None:
     """What the recipe of ``trainer`` has of them; it has been through cross-entropy with ``captioner``.
 
