@@ -5,7 +5,7 @@ Each way of training names the options that it does not read, with the reason; w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from training.paper_recipes import PaperRun
 from training.recipes import RECIPES, Recipe
 
 #: Option → why it is not read.
-Unread = Mapping[str, str]
+Unread = dict[str, str]
 
 
 class UnreadOption(ValueError):
