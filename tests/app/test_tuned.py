@@ -97,7 +97,7 @@ def test_doctor_looks_for_the_tuned_network(settings: Settings, tuned: Diet, tmp
 
 
 def test_it_is_evaluated_on_its_own_grid(settings: Settings, clip: Path) -> None:
-    entry = contestant(str(settings.weights / "tuned.safetensors"), (), None, None, 2)
+    entry = contestant(str(settings.weights / "tuned.safetensors"), frames=2)
     assert [extractor.name for extractor in entry.feed.extractors] == ["tuned_lite2"]
 
 

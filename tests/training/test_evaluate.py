@@ -183,8 +183,8 @@ def test_a_checkpoint_of_another_network_is_not_scored(
     folder: Path, tmp_path: Path, evaluator: Evaluator
 ) -> None:
     stats = load_captioner("stats")
-    card = stats.card
-    other = replace(card, streams={"grid": replace(card.streams["grid"], network="resnet")})
+    streams = {name: replace(spec, network="resnet") for name, spec in stats.card.streams.items()}
+    other = replace(stats.card, streams=streams)
     path = tmp_path / "other.safetensors"
     save_checkpoint(path, stats.captioner, other)
     wrong = replace(evaluator, writer=Alone(load_checkpoint(path)))
