@@ -15,7 +15,7 @@ def whole_file(file: Path) -> Iterator[Path]:
 
     Its name is nobody else's, so that two may write the same file at a time, and begins with a dot. What
     takes the place is on the disk before it has the name, and anybody may read it, since a service may run
-    as another user than its files were made by. Raises OSError.
+    as another user than its files were made by. A writer that is killed leaves it there. Raises OSError.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

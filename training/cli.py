@@ -137,6 +137,7 @@ def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: G
 
 def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
     """A captioner, or the embedding, trained on pictures and pans over them."""
+    from extractors.weights_errors import WeightsError
     from models.checkpoint import CheckpointError, read_card
     from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
@@ -152,7 +153,7 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place
         if name == CaptionerName.semantic_embedding:
             return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
         return train_captioner(name, plan, data, out, cache, threads, start, wanted, given.teachers or ())
-    except CheckpointError as error:  # of the start or of a teacher, which it names
+    except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
         raise typer.BadParameter(str(error)) from error
     except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
         raise typer.BadParameter(f"--streams: {error}") from error

@@ -14,7 +14,7 @@ from extractors.features import StreamSpec
 from extractors.tuned_lite2 import TUNED, TunedLite2
 from models.checkpoint import Card, read_card
 from models.service import StreamMismatch, checkpoint_path, stream_set_for
-from models.stream_sets import StreamSet
+from models.stream_sets import StreamSet, UnknownStreamSet
 from models.streams import renamed
 from training.dataset import Captioned, Describer, hold_out, load_training_sets
 from training.feature_cache import VIEWS
@@ -47,12 +47,11 @@ class Meal:
         """teachers: of those who are fed from the same items.
 
         Raises NeedsVideo for a set that looks at what stills and pans over them do not show, UnknownStream
-        for a stream that the set does not make, StreamMismatch for a teacher of another network's streams.
+        for a stream that the set does not make, StreamMismatch for a teacher of video or of another network's
+        streams.
         """
         _for_pictures(streams)
-        parts = [streams.of(names), *(stream_set_for(card) for card in teachers)]
-        for part in parts:
-            _for_pictures(part)
+        parts = [streams.of(names), *(_of_teacher(card) for card in teachers)]
         makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
         made = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
         for card in teachers:
@@ -103,6 +102,16 @@ def fed_with(config: Any, streams: StreamSet) -> Any:
         if stream.name not in streams.streams and len(alike) == 1:
             given[stream.name] = alike[0]
     return renamed(config, given)
+
+
+def _of_teacher(card: Card) -> StreamSet:
+    """What a teacher is fed with. Raises StreamMismatch where pictures do not show it."""
+    try:
+        streams = stream_set_for(card)
+        _for_pictures(streams)
+    except (NeedsVideo, UnknownStreamSet) as error:
+        raise StreamMismatch(f"{card.captioner} cannot teach here: {error}") from error
+    return streams
 
 
 def _for_pictures(streams: StreamSet) -> None:

@@ -26,6 +26,7 @@ from training.datasets.caption_set import CaptionSet
 from training.datasets.errors import NothingToUse
 from training.datasets.protocols import VocabularyRule
 from training.later_phases import train_later_phases
+from training.meal import fed_with
 from training.precision import training_precision
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.run import Run
@@ -94,7 +95,7 @@ def train_on_videos(
     UnknownStream where ``streams`` lacks what it eats.
     """
     torch.set_num_threads(place.threads)
-    config = DEMO_CONFIGS[name]() if config is None else config
+    config = fed_with(DEMO_CONFIGS[name](), streams) if config is None else config
     wanted = streams.of([stream.name for stream in config.streams])
     videos = _read(captions, Feed(wanted, threads=place.threads, cache=place.cache), place)
     specs = {stream: made.spec for stream, made in videos[0].load().items()}

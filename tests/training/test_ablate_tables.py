@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from training.ablations.command import app
 from training.ablations.comparison import cider_difference, class_share
 from training.ablations.families import FAMILIES
-from training.ablations.results import Plan, Results, RowResult, SheetScores
+from training.ablations.results import AnotherPlan, Plan, Results, RowResult, SheetScores
 from training.ablations.row import jobs_of
 from training.ablations.tables import tables
 
@@ -137,7 +137,22 @@ def test_the_command_lists_every_row() -> None:
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     assert run("--rows", "g3l", "--list")[0] == 2
     assert run("--out", str(tmp_path))[0] == 2
-    Results(tmp_path / "out").follow(Plan(steps=9))
+    Results(tmp_path / "out").follow(Plan(steps=9, words=True))
     given = ("--data", str(tmp_path), "--out", str(tmp_path / "out"))
     assert run(*given, "--steps", "8")[0] == 2
     assert run(*given, "--steps", "9", "--cache", str(tmp_path))[0] == 2
+
+
+def test_a_folder_from_before_there_were_words_is_of_another_plan(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"steps": 9, "judged": 500, "teachers": []}')
+    Results(tmp_path).follow(Plan(steps=9))
+    with pytest.raises(AnotherPlan):
+        Results(tmp_path).follow(Plan(steps=9, words=True))
+
+
+def test_a_teacher_that_is_not_there_leaves_no_plan(tmp_path: Path) -> None:
+    """So that the command can be given again as it was meant."""
+    code, text = run("--data", str(tmp_path), "--out", str(tmp_path / "out"), "--teacher", "nobody")
+    assert code == 2
+    assert "there is no captioner 'nobody'" in " ".join(text.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()

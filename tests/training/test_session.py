@@ -12,11 +12,20 @@ import torch
 
 from extractors.efficientnet import EfficientNetLite2
 from extractors.efficientnet_stages import EfficientNetStages
+from extractors.features import StreamSpec
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.dual_afr import DualAFRConfig
 from models.service import StreamMismatch
 from models.stats import Stats, StreamConfig
-from models.stream_sets import DEMO, DEMO_STAGES, DEMO_TUNED, STREAM_SETS, UnknownStream, stream_set
+from models.stream_sets import (
+    DEMO,
+    DEMO_STAGES,
+    DEMO_TUNED,
+    DEMO_TUNED_STAGES,
+    STREAM_SETS,
+    UnknownStream,
+    stream_set,
+)
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.dataset import Describer
@@ -75,6 +84,14 @@ def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
         Meal.of(DEMO_TUNED, [stream.name for stream in stages.streams])
 
 
+@pytest.mark.parametrize(("streams", "said"), [("stats", "looks at video"), ("blip", "no stream set 'blip'")])
+def test_a_teacher_that_pictures_cannot_feed_is_told_by_name(streams: str, said: str) -> None:
+    names = {"i3d_rgb_grid": StreamSpec("i3d_rgb", "0" * 64, "none")}
+    card = Card("stats", names, {}, {"streams": streams})
+    with pytest.raises(StreamMismatch, match=f"stats cannot teach here: .*{said}"):
+        Meal.of(DEMO, ["grid"], [card])
+
+
 def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
     describer = Describer(EfficientNetLite2(engine="torch", precision="fp32"), VIEWS)
     monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(replace, describer))
@@ -105,7 +122,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in meal.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 Meal.of(streams, streams.streams)
 

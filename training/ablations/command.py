@@ -46,10 +46,14 @@ def ablate(
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
+    from models.checkpoint import CheckpointError
+    from models.registry import UnknownCaptioner
+    from models.service import StreamMismatch
     from training.ablations.families import FAMILIES
     from training.ablations.results import AnotherPlan, Plan, Results
     from training.ablations.row import UnknownRow, jobs_of
     from training.ablations.tables import tables
+    from training.meal import cards_of
 
     results = Results(out)
     try:
@@ -62,10 +66,13 @@ def ablate(
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
         else:
             plan = Plan(steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing)
+            cards_of(plan.teachers)  # before the folder has a plan that cannot be followed
             results.follow(plan)
             _run(jobs, results, plan, data, cache, threads, minutes)
     except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
+    except (UnknownCaptioner, CheckpointError, StreamMismatch) as error:
+        raise typer.BadParameter(f"--teacher: {error}") from error
 
 
 def _run(

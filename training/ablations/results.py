@@ -20,7 +20,8 @@ class Plan(BaseModel):
     """What must be the same for rows to be comparable. steps: None leaves each family its own.
 
     judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
-    whether rows begin with the shipped captioners' words (language_side.py), or with nothing.
+    whether rows begin with the shipped captioners' words (language_side.py), or with nothing, as all did
+    before there was a choice.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -28,7 +29,7 @@ class Plan(BaseModel):
     steps: int | None = None
     judged: int = 500
     teachers: tuple[str, ...] = ()
-    words: bool = True
+    words: bool = False
 
 
 class SheetScores(BaseModel):
