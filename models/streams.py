@@ -34,8 +34,9 @@ def renamed(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, tuple):
         return tuple(_renamed(each, names) for each in value)
-    if isinstance(value, BaseModel) and {"name", "width"} <= type(value).model_fields.keys():
-        return value.model_copy(update={"name": names.get(name := value.model_dump()["name"], name)})
+    fields = dict(value) if isinstance(value, BaseModel) else {}
+    if {"name", "width"} <= fields.keys():  # an input, of whichever captioner
+        return value.model_copy(update={"name": names.get(fields["name"], fields["name"])})
     return value
 
 

@@ -125,7 +125,7 @@ def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: G
     plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
     if recipe.name == DEMO_TUNED.name:
         given.refuse(unread_with_network(recipe))
-        return _with_network(name, plan, data, given, place)
+        return _on_pictures(name, plan, data, given, place)
     is_embedding = name == CaptionerName.semantic_embedding
     if not is_embedding and (recipe.name == FINETUNE.name or given.data_set is not None):
         given.refuse(unread_on_videos(recipe, given.start))
@@ -136,23 +136,19 @@ def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: G
 
 
 def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
-    """A captioner, or the embedding, trained on pictures and pans over them."""
+    """``_learned_of_pictures``, whose errors are told by the option that is to be changed."""
     from extractors.weights_errors import WeightsError
-    from models.checkpoint import CheckpointError, read_card
+    from models.checkpoint import CheckpointError
     from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
-    from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
+    from models.stream_sets import UnknownStream, UnknownStreamSet
     from training.meal import NeedsVideo
-    from training.recipes import DEMO_STREAMS
-    from training.session import train_captioner, train_semantic_embedding
+    from training.tuning import NotOnGrid
 
-    out, cache, threads, start = place.out, place.cache, place.threads, given.start
     try:
-        own = None if start is None else read_card(start).training.get("streams")
-        wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
-        if name == CaptionerName.semantic_embedding:
-            return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
-        return train_captioner(name, plan, data, out, cache, threads, start, wanted, given.teachers or ())
+        return _learned_of_pictures(name, plan, data, given, place)
+    except NotOnGrid as error:
+        raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
     except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
         raise typer.BadParameter(str(error)) from error
     except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
@@ -161,26 +157,25 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place
         raise typer.BadParameter(f"--teacher: {error}") from error
 
 
-def _with_network(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
-    """A captioner and the last stages of its image network."""
-    from extractors.weights_errors import WeightsError
-    from models.checkpoint import CheckpointError
-    from models.registry import UnknownCaptioner
-    from models.service import StreamMismatch
-    from training.tuning import NotOnGrid
+def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
+    """The embedding, a captioner, or one and the last stages of its image network, on pictures and pans."""
+    from models.checkpoint import read_card
+    from models.stream_sets import stream_set
+    from training.recipes import DEMO_STREAMS, DEMO_TUNED
+    from training.session import train_captioner, train_semantic_embedding
     from training.tuning_session import tune_network
 
-    if given.start is None:
-        raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
-    out, cache, threads, teachers = place.out, place.cache, place.threads, given.teachers or ()
-    try:
-        return tune_network(name, plan, data, out, cache, threads, given.start, teachers)
-    except NotOnGrid as error:
-        raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
-    except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
-        raise typer.BadParameter(str(error)) from error
-    except (UnknownCaptioner, StreamMismatch) as error:
-        raise typer.BadParameter(f"--teacher: {error}") from error
+    out, cache, threads, start = place.out, place.cache, place.threads, given.start
+    teachers = given.teachers or ()
+    if plan.name == DEMO_TUNED.name:
+        if start is None:
+            raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
+        return tune_network(name, plan, data, out, cache, threads, start, teachers)
+    own = None if start is None else read_card(start).training.get("streams")
+    wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
+    if name == CaptionerName.semantic_embedding:
+        return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
+    return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
 
 
 def _as_paper(name: str, recipe: str, seed: int | None, data: Path, given: Given, place: Place) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.streams import renamed
 from models.vocabulary import Vocabulary
-from training.dataset import Batches, Captioned, with_streams
+from training.dataset import Batches, with_streams
 from training.embedding import train_embedding
 from training.later_phases import train_later_phases
 from training.loop import Trainer
@@ -54,10 +54,8 @@ def train_captioner(
     torch.set_num_threads(threads)
     config: Any = fed_with(DEMO_CONFIGS[name](), streams)
     meal = Meal.of(streams, [stream.name for stream in config.streams], cards_of(teachers))
-    kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
-    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    trainer = trainer_of(recipe, kept, held_out, run, cards)
+    trainer, cards = begun(recipe, meal, data, cache, run)
     if recipe.corpus is not None:
         trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
     trainer = taught(trainer, teachers, meal, cache)
@@ -95,10 +93,8 @@ def train_semantic_embedding(
     torch.set_num_threads(threads)
     config: Any = fed_with(SemanticEmbeddingConfig.demo(), streams)
     meal = Meal.of(streams, [stream.name for stream in config.streams])
-    kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
-    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    trainer = trainer_of(recipe, kept, held_out, run, cards)
+    trainer, cards = begun(recipe, meal, data, cache, run)
     trainer = replace(trainer, save_best=cards.saver(run, WHOLE_PICTURES, metric="recall"))
     torch.manual_seed(recipe.seed)
     embedding = SemanticEmbedding(config, trainer.batches.vocabulary)
@@ -168,14 +164,13 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(renamed(one, names) == other)
 
 
-def trainer_of(
-    recipe: Recipe,
-    kept: list[Captioned],
-    held_out: list[Captioned],
-    run: Run,
-    cards: Cards,
-) -> Trainer:
-    """The recipe on these items; what is best is kept in the run's folder."""
+def begun(recipe: Recipe, meal: Meal, data: Path, cache: Path, run: Run) -> tuple[Trainer, Cards]:
+    """The recipe on the pictures below ``data``; what is best is kept in the run's folder, with its card.
+
+    Raises FileNotFoundError where ``data`` holds no set.
+    """
+    kept, held_out = meal.items(data, cache, recipe.held_out)
+    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     captions = (caption for item in kept for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
     precision = training_precision()
@@ -189,7 +184,7 @@ def trainer_of(
         seed=recipe.seed,
         dtype=precision,
     )
-    return Trainer(recipe, batches, held_out, run, cards.saver(run, WHOLE_PICTURES), precision)
+    return Trainer(recipe, batches, held_out, run, cards.saver(run, WHOLE_PICTURES), precision), cards
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,13 +200,13 @@ class Cards:
         """Writes a network, its score and where in the run it was reached as the run's best."""
 
         def save(network: Any, score: float, where: str) -> None:
-            scores = {judged_on: {metric: round(score, 2), "n": self.recipe.held_out}}
-            save_checkpoint(run.best, network, self.card(network.name, scores, where))
+            save_checkpoint(run.best, network, self.card(network.name, judged_on, score, where, metric))
 
         return save
 
-    def card(self, name: str, scores: Mapping[str, Any], where: str) -> Card:
-        """Of the captioner of that name as it was at that place of the run."""
+    def card(self, name: str, judged_on: str, score: float, where: str, metric: str = "cider") -> Card:
+        """Of the network of that name as it was at that place of the run."""
+        scores = {judged_on: {metric: round(score, 2), "n": self.recipe.held_out}}
         return Card(name, self.meal.specs, scores, self._training(where))
 
     def _training(self, where: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ network's stream, and tuned.safetensors, what the network's weights have changed
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from training.loop import Trainer
 from training.meal import Meal, cards_of, fed_with
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.run import Run
-from training.session import WHOLE_PICTURES, Cards, taught, trainer_of, weights_to_start_from
+from training.session import WHOLE_PICTURES, Cards, begun, taught, weights_to_start_from
 from training.tuning import STAGE, NotOnGrid, Tuned
 
 #: Beside a run's best captioner, what its network's weights have changed.
@@ -56,10 +55,9 @@ def tune_network(
     if others := [stream.name for stream in config.streams if stream.name != TUNED_GRID]:
         raise NotOnGrid(f"{name} reads {', '.join(others)} too, and not the image network's grid alone")
     meal = Meal.of(DEMO_STAGES, [STAGE], cards_of(teachers))
-    kept, held_out = meal.items(data, cache, recipe.held_out)
     run = Run(out)
-    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    trainer = taught(trainer_of(recipe, kept, held_out, run, cards), teachers, meal, cache)
+    trainer, cards = begun(recipe, meal, data, cache, run)
+    trainer = taught(trainer, teachers, meal, cache)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
     captioner.load_state_dict(weights_to_start_from(start, captioner))
@@ -109,8 +107,7 @@ def both_saver(cards: Cards, run: Run) -> Callable[[Any, float, str], None]:
     lite2 = cards.meal.specs[STAGE].weights_sha256
 
     def save(tuned: Tuned, score: float, where: str) -> None:
-        scores = {WHOLE_PICTURES: {"cider": round(score, 2), "n": cards.recipe.held_out}}
-        card = cards.card(tuned.captioner.name, scores, where)
+        card = cards.card(tuned.captioner.name, WHOLE_PICTURES, score, where)
         changes = save_changes(tuned.network, untouched, run.folder / CHANGES)
         streams = {TUNED_GRID: spec_of(changes, lite2)}
         training = {**card.training, "streams": DEMO_TUNED.name}

@@ -25,9 +25,8 @@ from models.writers import Alone
 from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised
 from tests.training.laid_out import write_json
-from training import loop
+from tests.training.stopped import stopped_before
 from training.cli import app
-from training.dataset import TrainingBatch
 from training.datasets.caption_set import VideoItem
 from training.datasets.errors import NothingToUse
 from training.datasets.protocols import VocabularyRule
@@ -83,12 +82,6 @@ def features(
     return made
 
 
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "REPORT_EVERY", 1)
-    torch.set_num_threads(1)
-
-
 def start_at(path: Path, spec: StreamSpec, name: str = "stats") -> Path:
     """A checkpoint of random weights."""
     captioner = randomised(Stats(CONFIG, Vocabulary(WORDS)), std=0.05)
@@ -114,18 +107,6 @@ def run(start: Path, films: Path, features: VideoFeatures, out: Path, **changes:
 def at(out: Path, features: VideoFeatures, tell: Callable[[str], None]) -> Place:
     """Where the features are that were made already."""
     return Place(out, features.folder.parent.parent, tell, threads=1)
-
-
-def stopped_before(last: int) -> Callable[[VideoBatches, int], TrainingBatch]:
-    """Batches of a run that ends before one of its steps."""
-    real = VideoBatches.at
-
-    def at(batches: VideoBatches, step: int) -> TrainingBatch:
-        if step == last:
-            raise InterruptedError
-        return real(batches, step)
-
-    return at
 
 
 def rows(out: Path) -> list[dict[str, str]]:
@@ -206,7 +187,7 @@ def test_batches_follow_from_the_seed_and_are_padded(films: Path, features: Vide
     assert sorted(first.ids) == ["long one.mp4", "short.mp4"]
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("every_step_is_logged")
 def test_a_captioner_is_tuned_and_goes_on_where_it_was_stopped(
     start: Path, films: Path, features: VideoFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +195,7 @@ def test_a_captioner_is_tuned_and_goes_on_where_it_was_stopped(
     assert "2 videos to train on; weights are chosen by the same videos, as there are fewer than 10." in said
     assert "1 words are unknown to the captioner and will not be written: zebra (1×)." in said
     with monkeypatch.context() as patch:
-        patch.setattr(VideoBatches, "at", stopped_before(2))
+        patch.setattr(VideoBatches, "at", stopped_before(2, VideoBatches))
         with pytest.raises(InterruptedError):
             run(start, films, features, tmp_path / "resumed")
     assert torch.load(tmp_path / "resumed/last.pt", weights_only=True)["step"] == 2
@@ -229,7 +210,7 @@ def test_a_captioner_is_tuned_and_goes_on_where_it_was_stopped(
     assert tuned.card.training["streams"] == "demo"
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("every_step_is_logged")
 def test_a_start_of_another_kind_is_refused(
     films: Path, features: VideoFeatures, feed: Feed, tmp_path: Path
 ) -> None:
@@ -241,7 +222,7 @@ def test_a_start_of_another_kind_is_refused(
         run(other, films, features, tmp_path / "out")
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("every_step_is_logged")
 def test_unreadable_videos_are_told_and_left_out(
     start: Path, films: Path, features: VideoFeatures, tmp_path: Path
 ) -> None:
@@ -256,7 +237,7 @@ def test_unreadable_videos_are_told_and_left_out(
         finetune(start, "stats", RECIPE, alone, at(tmp_path / "none", features, said.append))
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("every_step_is_logged")
 def test_a_captioner_is_trained_on_videos_from_nothing(
     films: Path, features: VideoFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

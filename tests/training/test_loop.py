@@ -7,7 +7,6 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,7 @@ from training import loop
 from training.loop import Trainer
 from training.validate import Validation
 
-
-@pytest.fixture(autouse=True)
-def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On one thread, where sums have one order."""
-    monkeypatch.setattr(loop, "REPORT_EVERY", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
 
 def train(folder: Path, out: Path) -> Trainer:

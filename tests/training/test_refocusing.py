@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,13 +45,7 @@ SHOTS = RECIPE.model_copy(
 )
 
 
-@pytest.fixture(autouse=True)
-def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(loop, "REPORT_EVERY", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
 
 @pytest.fixture(scope="module")

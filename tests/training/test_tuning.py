@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,11 @@ from models.stream_sets import DEMO, stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import tiny_refocus
 from tests.training.demo_shapes import DemoStreams
+from tests.training.stopped import stopped_before
 from tests.training.tiny_corpus import Averages, write_corpus
 from training import loop
 from training.cli import app
-from training.dataset import Batches, Describer, TrainingBatch
+from training.dataset import Batches, Describer
 from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
 from training.recipes import DEMO_CONFIGS, DEMO_EMBEDDING, DEMO_TUNED, RECIPES
@@ -82,8 +82,8 @@ class OneStream(DemoStreams):
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small captioners over drawn features, on one thread, where sums have one order."""
+def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
+    """Small captioners over drawn features."""
     tuned = spec_of("t" * 64, DemoStreams.spec.weights_sha256)
     for extractor, network in {
         "efficientnet-lite2": OneStream("grid"),
@@ -92,11 +92,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     }.items():
         monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(Describer, network, VIEWS))
     monkeypatch.setitem(DEMO_CONFIGS, "stats", config)
-    monkeypatch.setattr(loop, "REPORT_EVERY", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -246,25 +241,13 @@ def test_what_is_kept_is_what_was_judged(
     torch.testing.assert_close(given, wanted, atol=2e-2, rtol=0)
 
 
-def stopped_before(last: int) -> Callable[[Batches, int], TrainingBatch]:
-    """Batches of a run that ends before one of its steps."""
-    real = Batches.at
-
-    def at(batches: Batches, step: int) -> TrainingBatch:
-        if step == last:
-            raise InterruptedError
-        return real(batches, step)
-
-    return at
-
-
 def test_a_stopped_run_goes_on_to_the_same_weights(
     start: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the network too."""
     whole = tune(start, data, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Batches, "at", stopped_before(3))
+        patch.setattr(Batches, "at", stopped_before(3, Batches))
         with pytest.raises(InterruptedError):
             tune(start, data, tmp_path / "run")
     resumed = tune(start, data, tmp_path / "run")

@@ -75,20 +75,14 @@ class Bench:
         if isinstance(make, Read):
             names += [f"{name}.safetensors" for name in make.of if make.shipped]
             names += [EMBEDDING] if make.how == "fused" else []
-        paths = [self.weights / name for name in names]
-        for path in paths:
-            if not path.exists():
-                raise NotThere(f"it reads {path}, which is not there")
-        return paths
+        return [_there(self.weights / name) for name in names]
 
     def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> Captioner[Any, Any]:
         if make.shipped:
             path = self.weights / f"{name}.safetensors"
         else:
             path = checkpoint_in(self.results.run_folder(f"{name}-{seed}"))
-        if not path.exists():
-            raise NotThere(f"it reads {path}, which is not there")
-        checkpoint = load_checkpoint(path)
+        checkpoint = load_checkpoint(_there(path))
         _check_streams(checkpoint, corpus)
         return reread(checkpoint.captioner, make.config)
 
@@ -99,6 +93,12 @@ class Bench:
             return joined(list(captioners.values()))
         [captioner] = captioners.values()
         return Alone(captioner, step_1=make.how == "step_1")
+
+
+def _there(path: Path) -> Path:
+    if not path.exists():
+        raise NotThere(f"it reads {path}, which is not there")
+    return path
 
 
 def _check_streams(checkpoint: Checkpoint, corpus: Corpus) -> None:
