@@ -1,8 +1,8 @@
 """A file of weights to tensors by name, whatever wrote it, and never by running code from it.
 
-The content tells the kind: torch's zip and its older pickle (``weights_only``), safetensors, or a pickle of
-numpy arrays (flax, detectron2, Caffe2). What wraps the parameters is taken off, and names of nested
-dictionaries are joined by a slash.
+The content tells the kind: torch's zip and its older pickle (``weights_only``), safetensors, a network of
+TensorFlow Lite, or a pickle of numpy arrays (flax, detectron2, Caffe2). What wraps the parameters is taken
+off, and names of nested dictionaries are joined by a slash.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ WRAPPERS = ("state_dict", "model_state", "model", "blobs")
 ZIP = b"PK\x03\x04"
 #: How torch's older files begin: protocol 2 and the number 0x1950a86a20f9469cfc6c.
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+#: Stands in every network of TensorFlow Lite, behind four bytes.
+TFLITE = b"TFL3"
 #: Best values and learning rates stand beside the parameters as numpy's numbers.
 NUMBERS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     (multiarray.scalar, "numpy.core.multiarray.scalar"),
@@ -50,6 +52,10 @@ def read(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
         return _tensors(_torch(file), file)
     if start[8:9] == b"{":
         return _safetensors(file)
+    if start[4:8] == TFLITE:
+        from extractors import tflite  # imports OpenVINO, which no other kind needs
+
+        return tflite.layers(file)
     if kept is not None and kept.is_file():
         try:
             return _safetensors(kept)

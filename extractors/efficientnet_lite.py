@@ -1,9 +1,10 @@
-"""EfficientNet-Lite2: the picture network whose weights come inside a Python package.
+"""EfficientNet-Lite2 and Lite3: the picture networks whose weights come inside Python packages.
 
 EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
 repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
 stem, a head and first and last stages that do not grow with the model. Lite2 widens B0 by 1.1 and deepens it
-by 1.2. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right than above and left.
+by 1.2, Lite3 by 1.2 and 1.4. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right than
+above and left.
 """
 
 from __future__ import annotations
@@ -41,6 +42,16 @@ LITE2 = (
     Stage(4, 5, 1, 6, 120),
     Stage(5, 5, 2, 6, 208),
     Stage(1, 3, 1, 6, 352),
+)
+# the same × 1.2 and × 1.4
+LITE3 = (
+    Stage(1, 3, 1, 1, 24),
+    Stage(3, 3, 2, 6, 32),
+    Stage(3, 5, 2, 6, 48),
+    Stage(5, 3, 2, 6, 96),
+    Stage(5, 5, 1, 6, 136),
+    Stage(6, 5, 2, 6, 232),
+    Stage(1, 3, 1, 6, 384),
 )
 STEM_WIDTH = 32
 
@@ -144,6 +155,22 @@ BLOCK_PARTS = {
 def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
     """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
     return load(EfficientNetLite(), our_names(bare(checkpoint)))
+
+
+def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> EfficientNetLite:
+    """The network from its layers in the order they run in (extractors/tflite.py), whose batch norms are
+    folded away already; in eval mode. Raises WrongCheckpoint."""
+    network = EfficientNetLite(stages).eval()
+    fold_norms(network)
+    inside = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    names = {f"layers.{index}": name for index, name in enumerate(inside)}
+    renamed = {}
+    for name, value in layers.items():
+        layer, _, kind = name.rpartition(".")
+        if layer not in names:
+            raise WrongCheckpoint(f"Not the layers of an EfficientNet-Lite: {name} is left over.")
+        renamed[f"{names[layer]}.{kind}"] = value
+    return load(network, renamed)
 
 
 def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:

@@ -1,8 +1,4 @@
-"""OpenVINO runs a network on a CPU: converted from torch once, kept in a folder, compiled at each start.
-
-Importing openvino would report to its maker's statistics; the reporter is hidden from it, and OpenVINO then
-takes its own silent stand-in.
-"""
+"""OpenVINO runs a network on a CPU: converted from torch once, kept in a folder, compiled at each start."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import inspect
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from extractors.engines import Engine, Precision
-
-sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-import openvino  # noqa: E402
+from extractors.quiet_openvino import openvino
 
 MODEL_FILE = "model.xml"
 HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -237,10 +238,53 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
     assert not list(home.rglob("*openvino*"))
 
 
+READ_A_NETWORK = """
+import sys
+from extractors.checkpoint_file import read
+from extractors.weights import find
+assert len(read(find("efficientnet-lite3").file)) > 100
+assert sys.modules["openvino_telemetry"] is None
+"""
+
+
+def test_reading_a_network_of_tensorflow_lite_reports_to_nobody_either(tmp_path: Path, root: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", READ_A_NETWORK], cwd=root, env=environment, check=True)
+    assert not list(tmp_path.rglob("*openvino*"))
+
+
+def test_openvino_is_imported_where_its_reporter_is_hidden_from_it(root: Path) -> None:
+    """And nowhere else: whoever came first would have reported."""
+    packages = ("app", "extractors", "models", "training", "benchmarks", "docker")
+    files = [file for package in packages for file in (root / package).rglob("*.py")]
+    importing = re.compile(r"^\s*(import openvino\b|from openvino\b)", re.MULTILINE)
+    assert [file.name for file in files if importing.search(file.read_text())] == ["quiet_openvino.py"]
+
+
+WITHOUT_OPENVINO = """
+import sys
+sys.modules["openvino"] = None
+from pathlib import Path
+import torch
+from extractors.checkpoint_file import read
+from extractors.efficientnet import EfficientNetLite2
+torch.save({"weight": torch.ones(1)}, sys.argv[1])
+assert read(Path(sys.argv[1])).keys() == {"weight"}
+assert EfficientNetLite2().spec.engine == "torch"
+"""
+
+
+def test_weights_are_read_where_openvino_is_not_installed(tmp_path: Path, root: Path) -> None:
+    """But for those of TensorFlow Lite, which it reads; torch runs the rest."""
+    command = [sys.executable, "-c", WITHOUT_OPENVINO, str(tmp_path / "net.pth")]
+    subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+
+
 @pytest.fixture
 def without_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    monkeypatch.delitem(sys.modules, "extractors.openvino_engine", raising=False)
+    for importing in ("extractors.openvino_engine", "extractors.quiet_openvino"):
+        monkeypatch.delitem(sys.modules, importing, raising=False)
 
 
 @pytest.mark.usefixtures("without_openvino")
