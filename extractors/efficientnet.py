@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class EfficientNetLite2(StackExtractor):
     short_side = 256
     #: What ``maps`` makes of a square: stream → (cells, channels).
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"grid": (CELLS * CELLS, CHANNELS)})
-    maps: Callable[[EfficientNetLite], nn.Module] = Grid
+    maps: Callable[[Any], nn.Module] = Grid
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class EfficientNetLite2(StackExtractor):
         )
 
     @staticmethod
-    def weighed(choice: Choice) -> tuple[EfficientNetLite, StreamSpec]:
-        """The network with its weights, and the name tag of what it makes. Raises WeightsError."""
+    def weighed(choice: Choice) -> tuple[Any, StreamSpec]:
+        """What ``maps`` takes, with its weights, and the name tag of what it makes. Raises WeightsError."""
         network, sha256 = obtain(NETWORK, choice, from_checkpoint, lambda: lively(EfficientNetLite()))
         return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 

@@ -1,7 +1,7 @@
 """Two earlier stages of EfficientNet-Lite2, for captioners that choose a level of abstraction (dualAFR).
 
 The last map with a stride of 16 and the one before the head; ``grid`` is efficientnet-lite2's own stream.
-What lies between that map and the grid can be trained on with a captioner (training/tuning.py).
+What lies between that map and the grid can be trained on with a captioner (extractors/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -33,29 +33,10 @@ class StageMaps(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         fine = self.fine((pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128))
-        return _cells(fine), _cells(self.coarse(fine))
+        return cells_of(fine), cells_of(self.coarse(fine))
 
 
-class LastStages(nn.Module):
-    """From ``stage_14`` cells (N, 196, 120) to the grid's (N, 49, 1280), row by row: the last two stages and
-    the head, batch norms folded away.
-
-    network: in eval mode; its own parts are taken, and all their parameters can be trained.
-    """
-
-    def __init__(self, network: EfficientNetLite) -> None:
-        super().__init__()
-        fold_norms(network)
-        self.blocks = network.blocks[FIRST_BLOCKS:]
-        self.head = network.head
-        self.requires_grad_(True)  # biases that folding makes are born frozen
-
-    def forward(self, cells: Tensor) -> Tensor:
-        maps = cells.reshape(-1, FINE, FINE, cells.shape[2]).permute(0, 3, 1, 2)
-        return _cells(self.head(self.blocks(maps)))
-
-
-def _cells(maps: Tensor) -> Tensor:
+def cells_of(maps: Tensor) -> Tensor:
     """(N, C, h, w) → (N, h·w, C)."""
     return maps.permute(0, 2, 3, 1).flatten(1, 2)
 

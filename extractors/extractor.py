@@ -77,7 +77,8 @@ OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``
 MODULES: Mapping[str, str] = {
     OLDEST: "extractors.efficientnet",
     "efficientnet-lite2-stages": "extractors.efficientnet_stages",
-    "tuned_lite2": "extractors.tuned_lite2",
+    "efficientnet-lite3": "extractors.efficientnet_lite3",
+    "tuned_pair": "extractors.tuned_pair",
     "i3d_rgb": "extractors.i3d_extractor",
     "i3d_flow": "extractors.i3d_extractor",
     "i3d_flow_lk": "extractors.i3d_extractor",
@@ -118,7 +119,7 @@ FAMILIES: Mapping[str, str] = {
 #: Extractors of more than one file of weights, or of another one's.
 SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
     "efficientnet-lite2-stages": (OLDEST,),
-    "tuned_lite2": (OLDEST, "tuned_lite2"),
+    "tuned_pair": (OLDEST, "efficientnet-lite3", "tuned_pair"),
     "i3d_flow": ("i3d_flow", "raft_large"),
     "i3d_flow_lk": ("i3d_flow",),
 }

@@ -131,8 +131,18 @@ DEMO_STAGES = StreamSet(
 DEMO_TUNED = StreamSet(
     "demo-tuned",
     "any",
-    (StreamInput("tuned_lite2_grid", "tuned_lite2", 1280, count=49, regions="grid", use="picture"),),
-    "ours: the demo's network, its last stages trained on with a captioner",
+    (StreamInput("tuned_pair_grid", "tuned_pair", 1280, count=49, regions="grid", use="picture"),),
+    "ours: two image networks under one head, their end trained on with a captioner",
+    spread=8,
+)
+DEMO_TUNING = StreamSet(
+    "demo-tuning",
+    "any",
+    (
+        *STAGES,
+        StreamInput("lite3_grid", "efficientnet-lite3", 384, count=49, regions="grid", use="second picture"),
+    ),
+    "ours: where the trained end of the demo's networks begins",
     spread=8,
 )
 DEMO_TUNED_STAGES = StreamSet(
@@ -263,7 +273,17 @@ DUAL_AFR = StreamSet(
 STREAM_SETS: Mapping[str, StreamSet] = {
     each.name: each
     for each in (
-        *(DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, STATS, STATS_FLOW, STATS_REGIONS, STATS_R152_C3D),
+        *(
+            DEMO,
+            DEMO_STAGES,
+            DEMO_TUNED,
+            DEMO_TUNED_STAGES,
+            DEMO_TUNING,
+            STATS,
+            STATS_FLOW,
+            STATS_REGIONS,
+            STATS_R152_C3D,
+        ),
         *(FUSION, G2L, REFOCUS, DUAL_AFR),
     )
 }

@@ -112,7 +112,7 @@ def _recipe(recipe: str | None, name: str) -> Recipe:
 def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: Given, place: Place) -> Path:
     """The embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
     from training.datasets.set_folder import SetFolder
-    from training.recipes import DEMO_TUNED, FINETUNE
+    from training.recipes import FINETUNE, TUNING
     from training.unread_options import (
         unread_by_embedding,
         unread_on_pictures,
@@ -123,7 +123,7 @@ def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: G
     changed = {"seed": seed, "steps": given.steps}
     changed["self_critical_steps"] = 0 if given.self_critical is False else None
     plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
-    if recipe.name == DEMO_TUNED.name:
+    if recipe.name in TUNING:
         given.refuse(unread_with_network(recipe))
         return _on_pictures(name, plan, data, given, place)
     is_embedding = name == CaptionerName.semantic_embedding
@@ -158,16 +158,16 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place
 
 
 def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
-    """The embedding, a captioner, or one and the last stages of its image network, on pictures and pans."""
+    """The embedding, a captioner, or one and the end of its image networks, on pictures and pans."""
     from models.checkpoint import read_card
     from models.stream_sets import stream_set
-    from training.recipes import DEMO_STREAMS, DEMO_TUNED
+    from training.recipes import DEMO_STREAMS, TUNING
     from training.session import train_captioner, train_semantic_embedding
     from training.tuning_session import tune_network
 
     out, cache, threads, start = place.out, place.cache, place.threads, given.start
     teachers = given.teachers or ()
-    if plan.name == DEMO_TUNED.name:
+    if plan.name in TUNING:
         if start is None:
             raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
         return tune_network(name, plan, data, out, cache, threads, start, teachers)
@@ -247,7 +247,7 @@ def evaluate(
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = FRAMES,
     beam_size: int = 5,
-    length_penalty: float = 0.5,
+    length_penalty: float = 0.7,
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.efficientnet_lite3 import EfficientNetLite3
 from extractors.efficientnet_stages import EfficientNetStages
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
-from extractors.tuned_lite2 import TUNED, TunedLite2
+from extractors.tuned_pair import TUNED, TunedPair
 from models.checkpoint import Card, read_card
 from models.service import StreamMismatch, checkpoint_path, stream_set_for
 from models.stream_sets import StreamSet, UnknownStreamSet
@@ -26,7 +27,8 @@ SELECTION_SEED = 2020
 PICTURE_NETWORKS: dict[str, Callable[[], Describer]] = {
     OLDEST: lambda: Describer(EfficientNetLite2(), VIEWS),
     EfficientNetStages.name: lambda: Describer(EfficientNetStages(), VIEWS),
-    TUNED: lambda: Describer(TunedLite2(), VIEWS),
+    EfficientNetLite3.name: lambda: Describer(EfficientNetLite3(), VIEWS),
+    TUNED: lambda: Describer(TunedPair(), VIEWS),
 }
 
 

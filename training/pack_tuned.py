@@ -13,7 +13,7 @@ from pathlib import Path
 
 from extractors.checkpoint_file import read
 from extractors.digests import sha256_of, writing
-from extractors.tuned_lite2 import TUNED, TUNED_GRID, from_checkpoint
+from extractors.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
 from extractors.weights_errors import WeightsError
 from extractors.weights_manifest import MANIFEST, entry
 from extractors.weights_manifest import manifest as entries

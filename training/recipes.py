@@ -40,7 +40,8 @@ class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
-    only: parameters whose names have this in them are trained, the others stay as they are.
+    only: parameters whose names have this in them are trained, the others stay as they are. frozen: those
+    whose names have this in them stay as they are, where an image network is trained too.
     corpus: so many of the training videos only, where epochs are to be short.
     forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
     distractors: the share of longer samples that have shots of other pictures.
@@ -70,6 +71,7 @@ class Recipe(BaseModel):
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
+    frozen: str = ""
     corpus: int | None = None
     optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.98)
@@ -206,8 +208,8 @@ DEMO_TAUGHT = DEMO.model_copy(
     }
 )
 
-#: Goes on from a checkpoint that reads the image net's grid, and trains the net's last two stages and its
-#: head with it (training/tuning_session.py), gently, mostly on stills.
+#: Goes on from a checkpoint that reads the image nets' grid, and trains the last two stages of the first net
+#: and the head over both with it (training/tuning_session.py), gently, mostly on stills.
 DEMO_TUNED = DEMO.model_copy(
     update={
         "name": "demo-tuned",
@@ -223,7 +225,12 @@ DEMO_TUNED = DEMO.model_copy(
     }
 )
 
-#: Goes on from a checkpoint on another grid than it was trained on, such as the tuned net's, with the help of
+#: The same with the head alone, so at a higher rate: it takes the second net in.
+DEMO_JOINED = DEMO_TUNED.model_copy(
+    update={"name": "demo-joined", "steps": 500, "learning_rate": 5e-4, "frozen": "end.blocks"}
+)
+
+#: Goes on from a checkpoint on another grid than it was trained on, such as the tuned nets', with the help of
 #: a teacher that reads that grid already.
 DEMO_MOVED = DEMO_TAUGHT.model_copy(
     update={
@@ -290,11 +297,14 @@ FINETUNE = DEMO.model_copy(
     }
 )
 
+#: Recipes that train the image networks' end too.
+TUNING = (DEMO_TUNED.name, DEMO_JOINED.name)
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
         *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
-        *(DEMO_TUNED, DEMO_MOVED, DEMO_EMBEDDING, FINETUNE),
+        *(DEMO_TUNED, DEMO_JOINED, DEMO_MOVED, DEMO_EMBEDDING, FINETUNE),
     )
 }
 

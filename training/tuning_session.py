@@ -1,7 +1,7 @@
-"""The image net learns too: its last stages are trained with a captioner that goes on from a checkpoint.
+"""The image nets learn too: their end is trained with a captioner that goes on from a checkpoint.
 
 What is kept are two files that belong together: best.safetensors, the captioner, whose card names the new
-network's stream, and tuned.safetensors, what the network's weights have changed (extractors/tuned_lite2.py).
+networks' stream, and tuned.safetensors, what their weights have changed (extractors/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ import torch
 from extractors.checkpoint_file import read
 from extractors.digests import sha256_of
 from extractors.efficientnet import pretrained
-from extractors.efficientnet_stages import LastStages
-from extractors.tuned_lite2 import TUNED, TUNED_GRID, apply_changes, save_changes, spec_of
+from extractors.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, save_changes, spec_of
 from extractors.weights import find
 from extractors.weights_errors import WeightsError
 from models.checkpoint import CheckpointError, read_card, save_checkpoint
 from models.registry import captioner_class
-from models.stream_sets import DEMO_STAGES, DEMO_TUNED
+from models.stream_sets import DEMO_TUNED, DEMO_TUNING
 from training.loop import Trainer
 from training.meal import Meal, cards_of, fed_with
 from training.recipes import DEMO_CONFIGS, Recipe
 from training.run import Run
 from training.session import WHOLE_PICTURES, Cards, begun, taught, weights_to_start_from
-from training.tuning import STAGE, NotOnGrid, Tuned
+from training.tuning import LITE3_GRID, STAGE, NotOnGrid, Tuned
 
-#: Beside a run's best captioner, what its network's weights have changed.
+#: Beside a run's best captioner, what its networks' weights have changed.
 CHANGES = "tuned.safetensors"
 
 
@@ -47,23 +46,33 @@ def tune_network(
 ) -> Path:
     """Train both or go on training; returns the best captioner's path.
 
-    start: the captioner to begin with; one that reads a tuned grid begins with that network's weights.
+    start: the captioner to begin with; one that reads a tuned grid begins with those networks' weights.
     teachers: as of ``train_captioner``. Raises NotOnGrid, CheckpointError, WeightsError, and as ``Meal.of``.
     """
     torch.set_num_threads(threads)
     config: Any = fed_with(DEMO_CONFIGS[name](), DEMO_TUNED)
     if others := [stream.name for stream in config.streams if stream.name != TUNED_GRID]:
-        raise NotOnGrid(f"{name} reads {', '.join(others)} too, and not the image network's grid alone")
-    meal = Meal.of(DEMO_STAGES, [STAGE], cards_of(teachers))
+        raise NotOnGrid(f"{name} reads {', '.join(others)} too, and not the image networks' grid alone")
+    meal = Meal.of(DEMO_TUNING, [STAGE, LITE3_GRID], cards_of(teachers))
     run = Run(out)
     trainer, cards = begun(recipe, meal, data, cache, run)
     trainer = taught(trainer, teachers, meal, cache)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
     captioner.load_state_dict(weights_to_start_from(start, captioner))
-    tuned = Tuned(captioner, network_to_start_from(start))
+    tuned = Tuned(captioner, end_to_start_from(start))
+    freeze(tuned, recipe.frozen)
     in_float32(replace(trainer, save_best=both_saver(cards, run))).train(tuned)
     return run.best
+
+
+def freeze(tuned: Tuned, part: str) -> None:
+    """The parameters whose names have ``part`` in them are not trained. Raises ValueError where none has."""
+    frozen = [parameter for name, parameter in tuned.named_parameters() if part and part in name]
+    if part and not frozen:
+        raise ValueError(f"no parameter of {tuned.name} has {part!r} in its name")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
 
 
 def in_float32(trainer: Trainer) -> Trainer:
@@ -71,22 +80,22 @@ def in_float32(trainer: Trainer) -> Trainer:
     return replace(trainer, batches=replace(trainer.batches, dtype=torch.float32))
 
 
-def network_to_start_from(start: Path) -> LastStages:
-    """The packaged network's last stages, or those that the checkpoint's tuned grid was made by.
+def end_to_start_from(start: Path) -> PairEnd:
+    """The packaged networks' end, or the one that the checkpoint's tuned grid was made by.
 
     Their changes are looked for beside the checkpoint, where its run has left them, and where the repository
     keeps them. Raises CheckpointError where neither are the ones that its card names, WeightsError.
     """
-    network = LastStages(pretrained())
+    end = PairEnd(pretrained())
     spec = read_card(start).streams.get(TUNED_GRID)
     if spec is None:
-        return network
+        return end
     for file in _changes_near(start):
         if sha256_of(file) == spec.weights_sha256:
-            apply_changes(network, read(file))
-            return network
+            apply_changes(end, read(file))
+            return end
     raise CheckpointError(
-        f"{start} reads the grid of a tuned network ({spec.weights_sha256[:12]}…) whose weights are neither "
+        f"{start} reads the grid of tuned networks ({spec.weights_sha256[:12]}…) whose weights are neither "
         f"beside it as {CHANGES} nor those that come with the repository."
     )
 
@@ -99,17 +108,17 @@ def _changes_near(start: Path) -> list[Path]:
 
 
 def both_saver(cards: Cards, run: Run) -> Callable[[Any, float, str], None]:
-    """Writes the network's changes, and then the captioner, whose card says which changes they are.
+    """Writes the networks' changes, and then the captioner, whose card says which changes they are.
 
     Where a kill comes between the two, the run takes the same steps again and writes both.
     """
-    untouched = LastStages(pretrained())
-    lite2 = cards.meal.specs[STAGE].weights_sha256
+    untouched = PairEnd(pretrained())
+    packaged = [cards.meal.specs[name].weights_sha256 for name in (STAGE, LITE3_GRID)]
 
     def save(tuned: Tuned, score: float, where: str) -> None:
         card = cards.card(tuned.captioner.name, WHOLE_PICTURES, score, where)
-        changes = save_changes(tuned.network, untouched, run.folder / CHANGES)
-        streams = {TUNED_GRID: spec_of(changes, lite2)}
+        changes = save_changes(tuned.end, untouched, run.folder / CHANGES)
+        streams = {TUNED_GRID: spec_of(changes, *packaged)}
         training = {**card.training, "streams": DEMO_TUNED.name}
         save_checkpoint(run.best, tuned.captioner, replace(card, streams=streams, training=training))
 

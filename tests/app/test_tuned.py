@@ -15,21 +15,26 @@ from app.pipeline import Engine, caption_videos
 from app.settings import Settings
 from extractors.digests import sha256_of
 from extractors.efficientnet_lite import CHANNELS
-from extractors.tuned_lite2 import TUNED_GRID, spec_of
+from extractors.tuned_pair import NETWORK, TUNED_GRID, spec_of
 from extractors.weights import find
 from models.service import StreamMismatch
-from tests.app.captioners import Diet, demo, write_all, write_captioner
+from tests.app.captioners import Diet, write_all, write_captioner
 from tests.extractors.tuned_network import write_tuned
 from tests.media import write_video
 from training.contestant import contestant
 
 
+def packaged() -> list[str]:
+    """The digests of what was tuned."""
+    return [find(name).sha256 for name in ("efficientnet-lite2", "efficientnet-lite3")]
+
+
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Diet]:
-    """What a captioner of the tuned grid is fed, where the repository has a tuned network."""
+    """What a captioner of the tuned grid is fed, where the repository has tuned networks."""
     folder = tmp_path_factory.mktemp("repository")
     file = write_tuned(folder)
-    spec = spec_of(sha256_of(file), find("efficientnet-lite2").sha256)
+    spec = spec_of(sha256_of(file), *packaged())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_MANIFEST", str(folder / "manifest.toml"))
         yield Diet("demo-tuned", TUNED_GRID, CHANNELS, spec)
@@ -73,36 +78,36 @@ def test_each_is_fed_its_own_grid(
 
 def test_models_tells_what_each_looks_at(settings: Settings, tuned: Diet) -> None:
     infos = {info.name: info for info in installed(settings.weights)}
-    assert infos["tuned"].extractors == ("tuned_lite2",)
+    assert infos["tuned"].extractors == ("tuned_pair",)
     told = infos["tuned"].features[TUNED_GRID]
-    assert told["network"] == "efficientnet-lite2 tuned"
+    assert told["network"] == NETWORK == "efficientnet-lite2 and efficientnet-lite3, tuned"
     assert told["weights_sha256"] == tuned.spec.weights_sha256
     assert infos["fusion"].features.keys() == {"grid", TUNED_GRID}
 
 
-def test_doctor_looks_for_the_tuned_network(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
-    """It is needed as soon as one captioner reads its grid."""
-    found = {finding.subject: finding for finding in networks(("tuned_lite2",), settings)}
-    assert found.keys() == {"image network", "network tuned_lite2"}
-    assert found["network tuned_lite2"].found.endswith("networks/tuned_lite2.safetensors")
-    assert any(finding.subject == "network tuned_lite2" for finding in weights(settings))
+def test_doctor_looks_for_the_tuned_networks(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
+    """All three files are needed as soon as one captioner reads their grid."""
+    found = {finding.subject: finding for finding in networks(("tuned_pair",), settings)}
+    assert found.keys() == {"image network", "network efficientnet-lite3", "network tuned_pair"}
+    assert found["network tuned_pair"].found.endswith("networks/tuned_pair.safetensors")
+    assert any(finding.subject == "network tuned_pair" for finding in weights(settings))
     manifest = Path(shutil.copy(settings.manifest, tmp_path / "manifest.toml"))
-    broken = tmp_path / "networks" / "tuned_lite2.safetensors"
+    broken = tmp_path / "networks" / "tuned_pair.safetensors"
     broken.parent.mkdir()
     broken.write_bytes(b"another")
     elsewhere = settings.model_copy(update={"manifest": manifest, "data": tmp_path})
-    (_, missing) = networks(("tuned_lite2",), elsewhere)
+    (_, _, missing) = networks(("tuned_pair",), elsewhere)
     assert missing.found == "not found"
     assert "get the repository, or the image, again" in (missing.trouble or "")
 
 
 def test_it_is_evaluated_on_its_own_grid(settings: Settings, clip: Path) -> None:
     entry = contestant(str(settings.weights / "tuned.safetensors"), frames=2)
-    assert [extractor.name for extractor in entry.feed.extractors] == ["tuned_lite2"]
+    assert [extractor.name for extractor in entry.feed.extractors] == ["tuned_pair"]
 
 
 def test_a_captioner_of_another_tuning_is_refused(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
-    spec = spec_of("0" * 64, demo().spec.weights_sha256)
+    spec = spec_of("0" * 64, *packaged())
     write_captioner(tmp_path, diet=Diet(tuned.streams, tuned.stream, tuned.width, spec))
-    with pytest.raises(StreamMismatch, match="was trained on efficientnet-lite2 tuned / 000000000000"):
+    with pytest.raises(StreamMismatch, match=f"was trained on {NETWORK} / 000000000000"):
         Engine(settings.model_copy(update={"weights": tmp_path}))

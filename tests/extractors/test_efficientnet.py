@@ -13,12 +13,10 @@ from PIL import Image
 
 from extractors.efficientnet import EfficientNetLite2, Grid, pretrained
 from extractors.efficientnet_lite import EfficientNetLite
-from extractors.efficientnet_stages import EfficientNetStages, LastStages, StageMaps
+from extractors.efficientnet_stages import EfficientNetStages
 from extractors.engines import EngineName
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import Frames
-from extractors.initial import lively
-from extractors.weights import seeded
 
 HERE = Path(__file__).parent
 CLASSES = {"cat": 285, "espresso": 967, "tripod": 872}  # ImageNet: Egyptian cat, espresso, tripod
@@ -190,27 +188,6 @@ def test_the_stages_of_a_video_have_its_frames_times(cache: Path, extractor: Eff
         np.testing.assert_array_equal(stream.start, [0, 0.5, 1])
         np.testing.assert_array_equal(stream.end, [0.5, 1, 1.75])
         assert stream.spec.identity == extractor.spec.identity
-
-
-def test_the_last_stages_go_on_from_a_stage_to_the_plain_networks_grid() -> None:
-    """On random weights and norms that have seen data; every parameter can be trained."""
-    network = seeded(lambda: lively(EfficientNetLite()))
-    generator = torch.Generator().manual_seed(5)
-    for layer in network.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
-            layer.running_mean = torch.randn(layer.num_features, generator=generator) * 0.1
-            layer.running_var = torch.rand(layer.num_features, generator=generator) + 0.5
-    pixels = torch.from_numpy(pattern(224))[None]
-    with torch.inference_mode():
-        plain = network((pixels.permute(0, 3, 1, 2).float() - 127) / 128)
-        fine, _ = StageMaps(network)(pixels)
-        last = LastStages(network)
-        grid = last(fine)
-    expected = plain.permute(0, 2, 3, 1).flatten(1, 2)
-    assert expected.std() > 0
-    torch.testing.assert_close(grid, expected, atol=5e-3, rtol=0)  # of values up to 6
-    assert all(parameter.requires_grad for parameter in last.parameters())
-    assert {name.rpartition(".")[2] for name, _ in last.named_parameters()} == {"weight", "bias"}
 
 
 def test_an_unknown_name_lists_the_known() -> None:

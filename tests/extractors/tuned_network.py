@@ -1,4 +1,4 @@
-"""A tuned network that is none: the packaged one, its last stages moved by chance."""
+"""A tuned pair that is none: the packaged networks, their end moved by chance."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from pathlib import Path
 import torch
 
 from extractors.efficientnet import pretrained
-from extractors.efficientnet_stages import LastStages
-from extractors.tuned_lite2 import save_changes
+from extractors.tuned_pair import PairEnd, save_changes
 from extractors.weights_manifest import MANIFEST
 from training.pack_tuned import noted
 
 
-def moved(network: LastStages, by: float = 0.01, seed: int = 1) -> LastStages:
+def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:
     """The same with every parameter moved by chance, every fifth channel's not at all."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in network.parameters():
+        for parameter in end.parameters():
             change = by * torch.randn(parameter.shape, generator=generator)
             change[::5] = 0
             parameter.add_(change)
-    return network
+    return end
 
 
 def write_tuned(folder: Path, seed: int = 1) -> Path:
     """The changes of one below ``folder``, beside the whole manifest that knows them: manifest.toml there."""
-    file = folder / "networks" / "tuned_lite2.safetensors"
-    digest = save_changes(moved(LastStages(pretrained()), seed=seed), LastStages(pretrained()), file)
+    file = folder / "networks" / "tuned_pair.safetensors"
+    digest = save_changes(moved(PairEnd(pretrained()), seed=seed), PairEnd(pretrained()), file)
     text = noted(MANIFEST.read_text(), digest, file.stat().st_size)
     (folder / "manifest.toml").write_text(text)
     return file

@@ -18,7 +18,7 @@ from PIL import Image
 from scipy.stats import ttest_1samp
 
 from extractors.features import Features, Frames, Stream
-from extractors.tuned_lite2 import TUNED_GRID, TunedLite2
+from extractors.tuned_pair import TUNED_GRID, TunedPair
 from models.caption import Attention, Caption
 from models.checkpoint import Checkpoint
 from models.decoding import DecodingOptions
@@ -36,7 +36,7 @@ class Gallery:
     """Pictures with their features and the captions that the checkpoint gives them."""
 
     checkpoint: Checkpoint
-    extractor: TunedLite2
+    extractor: TunedPair
     pictures: list[NDArray[np.uint8]]
     streams: list[Stream]
     captions: list[Caption]
@@ -48,7 +48,7 @@ def gallery(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     found = dict(read_pictures(shared / "data/flickr8k_val.tar", [item.files[0] for item in items]))
     pictures = [resized(found[item.files[0]], SIDE) for item in items]
     checkpoint = load_captioner("stats")
-    extractor = TunedLite2(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedPair(cache=tmp_path_factory.mktemp("models"))
     features = extractor.extract([video([picture]) for picture in pictures])
     own = caption(checkpoint, features, DecodingOptions())
     streams = [streams[TUNED_GRID] for streams in features]

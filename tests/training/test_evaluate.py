@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from extractors.features import Frames
-from extractors.tuned_lite2 import TunedLite2
+from extractors.tuned_pair import TunedPair
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding import DecodingOptions
 from models.members import WrongMembers
@@ -46,7 +46,7 @@ def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Evaluator:
-    extractor = TunedLite2(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedPair(cache=tmp_path_factory.mktemp("models"))
     return Evaluator(Alone(load_captioner("stats")), extractor, OPTIONS)
 
 

@@ -1,4 +1,4 @@
-"""A run's tuned network becomes the repository's: the file is copied, and the manifest tells of it."""
+"""A run's tuned networks become the repository's: the file is copied, and the manifest tells of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import torch
 
 from extractors.digests import sha256_of
 from extractors.efficientnet import pretrained
-from extractors.efficientnet_stages import LastStages
-from extractors.tuned_lite2 import TUNED, TUNED_GRID, save_changes, spec_of
+from extractors.tuned_pair import TUNED, TUNED_GRID, PairEnd, save_changes, spec_of
 from extractors.weights_folder import WeightsFolder
 from extractors.weights_manifest import MANIFEST
 from models.checkpoint import Card, CheckpointError, save_checkpoint
@@ -24,10 +23,10 @@ from training.pack_tuned import main, noted, pack
 def run(tmp_path: Path) -> Path:
     """A run's folder as it is left, with a captioner that has nothing to do with pictures."""
     folder = tmp_path / "run"
-    network = LastStages(pretrained())
-    torch.nn.init.zeros_(network.get_submodule("head.conv").get_parameter("bias"))
-    digest = save_changes(network, LastStages(pretrained()), folder / "tuned.safetensors")
-    card = Card("stats", {TUNED_GRID: spec_of(digest, "0" * 64)}, {}, {})
+    end = PairEnd(pretrained())
+    torch.nn.init.zeros_(end.get_submodule("head").get_parameter("bias"))
+    digest = save_changes(end, PairEnd(pretrained()), folder / "tuned.safetensors")
+    card = Card("stats", {TUNED_GRID: spec_of(digest, "0" * 64, "1" * 64)}, {}, {})
     save_checkpoint(folder / "best.safetensors", tiny_stats(), card)
     return folder
 
@@ -40,7 +39,7 @@ def manifest(tmp_path: Path) -> Path:
 
 def test_what_is_packed_is_found_and_right(run: Path, manifest: Path, tmp_path: Path) -> None:
     place = pack(run, manifest)
-    assert place == manifest.parent / "networks" / "tuned_lite2.safetensors"
+    assert place == manifest.parent / "networks" / "tuned_pair.safetensors"
     found = WeightsFolder(tmp_path / "data", manifest).find(TUNED)
     assert (found.file, found.sha256) == (place, sha256_of(run / "tuned.safetensors"))
     assert not found.pinned
@@ -49,8 +48,8 @@ def test_what_is_packed_is_found_and_right(run: Path, manifest: Path, tmp_path: 
 
 def test_files_that_do_not_belong_together_are_not_packed(run: Path, manifest: Path) -> None:
     before = manifest.read_text()
-    network = LastStages(pretrained())
-    save_changes(network, network, run / "tuned.safetensors")
+    end = PairEnd(pretrained())
+    save_changes(end, end, run / "tuned.safetensors")
     with pytest.raises(CheckpointError, match=r"best\.safetensors was not trained with .*tuned\.safetensors"):
         pack(run, manifest)
     assert manifest.read_text() == before

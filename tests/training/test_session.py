@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from extractors.efficientnet import EfficientNetLite2
+from extractors.efficientnet_lite3 import EfficientNetLite3
 from extractors.efficientnet_stages import EfficientNetStages
 from extractors.features import StreamSpec
 from models.checkpoint import Card, CheckpointError, save_checkpoint
@@ -22,6 +23,7 @@ from models.stream_sets import (
     DEMO_STAGES,
     DEMO_TUNED,
     DEMO_TUNED_STAGES,
+    DEMO_TUNING,
     STREAM_SETS,
     UnknownStream,
     stream_set,
@@ -33,6 +35,7 @@ from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal, NeedsVideo, fed_with
 from training.recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
 from training.session import train_only, weights_to_start_from
+from training.tuning import LITE3_GRID, STAGE
 
 
 @pytest.fixture
@@ -76,10 +79,10 @@ def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
     """What the set makes already, and what it has no equal of, keep their names."""
     for name in ("stats", "g2l", "refocus", "spatial"):
         given = fed_with(DEMO_CONFIGS[name](), DEMO_TUNED)
-        assert [stream.name for stream in given.streams] == ["tuned_lite2_grid"]
+        assert [stream.name for stream in given.streams] == ["tuned_pair_grid"]
     assert fed_with(DEMO_CONFIGS["stats"](), DEMO) == DEMO_CONFIGS["stats"]()
     stages = fed_with(DEMO_CONFIGS["dual_afr"](), DEMO_TUNED)
-    assert [stream.name for stream in stages.streams] == ["tuned_lite2_grid", "stage_14", "stage_7"]
+    assert [stream.name for stream in stages.streams] == ["tuned_pair_grid", "stage_14", "stage_7"]
     with pytest.raises(UnknownStream, match="and not stage_14, stage_7"):
         Meal.of(DEMO_TUNED, [stream.name for stream in stages.streams])
 
@@ -122,14 +125,14 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in meal.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_TUNING):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 Meal.of(streams, streams.streams)
 
 
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
-    for made in (EfficientNetLite2, EfficientNetStages):
+    for made in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
         describer = Describer(made(engine="torch", precision="fp32"), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
     assert [each.network.spec.network for each in Meal.of(DEMO_STAGES, ["grid"]).describers] == [
@@ -139,6 +142,8 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     meal = Meal.of(DEMO_STAGES, names)
     assert list(meal.specs) == names
     assert [sorted(each.network.shapes) for each in meal.describers] == [["grid"], ["stage_14", "stage_7"]]
+    specs = Meal.of(DEMO_TUNING, [STAGE, LITE3_GRID]).specs
+    assert [spec.network for spec in specs.values()] == ["efficientnet-lite2", "efficientnet-lite3"]
 
 
 @pytest.mark.parametrize("name", DEMO_CONFIGS)

@@ -1,4 +1,4 @@
-"""A captioner and the last stages of its image network are trained as one, and kept as two."""
+"""A captioner and the end of its image networks are trained as one, and kept as two."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from extractors.checkpoint_file import read
 from extractors.digests import sha256_of
 from extractors.efficientnet import pretrained
 from extractors.efficientnet_lite import EfficientNetLite
-from extractors.efficientnet_stages import FIRST_BLOCKS, LastStages
+from extractors.efficientnet_stages import FIRST_BLOCKS
 from extractors.features import StreamSpec
 from extractors.initial import lively
-from extractors.tuned_lite2 import TUNED_GRID, from_checkpoint, save_changes, spec_of
+from extractors.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, save_changes, spec_of
 from extractors.weights import seeded
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.collate import Batch
@@ -33,15 +33,15 @@ from tests.models.tiny import tiny_refocus
 from tests.training.demo_shapes import DemoStreams
 from tests.training.stopped import stopped_before
 from tests.training.tiny_corpus import Averages, write_corpus
-from training import loop
+from training import loop, tuning
 from training.cli import app
 from training.dataset import Batches, Describer
 from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
 from training.recipes import DEMO_CONFIGS, DEMO_EMBEDDING, DEMO_TUNED, RECIPES
 from training.session import train_captioner, train_semantic_embedding, weights_of
-from training.tuning import NotOnGrid, Tuned
-from training.tuning_session import CHANGES, network_to_start_from, tune_network
+from training.tuning import LITE3_GRID, STAGE, NotOnGrid, Tuned
+from training.tuning_session import CHANGES, end_to_start_from, tune_network
 
 RECIPE = DEMO_TUNED.model_copy(
     update={
@@ -66,12 +66,19 @@ def config(name: str = "grid") -> StatsConfig:
     )
 
 
+#: Stream → (cells, channels).
+SHAPES = {**DemoStreams.shapes, TUNED_GRID: (49, 1280), LITE3_GRID: (49, 384)}
+#: Of Lite3's drawn stream.
+BESIDE = StreamSpec("demo shapes beside", "b" * 64, "none")
+PACKAGED = (DemoStreams.spec.weights_sha256, BESIDE.weights_sha256)
+
+
 class OneStream(DemoStreams):
     """Of the drawn demo streams those that one extractor makes."""
 
     def __init__(self, *names: str, spec: StreamSpec = DemoStreams.spec) -> None:
         super().__init__()
-        self.shapes = {name: (49, 1280) if name == TUNED_GRID else DemoStreams.shapes[name] for name in names}
+        self.shapes = {name: SHAPES[name] for name in names}
         self.spec = spec
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
@@ -84,11 +91,12 @@ class OneStream(DemoStreams):
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
     """Small captioners over drawn features."""
-    tuned = spec_of("t" * 64, DemoStreams.spec.weights_sha256)
+    tuned = spec_of("t" * 64, *PACKAGED)
     for extractor, network in {
         "efficientnet-lite2": OneStream("grid"),
         "efficientnet-lite2-stages": OneStream("stage_14", "stage_7"),
-        "tuned_lite2": OneStream(TUNED_GRID, spec=tuned),
+        "efficientnet-lite3": OneStream(LITE3_GRID, spec=BESIDE),
+        "tuned_pair": OneStream(TUNED_GRID, spec=tuned),
     }.items():
         monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(Describer, network, VIEWS))
     monkeypatch.setitem(DEMO_CONFIGS, "stats", config)
@@ -135,51 +143,64 @@ def rows(run: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-def drawn_network() -> LastStages:
-    return LastStages(seeded(lambda: lively(EfficientNetLite())))
+def drawn_end() -> PairEnd:
+    """Lite3's half sees something too."""
+    end = PairEnd(seeded(lambda: lively(EfficientNetLite())))
+    torch.nn.init.normal_(end.lite3_head.weight, std=0.05, generator=torch.Generator().manual_seed(4))
+    return end
 
 
-def stage_batch(videos: int = 2, steps: int = 3) -> Batch:
-    values = torch.randn(videos, steps, 196, 120, generator=torch.Generator().manual_seed(1))
+def cells(name: str, videos: int = 2, steps: int = 3) -> Batch:
+    """Of one network's stream; the second video's last step is padding."""
+    count, width = SHAPES[name]
     times = torch.arange(steps, dtype=torch.float64).expand(videos, steps)
+    mask = torch.ones(videos, steps, dtype=torch.bool)
+    mask[1, 2] = False
     return Batch(
         times=torch.stack([times, times + 1], 2),
-        values=values,
-        frame_mask=torch.ones(videos, steps, dtype=torch.bool),
-        region_mask=torch.ones(videos, steps, 196, dtype=torch.bool),
+        values=torch.randn(videos, steps, count, width, generator=torch.Generator().manual_seed(count)),
+        frame_mask=mask,
+        region_mask=mask.unsqueeze(2).expand(-1, -1, count),
     )
+
+
+def batches() -> list[Batch]:
+    """As ``Tuned`` is given them."""
+    return [cells(STAGE), cells(LITE3_GRID)]
 
 
 @pytest.fixture(scope="module")
 def tuned() -> Tuned:
     torch.manual_seed(0)
-    return Tuned(Stats(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_network())
+    return Tuned(Stats(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_end())
 
 
-def test_the_grid_is_what_the_network_makes_of_each_step(tuned: Tuned) -> None:
+def test_the_grid_is_what_the_end_makes_of_each_step(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
     """In training and, in slices, in evaluation; times stay, and steps that are padding show nothing."""
-    stage = stage_batch()
-    stage.frame_mask[1, 2] = False
-    for seen in (tuned.train().seen(stage), tuned.eval().seen(stage)):
+    monkeypatch.setattr(tuning, "SLICE", 4)
+    stage, beside = batches()
+    for seen in (tuned.train().seen(stage, beside), tuned.eval().seen(stage, beside)):
         assert seen.values.shape == (2, 3, 49, 1280)
-        expected = tuned.network(stage.values[0, 1:2])[0]
-        torch.testing.assert_close(seen.values[0, 1], expected, atol=1e-4, rtol=1e-3)
+        for video, step in ((0, 1), (1, 0), (1, 1)):
+            [expected] = tuned.end(stage.values[video, step][None], beside.values[video, step][None])
+            torch.testing.assert_close(seen.values[video, step], expected, atol=1e-4, rtol=1e-3)
         assert torch.equal(seen.region_mask, stage.frame_mask.unsqueeze(2).expand(-1, -1, 49))
         assert not seen.values[1, 2].any()
         assert seen.times is stage.times
-    assert not tuned.eval().seen(stage).values.requires_grad
+    assert not tuned.eval().seen(stage, beside).values.requires_grad
 
 
 def test_both_get_their_gradients_in_half_precision_too(tuned: Tuned) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        memory: Any = tuned.train().encode_batches([stage_batch()])
+        memory: Any = tuned.train().encode_batches(batches())
         word = tuned.first_word(memory, 2)
         log_probs, _, attention = tuned.step(tuned.start(memory, 2), word, memory)
     assert attention is not None
     assert attention.temporal.shape == (4, 3)
     assert attention.loss is not None
     log_probs[:, 3].sum().backward()
-    for part in (f"network.blocks.{FIRST_BLOCKS}.depthwise.conv", "captioner.project"):
+    trained = (f"end.blocks.{FIRST_BLOCKS}.depthwise.conv", "end.head", "end.lite3_head", "captioner.project")
+    for part in trained:
         gradients = [parameter.grad for parameter in tuned.get_submodule(part).parameters()]
         assert all(gradient is not None and gradient.any() for gradient in gradients)
     tuned.zero_grad()
@@ -187,7 +208,7 @@ def test_both_get_their_gradients_in_half_precision_too(tuned: Tuned) -> None:
 
 def test_a_captioner_of_several_streams_is_no_captioner_of_the_grid() -> None:
     with pytest.raises(NotOnGrid, match="refocus reads grid, boxes, and not one grid alone"):
-        Tuned(tiny_refocus(), drawn_network())
+        Tuned(tiny_refocus(), drawn_end())
 
 
 # ---- runs ----
@@ -195,22 +216,21 @@ def test_a_captioner_of_several_streams_is_no_captioner_of_the_grid() -> None:
 
 @pytest.fixture(scope="module")
 def untouched() -> dict[str, torch.Tensor]:
-    return LastStages(pretrained()).state_dict()
+    return PairEnd(pretrained()).state_dict()
 
 
-def test_a_run_leaves_a_captioner_and_the_network_that_it_reads(
+def test_a_run_leaves_a_captioner_and_the_networks_that_it_reads(
     start: Path, data: Path, tmp_path: Path, untouched: dict[str, torch.Tensor]
 ) -> None:
     best = tune(start, data, tmp_path / "run", start)
     kept = load_checkpoint(best)
     changes = best.with_name(CHANGES)
-    assert kept.card.streams == {TUNED_GRID: spec_of(sha256_of(changes), DemoStreams.spec.weights_sha256)}
+    assert kept.card.streams == {TUNED_GRID: spec_of(sha256_of(changes), *PACKAGED)}
     assert kept.card.training["streams"] == "demo-tuned"
     assert lead_stream(kept) == TUNED_GRID
-    network = from_checkpoint(read(changes)).state_dict()
-    assert all(
-        not torch.equal(network[name], untouched[name]) for name in ("head.conv.weight", "head.conv.bias")
-    )
+    end = from_checkpoint(read(changes)).state_dict()
+    for name in ("head.weight", "head.bias", "lite3_head.weight"):
+        assert not torch.equal(end[name], untouched[name])
     before, after = load_checkpoint(start).captioner.state_dict(), kept.captioner.state_dict()
     assert not torch.equal(before["streams.0.embed.0.weight"], after["streams.0.embed.0.weight"])
     losses = [float(row["loss"]) for row in rows(tmp_path / "run") if row["loss"]]
@@ -232,8 +252,7 @@ def test_what_is_kept_is_what_was_judged(
     best = tune(start, data, tmp_path / "run", steps=2)
     kept = Tuned(load_checkpoint(best).captioner, from_checkpoint(read(best.with_name(CHANGES)))).eval()
     (averaged,) = judged
-    stage = stage_batch()
-    memory, expected = kept.encode_batches([stage]), averaged.eval().encode_batches([stage])
+    memory, expected = kept.encode_batches(batches()), averaged.eval().encode_batches(batches())
     given, wanted = (
         each.step(each.start(made, 1), each.first_word(made, 1), made)[0]
         for each, made in ((kept, memory), (averaged, expected))
@@ -244,7 +263,7 @@ def test_what_is_kept_is_what_was_judged(
 def test_a_stopped_run_goes_on_to_the_same_weights(
     start: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the network too."""
+    """Of the networks' end too."""
     whole = tune(start, data, tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(Batches, "at", stopped_before(3, Batches))
@@ -255,31 +274,31 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
         torch.load(run / "last.pt", weights_only=True)["captioner"] for run in (resumed.parent, whole.parent)
     )
     assert ours.keys() == theirs.keys()
-    assert any(name.startswith("network.") for name in ours)
+    assert any(name.startswith("end.") for name in ours)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert sha256_of(resumed.with_name(CHANGES)) == sha256_of(whole.with_name(CHANGES))
 
 
 def test_another_run_goes_on_from_both(start: Path, data: Path, tmp_path: Path) -> None:
-    """The network's weights are found beside the captioner, and others are not taken for them."""
+    """The end's weights are found beside the captioner, and others are not taken for them."""
     first = tune(start, data, tmp_path / "run")
-    network = network_to_start_from(first).state_dict()
+    end = end_to_start_from(first).state_dict()
     expected = from_checkpoint(read(first.with_name(CHANGES))).state_dict()
-    assert all(torch.equal(network[name], expected[name]) for name in expected)
+    assert all(torch.equal(end[name], expected[name]) for name in expected)
     again = tune(first, data, tmp_path / "again", steps=2)
     assert load_checkpoint(again).card.streams.keys() == {TUNED_GRID}
     other = from_checkpoint(read(first.with_name(CHANGES)))
-    torch.nn.init.zeros_(other.head.conv.weight)
-    save_changes(other, LastStages(pretrained()), first.with_name(CHANGES))
-    with pytest.raises(CheckpointError, match=r"a tuned network .* whose weights are neither beside it"):
-        network_to_start_from(first)
+    torch.nn.init.zeros_(other.head.weight)
+    save_changes(other, PairEnd(pretrained()), first.with_name(CHANGES))
+    with pytest.raises(CheckpointError, match=r"of tuned networks .* whose weights are neither beside it"):
+        end_to_start_from(first)
 
 
 def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
     start: Path, data: Path, tmp_path: Path
 ) -> None:
     """Each is fed its own; teachers may read either grid."""
-    there = PICTURE_NETWORKS["tuned_lite2"]().network.spec
+    there = PICTURE_NETWORKS["tuned_pair"]().network.spec
     teacher = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
     moved = train_captioner(
         "stats",
@@ -323,7 +342,7 @@ def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a captioner of the tuned grid does not go back to the untouched one unasked."""
-    there = PICTURE_NETWORKS["tuned_lite2"]().network.spec
+    there = PICTURE_NETWORKS["tuned_pair"]().network.spec
     tuned = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
     moved = RECIPE.model_copy(update={"name": "demo-moved", "steps": 2})
     monkeypatch.setitem(RECIPES, moved.name, moved)
