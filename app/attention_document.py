@@ -50,6 +50,8 @@ class CandidateCaption(Part):
     text: str
     score: float = Field(description="Its captioner's: log-probability over length ** length_penalty.")
     relevance: float = Field(description="Cosine of caption and video in the semantic embedding.")
+    likelihood: float = Field(description="Log-probability a word, the mean over all members.")
+    merit: float = Field(description="What the best is chosen by: relevance and weighted likelihood.")
 
 
 class ExtrasDocument(Part):

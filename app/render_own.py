@@ -26,19 +26,19 @@ def own_blocks(seen: Seen, width: int) -> list[Image.Image]:
 
 
 def _candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image:
-    """A line for each that competed, with a bar for its relevance, the winner's in ACCENT."""
+    """A line for each that competed, with a bar for its merit, the winner's in ACCENT."""
     candidates = competed[:MOST_CANDIDATES]
-    low = min(each.relevance for each in candidates)
-    span = max(each.relevance for each in candidates) - low or 1.0
+    low = min(each.merit for each in candidates)
+    span = max(each.merit for each in candidates) - low or 1.0
     font = ImageFont.load_default(SMALL)
     line = SMALL + 12
     found = sheet.block(width, len(candidates) * line)
     pen = ImageDraw.Draw(found)
     for number, each in enumerate(candidates):
         y, ink = number * line, ACCENT if number == 0 else QUIET
-        length = 20 + 130 * (each.relevance - low) / span
+        length = 20 + 130 * (each.merit - low) / span
         pen.rectangle((MARGIN, y + 4, MARGIN + length, y + SMALL), fill=ink)
-        said = f"{each.relevance:.2f}  {each.text}  ({each.captioner}, {_place(each.beam)})"
+        said = f"{each.merit:.2f}  {each.text}  ({each.captioner}, {_place(each.beam)})"
         text, size = sheet.fitted(said, SMALL, width - 2 * MARGIN - 170)
         pen.text((MARGIN + 170, y), text, fill=INK if number == 0 else QUIET, font=_sized(font, size))
     return found

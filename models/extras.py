@@ -38,13 +38,16 @@ class Layers:
 @dataclass(frozen=True)
 class Candidate:
     """Fusion. captioner: whose caption it is. beam: its place among theirs, 0 the best. score: theirs, the
-    log-probability over length^length_penalty. relevance: the cosine of caption and video."""
+    log-probability over length^length_penalty. relevance: the cosine of caption and video. likelihood: the
+    log-probability a word, mean over all members. merit: what won, relevance and weighted likelihood."""
 
     captioner: str
     beam: int
     text: str
     score: float
     relevance: float
+    likelihood: float
+    merit: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Extras:
     looked, the mean over frames. selected: G2L, for each word its key frames, rising. default_key_frame,
     key_frame: refocus, where step 1 and step 2 begin. refocus: (T,), α of eq. 9, by which the key frame is
     chosen. step_1, step_2: refocus, the caption of each step. layers: dualAFR. members: an ensemble's; the
-    attention beside it is the first one's. candidates: fusion, the most relevant first.
+    attention beside it is the first one's. candidates: fusion, the best first.
     """
 
     branch: Array | None = None

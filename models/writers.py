@@ -1,6 +1,6 @@
 """Who writes a caption: one captioner, or several as one.
 
-Fused: each member writes its beams, and models/semantic_embedding.py picks among all of them.
+Fused: each member writes its beams, and models/rivals.py picks among all of them.
 Averaged: at every word the mean of the members' probabilities (models/ensemble.py).
 """
 
@@ -20,8 +20,9 @@ from models.decoding import DecodingOptions, Hypothesis
 from models.ensemble import Ensemble, EnsembleMemory
 from models.extras import Candidate
 from models.members import ENSEMBLE, FUSION
-from models.semantic_embedding import Candidate as Rival
-from models.semantic_embedding import Fused, Fusion, SemanticEmbedding
+from models.rivals import LIKELIHOOD_WEIGHT, Fused, Fusion, Seen
+from models.rivals import Candidate as Rival
+from models.semantic_embedding import SemanticEmbedding
 from models.service import StreamMismatch, caption, check_streams, lead_stream
 from models.written import Written, join
 
@@ -59,12 +60,13 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class FusedWriter:
-    """Members of any vocabularies, and the embedding that picks among their beams."""
+    """Members of any vocabularies, and the embedding that picks with them among their beams."""
 
     kind: ClassVar[str] = FUSION
     members: Mapping[str, Checkpoint]
     embedding: SemanticEmbedding
     embedding_card: Card
+    likelihood_weight: float = LIKELIHOOD_WEIGHT
 
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
@@ -81,18 +83,19 @@ class FusedWriter:
             for name, member in self.members.items()
         }
         with torch.inference_mode():
-            decoded = {name: of_member.hypotheses for name, of_member in written.items()}
-            fused = self._fusion.choose(self.embedding.encode(features), decoded)
+            seen = {name: Seen(of_member.memory, of_member.hypotheses) for name, of_member in written.items()}
+            fused = self._fusion.choose(self.embedding.encode(features), seen)
         return [self._told(written, video, found, options) for video, found in enumerate(fused)]
 
     @cached_property
     def _fusion(self) -> Fusion:
-        return Fusion({name: each.captioner for name, each in self.members.items()}, self.embedding)
+        captioners = {name: each.captioner for name, each in self.members.items()}
+        return Fusion(captioners, self.embedding, self.likelihood_weight)
 
     def _told(
         self, written: Mapping[str, Written], video: int, found: Fused, options: DecodingOptions
     ) -> list[Caption]:
-        """The most relevant captions of one video; all candidates are told with each."""
+        """The best captions of one video; all candidates are told with each."""
         candidates = tuple(_candidate(rival) for rival in found.candidates)
         best = found.candidates[: options.num_captions]
         captions = [written[rival.captioner].caption(video, rival.hypothesis) for rival in best]
@@ -166,8 +169,8 @@ def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
 
 
 def _candidate(rival: Rival) -> Candidate:
-    text, score = join(rival.words), rival.hypothesis.score
-    return Candidate(rival.captioner, rival.beam, text, round(score, 5), round(rival.relevance, 5))
+    marks = (rival.hypothesis.score, rival.relevance, rival.likelihood, rival.merit)
+    return Candidate(rival.captioner, rival.beam, join(rival.words), *(round(mark, 5) for mark in marks))
 
 
 def _with_candidates(found: Caption, candidates: tuple[Candidate, ...]) -> Caption:

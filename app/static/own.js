@@ -34,9 +34,9 @@ export function keyMoments({ extras }, word) {
 function candidates(all) {
   const list = make("ol");
   list.className = "candidates";
-  list.setAttribute("aria-label", "Captions that competed, the most relevant first");
-  const [low, high] = [Math.min(...all.map(({ relevance }) => relevance)), Math.max(...all.map(({ relevance }) => relevance))];
-  list.append(...all.map(({ text, captioner, relevance }) => measured(`${text} (${captioner}, ${relevance.toFixed(2)})`, high > low ? (relevance - low) / (high - low) : 1)));
+  list.setAttribute("aria-label", "Captions that competed, the best first");
+  const [low, high] = [Math.min(...all.map(({ merit }) => merit)), Math.max(...all.map(({ merit }) => merit))];
+  list.append(...all.map(({ text, captioner, merit }) => measured(`${text} (${captioner}, ${merit.toFixed(2)})`, high > low ? (merit - low) / (high - low) : 1)));
   return list;
 }
 

@@ -262,10 +262,15 @@ def test_refocus_shows_both_steps_side_by_side() -> None:
         assert count(page, colour) > count(plain, colour) + 10_000
 
 
+def judged(merit: float) -> dict[str, float]:
+    """Of less relevance, the greater the merit."""
+    return {"relevance": 0.1 - merit, "likelihood": 2 * merit - 0.1, "merit": merit}
+
+
 def test_fusion_lists_who_competed_the_winner_first() -> None:
     candidates = [
-        {"captioner": name, "beam": beam, "text": "a dog runs", "score": -0.5, "relevance": relevance}
-        for name, beam, relevance in (("g2l", 0, 0.8), ("stats", 2, 0.5), ("stats", 0, -0.1))
+        {"captioner": name, "beam": beam, "text": "a dog runs", "score": -0.5, **judged(merit)}
+        for name, beam, merit in (("g2l", 0, 0.8), ("stats", 2, 0.5), ("stats", 0, -0.1))
     ]
     page, plain = drawn(with_extras(candidates=candidates)), drawn(document(["a", "dog"], 4))
     assert page.height > plain.height + 3 * sheet.SMALL

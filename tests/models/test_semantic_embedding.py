@@ -1,4 +1,4 @@
-"""The video-semantic embedding, and what it chooses among the captions of several."""
+"""The video-semantic embedding: how it places videos and sentences, and how it learns whose is whose."""
 
 from __future__ import annotations
 
@@ -9,24 +9,12 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import Captioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
-from models.decoding import DecodingOptions
-from models.semantic_embedding import Fusion, SemanticEmbedding, SemanticEmbeddingConfig
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.streams import InputStream
 from models.vocabulary import EOS, Vocabulary
 from tests.models.forced import never_reached
-from tests.models.tiny import (
-    GRID_INPUT,
-    SPEC,
-    WORDS,
-    heard_videos,
-    stream,
-    tiny_g2l,
-    tiny_spatial,
-    tiny_temporal,
-    tiny_vanilla,
-)
+from tests.models.tiny import GRID_INPUT, SPEC, WORDS, heard_videos, stream, tiny_vanilla
 from tests.reference.fusion import hinge_loss
 from training.losses import pad_captions
 from training.recipes import DEMO
@@ -109,50 +97,3 @@ def test_the_demo_embedding_is_small() -> None:
     words = [f"w{i}" for i in range(DEMO.vocabulary_size)]
     embedding = SemanticEmbedding(SemanticEmbeddingConfig.demo(), Vocabulary(words))
     assert sum(p.numel() for p in embedding.parameters()) < 2_000_000
-
-
-# The fusion
-
-
-def test_the_most_relevant_of_all_candidates_wins() -> None:
-    members: dict[str, Captioner] = {"temporal": tiny_temporal(), "g2l": tiny_g2l(seed=3)}
-    fusion = Fusion(members, tiny_embedding())
-    features = heard_videos()
-    found = fusion.caption(features, DecodingOptions(beam_size=4, max_length=5), candidates=3)
-    for i, fused in enumerate(found):
-        assert {c.captioner for c in fused.candidates} == {"temporal", "g2l"}
-        assert len({c.words for c in fused.candidates}) == len(fused.candidates)
-        relevance = [c.relevance for c in fused.candidates]
-        assert relevance == sorted(relevance, reverse=True)
-        for c in fused.candidates:
-            ids = torch.tensor([[*fusion.embedding.vocabulary.encode(c.words), EOS]])
-            with torch.no_grad():
-                product = fusion.embedding.encode([features[i]])[0] @ fusion.embedding.sentences(ids)[0]
-            assert c.relevance == pytest.approx(float(product), abs=1e-5)
-            assert c.words == tuple(members[c.captioner].vocabulary.decode(c.hypothesis.tokens))
-
-
-def test_the_winner_carries_the_scores_of_all() -> None:
-    fusion = Fusion({"a": tiny_temporal(), "b": tiny_spatial(seed=5)}, tiny_embedding())
-    (fused,) = fusion.caption(heard_videos()[2:], DecodingOptions(beam_size=5, max_length=5))
-    best = fused.best
-    assert best.words == fused.candidates[0].words
-    assert best.hypothesis.attention is not None
-    scores = best.hypothesis.attention.extras["candidates"]
-    assert scores.shape == (len(best.words), len(fused.candidates))
-    if len(best.words):
-        torch.testing.assert_close(scores[0], torch.tensor([c.relevance for c in fused.candidates]))
-
-
-def test_a_caption_that_two_members_write_counts_once() -> None:
-    fusion = Fusion({"a": tiny_temporal(), "again": tiny_temporal()}, tiny_embedding())
-    for fused in fusion.caption(heard_videos(), DecodingOptions(beam_size=2, max_length=5), candidates=2):
-        assert len(fused.candidates) == 2
-        assert {c.captioner for c in fused.candidates} == {"a"}
-
-
-def test_a_fusion_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        Fusion({}, tiny_embedding())
-    with pytest.raises(ValueError, match="num_captions"):
-        Fusion({"a": tiny_temporal()}, tiny_embedding()).caption(heard_videos(), DecodingOptions(beam_size=2))

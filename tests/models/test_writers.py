@@ -8,10 +8,13 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 
+from models.caption import Caption
 from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.ensemble import Ensemble
+from models.extras import Candidate
+from models.rivals import LIKELIHOOD_WEIGHT
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import StreamMismatch, caption
 from models.vocabulary import Vocabulary
@@ -52,17 +55,24 @@ def fused(**members: Captioner[Any, Any]) -> FusedWriter:
     return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
 
 
-def test_the_beams_of_all_members_compete_and_the_most_relevant_is_the_caption() -> None:
+def competed(best: Caption) -> tuple[Candidate, ...]:
+    assert best.attention is not None
+    assert best.attention.extras.candidates is not None
+    return best.attention.extras.candidates
+
+
+def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
     members: Members = {"stats": tiny_stats(), "g2l": tiny_g2l(), "refocus": tiny_refocus()}
     writer = fused(**members)
     each = replace(OPTIONS, num_captions=min(CANDIDATES, OPTIONS.beam_size))
     for video, [best] in enumerate(writer.caption(videos(), OPTIONS)):
-        assert best.attention is not None
-        candidates = best.attention.extras.candidates
-        assert candidates is not None
+        candidates = competed(best)
         assert best.text == candidates[0].text
-        relevances = [candidate.relevance for candidate in candidates]
-        assert relevances == sorted(relevances, reverse=True)
+        merits = [candidate.merit for candidate in candidates]
+        assert merits == sorted(merits, reverse=True)
+        for candidate in candidates:
+            judged = candidate.relevance + LIKELIHOOD_WEIGHT * candidate.likelihood
+            assert candidate.merit == pytest.approx(judged, abs=2e-5)  # of what is rounded to five digits
         for name, member in members.items():
             alone = caption(checkpoint(member), videos(), each)[video]
             for candidate in candidates:
@@ -77,9 +87,7 @@ def test_the_winners_own_attention_is_told() -> None:
     winners = set()
     for [best] in writer.caption(videos((3, 1, 5, 2, 4)), OPTIONS):
         assert best.attention is not None
-        candidates = best.attention.extras.candidates
-        assert candidates is not None
-        winner = candidates[0].captioner
+        winner = competed(best)[0].captioner
         winners.add(winner)
         told = {name for name, extra in own.items() if getattr(best.attention.extras, extra) is not None}
         assert told == {winner}
@@ -87,13 +95,25 @@ def test_the_winners_own_attention_is_told() -> None:
     assert winners
 
 
-def test_several_captions_are_the_most_relevant_ones() -> None:
+def test_several_captions_are_the_best_ones() -> None:
     writer = fused(stats=tiny_stats(), g2l=tiny_g2l())
     (captions,) = writer.caption(videos((3,)), replace(OPTIONS, num_captions=3))
-    assert captions[0].attention is not None
-    candidates = captions[0].attention.extras.candidates
-    assert candidates is not None
-    assert [each.text for each in captions] == [each.text for each in candidates[:3]]
+    assert [each.text for each in captions] == [each.text for each in competed(captions[0])[:3]]
+
+
+def test_a_writer_can_be_told_to_count_relevance_alone() -> None:
+    """The paper's rule: the same candidates, in another order than ours."""
+    ours = fused(stats=tiny_stats(), g2l=tiny_g2l())
+    papers = replace(ours, likelihood_weight=0.0)
+    by_merit, by_relevance = (
+        [competed(best) for [best] in writer.caption(videos(), OPTIONS)] for writer in (ours, papers)
+    )
+    for candidates in by_relevance:
+        assert [each.merit for each in candidates] == [each.relevance for each in candidates]
+        assert list(candidates) == sorted(candidates, key=lambda each: -each.relevance)
+    texts = [[[each.text for each in of] for of in order] for order in (by_merit, by_relevance)]
+    assert texts[0] != texts[1]
+    assert [sorted(of) for of in texts[0]] == [sorted(of) for of in texts[1]]
 
 
 def test_a_batch_is_fused_as_each_video_alone() -> None:

@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from models.checkpoint import Card, save_checkpoint
+from models.rivals import LIKELIHOOD_WEIGHT
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.vocabulary import Vocabulary
 from tests.training.demo_shapes import HELD_OUT, demo_shapes
 from training.ablations import row_training
-from training.ablations.bench import EMBEDDING, Bench
+from training.ablations.bench import EMBEDDING, FUSED_WEIGHTS, Bench
 from training.ablations.corpus import Corpus, OutOfTime, TimedBatches
 from training.ablations.families import FAMILIES
 from training.ablations.language_side import PARTS, common_columns, language_side
@@ -32,7 +33,7 @@ ROWS = {
     "stats": ("stats", "stats-lstm", "stats-attention"),
     "g2l": ("g2l", "g2l-global"),
     "refocus": ("refocus", "refocus-plain", "refocus-step-1"),
-    "fusion": ("fusion-spatial", "fusion-temporal", "fusion-fused", "fusion-averaged"),
+    "fusion": ("fusion-spatial", "fusion-temporal", "fusion-fused", "fusion-judged", "fusion-averaged"),
     "dual_afr": ("dual-afr-hard", "dual-afr-mlp"),
 }
 
@@ -161,15 +162,24 @@ def test_a_shipped_checkpoint_is_fed_by_its_own_stream_set(corpus: Corpus, tmp_p
 
     made = replace(made, corpus=noted)
     captioner = Trained("g2l").captioner_of(corpus.vocabulary)
-    moved = Card("g2l", {"tuned_lite2_grid": corpus.specs["grid"]}, {}, {"streams": "demo-tuned"})
+    moved = Card("g2l", {"tuned_pair_grid": corpus.specs["grid"]}, {}, {"streams": "demo-tuned"})
     save_checkpoint(made.weights / "g2l.safetensors", captioner, moved)
-    with pytest.raises(NotThere, match="eats 'tuned_lite2_grid', which 'demo' lacks"):
+    with pytest.raises(NotThere, match="eats 'tuned_pair_grid', which 'demo' lacks"):
         made.run(job("g2l-demo"))
     for name in ("fusion-spatial", "fusion-temporal"):
         made.run(job(name))
     with_embedding(corpus, made)
-    made.run(job("fusion-fused"))
-    assert asked == ["demo+demo-tuned", "demo", "demo", "demo"]
+    for name in ("fusion-fused", "fusion-judged"):
+        made.run(job(name))
+    assert asked == ["demo+demo-tuned", *["demo"] * 4]
+
+
+def test_a_judged_row_weighs_what_is_served_and_a_fused_one_what_the_paper_has() -> None:
+    made = {row.name: row.make for family in FAMILIES for row in family.rows}
+    for name, weight in (("fusion-fused", 0.0), ("fusion-judged", LIKELIHOOD_WEIGHT)):
+        make = made[name]
+        assert isinstance(make, Read)
+        assert FUSED_WEIGHTS[make.how] == weight
 
 
 def ending_with(error: type[BaseException]) -> Callable[[TimedBatches, int], TrainingBatch]:
@@ -237,7 +247,8 @@ def test_headline_rows_come_first_and_further_seeds_last() -> None:
 
 
 def test_rows_are_chosen_with_what_they_read() -> None:
-    assert _names(rows=["fusion-fused"]) == {"fusion-fused", "fusion-temporal", "fusion-spatial"}
+    for fused in ("fusion-fused", "fusion-judged"):
+        assert _names(rows=[fused]) == {fused, "fusion-temporal", "fusion-spatial"}
     assert _names(only="g2l", rows=["g2l-demo"]) == {"g2l-demo"}
     with pytest.raises(UnknownRow, match="stats, g2l"):
         jobs_of(FAMILIES, "lstm")

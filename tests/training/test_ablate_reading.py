@@ -13,10 +13,12 @@ import torch
 
 from models.captioner import Captioner, StepAttention
 from models.decoding import DecodingOptions, decode
+from models.rivals import Fusion
 from models.streams import collate_inputs
-from tests.models.tiny import tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
+from tests.models.test_semantic_embedding import tiny_embedding
+from tests.models.tiny import GRID_INPUT, tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
 from tests.training.tiny_corpus import captioned
-from training.ablations.readers import Alone, reread
+from training.ablations.readers import OPTIONS, Alone, Fused, reread
 from training.ablations.scoring import where_it_looked
 from training.ablations.sheets import GROUP, STEPS, Sheet
 from training.ablations.word_classes import WordClasses
@@ -85,6 +87,22 @@ def test_attention_is_read_at_the_words_of_given_captions(make: Callable[[], Cap
     torch.testing.assert_close(found[1].temporal, alone.temporal)
     assert all(len(value) == 2 - silent for value in found[1].extras.values())
     assert not torch.allclose(found[0].temporal[-1], found[1].temporal[-1])
+
+
+def test_fused_captions_are_those_of_a_fusion_of_the_same_weight() -> None:
+    """The paper's where none is given; and what the members find likely makes a difference."""
+    members: dict[str, Captioner] = {"a": tiny_stats(), "b": tiny_stats(seed=1)}
+    embedding, features = tiny_embedding(streams=(GRID_INPUT,)), videos((3, 1, 5, 2))
+    [batch] = collate_inputs(features, [GRID_INPUT], torch.device("cpu"))
+    found = {}
+    for reader in (Fused(members, embedding), Fused(members, embedding, 1e4)):
+        weight = reader.likelihood_weight
+        with torch.inference_mode():
+            found[weight] = reader.captions({"grid": batch})
+        served = Fusion(members, embedding, weight).caption(features, OPTIONS, OPTIONS.beam_size)
+        assert found[weight] == [each.best.words for each in served]
+    assert found.keys() == {0.0, 1e4}
+    assert found[0.0] != found[1e4]
 
 
 def test_key_frames_on_the_true_shot() -> None:

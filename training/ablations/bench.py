@@ -9,6 +9,7 @@ from typing import Any
 
 from models.captioner import Captioner
 from models.checkpoint import Checkpoint, load_checkpoint, load_embedding, read_card
+from models.rivals import LIKELIHOOD_WEIGHT
 from models.service import WEIGHTS, StreamMismatch, stream_set_for
 from models.stream_sets import UnknownStreamSet
 from training.ablations.corpus import Corpus
@@ -20,6 +21,8 @@ from training.ablations.row_training import Learned, checkpoint_in, learned
 from training.ablations.scoring import score
 
 EMBEDDING = "semantic_embedding.safetensors"
+#: How several are fused → what the members' likelihoods weigh.
+FUSED_WEIGHTS = {"fused": 0.0, "judged": LIKELIHOOD_WEIGHT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ class Bench:
         names: list[str] = []
         if isinstance(make, Read):
             names += [f"{name}.safetensors" for name in make.of if make.shipped]
-            names += [EMBEDDING] if make.how == "fused" else []
+            names += [EMBEDDING] if make.how in FUSED_WEIGHTS else []
         return [_there(self.weights / name) for name in names]
 
     def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> Captioner[Any, Any]:
@@ -87,8 +90,9 @@ class Bench:
         return reread(checkpoint.captioner, make.config)
 
     def _reader(self, make: Read, captioners: Mapping[str, Captioner[Any, Any]]) -> Reader:
-        if make.how == "fused":
-            return Fused(captioners, load_embedding(self.weights / EMBEDDING)[0])
+        if make.how in FUSED_WEIGHTS:
+            embedding, _ = load_embedding(self.weights / EMBEDDING)
+            return Fused(captioners, embedding, FUSED_WEIGHTS[make.how])
         if make.how == "averaged":
             return joined(list(captioners.values()))
         [captioner] = captioners.values()

@@ -1,4 +1,4 @@
-"""The VATEX challenge's fusion: three members, and two ways to join them."""
+"""The VATEX challenge's fusion: three members, and three ways to join them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ FAMILY = Family(
             Read(MEMBERS, how="fused"),
             "fusion-spatial",
             "VATEX, after reinforcement: CIDEr 88.8, 3.4 above either member's 85.4.",
+            looks=False,
+        ),
+        Row(
+            "fusion-judged",
+            "the same, and how likely both find a caption",
+            Read(MEMBERS, how="judged"),
+            "fusion-fused",
+            "No row of the paper: the rule that is served.",
             looks=False,
         ),
         Row(

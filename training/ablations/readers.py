@@ -14,7 +14,8 @@ from models.decoding import DecodingOptions, Hypothesis, decode
 from models.ensemble import Ensemble
 from models.likelihood import teacher_forced
 from models.refocus import RefocusMemory
-from models.semantic_embedding import Fusion, SemanticEmbedding
+from models.rivals import Fusion, Seen
+from models.semantic_embedding import SemanticEmbedding
 from models.streams import inputs_of
 from models.vocabulary import EOS
 from training.losses import pad_captions
@@ -82,18 +83,22 @@ class Averaged:
 
 @dataclass(frozen=True, eq=False)
 class Fused:
-    """All beams of several captioners, of which the video-semantic embedding picks one."""
+    """All beams of several captioners, of which the video-semantic embedding picks one, as in the paper where
+    the members' own likelihoods weigh nothing."""
 
     members: Mapping[str, Captioner[Any, Any]]
     embedding: SemanticEmbedding
+    likelihood_weight: float = 0.0
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         options = replace(OPTIONS, num_captions=OPTIONS.beam_size)
-        written = {
-            name: decode(member, encoded(member, batches), options) for name, member in self.members.items()
+        memories = {name: encoded(member, batches) for name, member in self.members.items()}
+        seen = {
+            name: Seen(memory, decode(self.members[name], memory, options))
+            for name, memory in memories.items()
         }
         videos = self.embedding.encode_batches(inputs_of(self.embedding, batches))
-        chosen = Fusion(self.members, self.embedding).choose(videos, written)
+        chosen = Fusion(self.members, self.embedding, self.likelihood_weight).choose(videos, seen)
         return [each.best.words for each in chosen]
 
 

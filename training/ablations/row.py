@@ -52,11 +52,12 @@ class Read:
 
     of: rows of the family, or with ``shipped`` the name of a captioner in weights/. how: "alone" is the one
     there is; "step_1" refocus's first caption; "averaged" the mean of probabilities; "fused" what the
-    video-semantic embedding picks. config: what differs from the config that it was trained with.
+    video-semantic embedding picks, and "judged" what it picks together with how likely all of them find a
+    caption. config: what differs from the config that it was trained with.
     """
 
     of: tuple[str, ...]
-    how: Literal["alone", "step_1", "averaged", "fused"] = "alone"
+    how: Literal["alone", "step_1", "averaged", "fused", "judged"] = "alone"
     config: Mapping[str, Any] = field(default_factory=dict)
     shipped: bool = False
 

@@ -1,0 +1,158 @@
+"""Which of several captioners' captions wins (section 2.3 of the paper of models/fusion.py).
+
+What all captioners wrote competes. Where we differ from the paper:
+
+* All beams of all captioners are candidates, not the best of each; captions that read alike count once.
+* The paper's winner is the most relevant one by the semantic embedding. Ours has the greatest merit:
+  relevance, plus how likely all captioners together find the caption, a weight times the mean over them of
+  its log-probability a word. Each sees what the others miss, and the embedding knows no grammar. A weight of
+  0 is the paper's rule; docs/training.md has what the difference is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from extractors.features import Features
+from models.captioner import Captioner, Memory
+from models.decoding import DecodingOptions, Hypothesis, decode
+from models.likelihood import teacher_forced
+from models.semantic_embedding import SemanticEmbedding
+from models.vocabulary import EOS, Vocabulary
+
+#: What a mean log-probability counts against a cosine, chosen on held-out pictures (training/choose_decoding.py).
+LIKELIHOOD_WEIGHT = 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A caption that competes: whose it is, and its place among theirs (0 = best).
+
+    relevance: the cosine of caption and video. likelihood: log-probability a word, its end counted, the mean
+    over all captioners. merit: what it is ranked by.
+    """
+
+    captioner: str
+    beam: int
+    words: tuple[str, ...]
+    hypothesis: Hypothesis
+    relevance: float = 0.0
+    likelihood: float = 0.0
+    merit: float = 0.0
+
+    def judged(self, relevance: float, likelihood: float, weight: float) -> Self:
+        return replace(
+            self, relevance=relevance, likelihood=likelihood, merit=relevance + weight * likelihood
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """All candidates of one video, the best first."""
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The winner. Its attention, where it has one, carries all merits as ``candidates`` (L, n)."""
+        best = self.candidates[0]
+        looked = best.hypothesis.attention
+        if looked is None:
+            return best
+        merits = torch.tensor([candidate.merit for candidate in self.candidates])
+        extras = {**looked.extras, "candidates": merits.expand(len(best.words), -1)}
+        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(looked, extras=extras)))
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What one member read of the videos, and what it decoded for each."""
+
+    memory: Memory
+    written: Sequence[Sequence[Hypothesis]]
+
+
+class Fusion:
+    """Any captioners, of any vocabularies, and the embedding that chooses with them among what they write."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Captioner[Any, Any]],
+        embedding: SemanticEmbedding,
+        likelihood_weight: float = LIKELIHOOD_WEIGHT,
+    ) -> None:
+        if not members:
+            raise ValueError("a fusion needs at least one captioner")
+        self.members, self.embedding, self.weight = members, embedding, likelihood_weight
+
+    def caption(
+        self, features: Sequence[Features], options: DecodingOptions, candidates: int = 5
+    ) -> list[Fused]:
+        """``candidates`` captions of each member compete. Raises ValueError where ``options`` allow fewer."""
+        options = replace(options, num_captions=candidates)
+        with torch.no_grad():
+            seen = {name: _seen(member, features, options) for name, member in self.members.items()}
+            return self.choose(self.embedding.encode(features), seen)
+
+    def choose(self, videos: Tensor, seen: Mapping[str, Seen]) -> list[Fused]:
+        """videos: (B, joint) embedded; seen: by member."""
+        rivals = [
+            self._distinct({name: of_member.written[i] for name, of_member in seen.items()})
+            for i in range(len(videos))
+        ]
+        relevances, likelihoods = self._relevance(videos, rivals), self._likelihood(seen, rivals)
+        found = []
+        for of_video, relevant, likely in zip(rivals, relevances, likelihoods, strict=True):
+            # of captions padded to the most that any video has, a video's own come first
+            marks = zip(relevant.tolist(), likely.tolist()[: len(of_video)], strict=True)
+            judged = [each.judged(*two, self.weight) for each, two in zip(of_video, marks, strict=True)]
+            found.append(Fused(tuple(sorted(judged, key=lambda each: -each.merit))))
+        return found
+
+    def _distinct(self, decoded: Mapping[str, Sequence[Hypothesis]]) -> list[Candidate]:
+        """One video's candidates, not yet judged; a caption that reads like an earlier one is left out."""
+        found: dict[tuple[str, ...], Candidate] = {}
+        for name, hypotheses in decoded.items():
+            for beam, hypothesis in enumerate(hypotheses):
+                words = tuple(self.members[name].vocabulary.decode(hypothesis.tokens))
+                found.setdefault(words, Candidate(name, beam, words, hypothesis))
+        return list(found.values())
+
+    def _relevance(self, videos: Tensor, rivals: Sequence[Sequence[Candidate]]) -> tuple[Tensor, ...]:
+        """For each video the cosines of its candidates."""
+        counts = [len(of_video) for of_video in rivals]
+        captions = [each.words for of_video in rivals for each in of_video]
+        sentences = self.embedding.sentences(_ids(captions, self.embedding.vocabulary).to(videos.device))
+        every = (sentences * videos.repeat_interleave(torch.tensor(counts).to(videos.device), 0)).sum(1)
+        return torch.split(every, counts)
+
+    def _likelihood(self, seen: Mapping[str, Seen], rivals: Sequence[Sequence[Candidate]]) -> Tensor:
+        """(B, most candidates): log-probability a word, the mean over members."""
+        most = max(len(of_video) for of_video in rivals)
+        captions = [
+            each.words for of_video in rivals for each in [*of_video, *[of_video[0]] * (most - len(of_video))]
+        ]
+        found = []
+        for name, member in self.members.items():
+            memory = seen[name].memory
+            targets = _ids(captions, member.vocabulary).to(next(member.parameters()).device)
+            forced = teacher_forced(member, memory, targets)
+            found.append((forced.log_p.sum(1) / forced.valid.sum(1)).view(-1, most).cpu())
+        return torch.stack(found).mean(0)
+
+
+def _seen(member: Captioner[Any, Any], features: Sequence[Features], options: DecodingOptions) -> Seen:
+    memory = member.encode(features)
+    return Seen(memory, decode(member, memory, options))
+
+
+def _ids(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor:
+    """(S, longest) word ids, each caption's end behind it, padded by -1."""
+    rows = [[*vocabulary.encode(words), EOS] for words in captions]
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])
