@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,16 @@ SETS = (
 
 
 SOME_SEED = 7
+
+
+class Named(Protocol):
+    """What has an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+AnyItem = TypeVar("AnyItem", bound=Named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +121,8 @@ def with_streams(items: Sequence[Captioned], names: Collection[str]) -> list[Cap
 
 
 def hold_out(
-    items: Sequence[Captioned], count: int, prefix: str, seed: int
-) -> tuple[list[Captioned], list[Captioned]]:
+    items: Sequence[AnyItem], count: int, prefix: str, seed: int
+) -> tuple[list[AnyItem], list[AnyItem]]:
     """(training, held out): ``count`` items whose id begins with ``prefix`` are set aside for selection."""
     candidates = [i for i, item in enumerate(items) if item.id.startswith(prefix)]
     chosen = set(np.random.default_rng(seed).permutation(candidates)[:count].tolist())
