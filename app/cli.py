@@ -61,7 +61,7 @@ def caption(
     beam_size: Annotated[int, typer.Option(help=_option("beam_size"))] = 5,
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
-    length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.5,
+    length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.7,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
         Path | None,

@@ -51,7 +51,7 @@ class CaptionOptions(BaseModel):
     max_length: int = Field(20, ge=1, le=50, description="Most words in a caption.")
     attention: bool = Field(True, description="Keep, for each word, where the captioner looked.")
     length_penalty: float = Field(
-        0.5, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
+        0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
 
     @model_validator(mode="after")

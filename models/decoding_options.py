@@ -20,7 +20,7 @@ class DecodingOptions:
     beam_size: int = 5  # beams a video; read by "beam" alone
     num_captions: int = 1  # captions returned a video, best first; 1 for "greedy"
     max_length: int = 20  # tokens at most; a caption that has not ended by then is cut, its end unscored
-    length_penalty: float | str = 0.5  # score = log-probability / n^A, or "wu_A", "avg_A": LengthPenalty
+    length_penalty: float | str = 0.7  # score = log-probability / n^A, or "wu_A", "avg_A": LengthPenalty
     temperature: float = 1.0  # divides the log-probabilities, which are then normalised again
     top_k: int | None = None  # "sample": draw among the k likeliest words
     top_p: float | None = None  # "sample": draw among the fewest words that hold this much probability

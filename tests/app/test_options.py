@@ -17,7 +17,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "num_captions": 1,
         "max_length": 20,
         "attention": True,
-        "length_penalty": 0.5,
+        "length_penalty": 0.7,
     }
     assert set(FORM_FIELDS) < set(options.model_dump())
 

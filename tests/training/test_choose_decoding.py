@@ -1,0 +1,96 @@
+"""What decoding's two numbers are worth on held-out pictures: each entry is what decoding so would score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from models.captioner import Captioner
+from models.decoding import decode
+from models.rivals import Fusion, Seen
+from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
+from models.stats import Stats, StreamConfig
+from models.streams import InputStream, inputs_of
+from models.vocabulary import Vocabulary
+from tests.models.tiny import randomised, stats_config
+from tests.training.tiny_corpus import captioned
+from training import choose_decoding
+from training.choose_decoding import OPTIONS, Judged
+from training.cider import CiderD
+from training.dataset import Captioned
+from training.pseudo_video import batch_of, whole
+
+GRID = InputStream(name="grid", width=8)
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> list[Captioned]:
+    return captioned(tmp_path_factory.mktemp("corpus"), 12)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(items: list[Captioned]) -> Vocabulary:
+    return Vocabulary.from_captions((c for item in items for c in item.captions), size=40)
+
+
+def captioner(vocabulary: Vocabulary, seed: int) -> Stats:
+    made = Stats(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
+    randomised(made, seed)
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def fusion(vocabulary: Vocabulary) -> Fusion:
+    members: dict[str, Captioner[Any, Any]] = {str(seed): captioner(vocabulary, seed) for seed in (1, 2)}
+    torch.manual_seed(5)
+    embedding = SemanticEmbedding(SemanticEmbeddingConfig(streams=(GRID,), words=6, joint=8), vocabulary)
+    return Fusion(members, embedding.eval())
+
+
+def score(items: list[Captioned], captions: list[list[str]]) -> float:
+    scorer = CiderD({item.id: item.captions for item in items})
+    return 100 * float(scorer.score([item.id for item in items], captions).mean())
+
+
+@torch.inference_mode()
+def test_the_table_of_length_penalties_is_what_decoding_scores(
+    items: list[Captioned], vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In groups, the last of which is smaller."""
+    monkeypatch.setattr(choose_decoding, "GROUP", 5)
+    ours = captioner(vocabulary, 1)
+    found = Judged.of(items).by_length_penalty(ours)
+    for penalty in (0.0, 1.0):
+        captions = []
+        for item in items:
+            memory = ours.encode_batches(inputs_of(ours, batch_of([whole(item.pictures)])))
+            [[best]] = decode(ours, memory, replace(OPTIONS, length_penalty=penalty))
+            captions.append(vocabulary.decode(best.tokens))
+        assert found[penalty] == pytest.approx(score(items, captions))
+
+
+@torch.inference_mode()
+def test_the_table_of_likelihood_weights_is_what_fusion_scores(
+    items: list[Captioned], fusion: Fusion, vocabulary: Vocabulary
+) -> None:
+    found = Judged.of(items).by_likelihood_weight(fusion)
+    batches = batch_of([whole(item.pictures) for item in items])
+    seen = {}
+    for name, member in fusion.members.items():
+        taken: Any = member
+        memory = taken.encode_batches(inputs_of(member, batches))
+        seen[name] = Seen(memory, decode(taken, memory, replace(OPTIONS, num_captions=OPTIONS.beam_size)))
+    videos = fusion.embedding.encode_batches(inputs_of(fusion.embedding, batches))
+    for weight in (0.0, 0.4, 1.6):
+        weighed = Fusion(fusion.members, fusion.embedding, weight).choose(videos, seen)
+        captions = [list(each.best.words) for each in weighed]
+        assert found[weight] == pytest.approx(score(items, captions))
+
+
+def test_where_there_is_no_embedding_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose_decoding, "embedding_path", lambda: None)
+    with pytest.raises(ValueError, match="there is no semantic embedding"):
+        choose_decoding.shipped()

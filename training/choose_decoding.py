@@ -1,0 +1,121 @@
+"""``python -m training.choose_decoding --data DATA``: two numbers of decoding, chosen on held-out pictures.
+
+The shipped captioners write the training pictures that no run trains on. The first table has each captioner's
+score by the exponent of its length penalty (models/decoding_options.py has the best of all as its default).
+The second has their fusion's by what likelihood counts against relevance (models/rivals.py); 0 is the paper's
+rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from models.checkpoint import load_embedding
+from models.collate import Batch
+from models.decoding import DecodingOptions, decode
+from models.members import FUSION, default_members, files
+from models.rivals import Candidate, Fusion, Seen
+from models.service import embedding_path, load_captioner
+from models.stream_sets import DEMO_TUNED_STAGES
+from models.streams import inputs_of
+from training.cider import CiderD
+from training.dataset import Captioned
+from training.meal import Meal
+from training.pseudo_video import batch_of, whole
+from training.recipes import DEMO
+
+LENGTH_PENALTIES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+LIKELIHOOD_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.6)
+GROUP = 50
+OPTIONS = DecodingOptions(attention=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Held-out pictures, a group at a time, and what CIDEr-D says of captions of all."""
+
+    items: Sequence[Captioned]
+    groups: Sequence[Mapping[str, Batch]]
+    scorer: CiderD
+
+    @classmethod
+    def of(cls, items: Sequence[Captioned]) -> Judged:
+        groups = [
+            batch_of([whole(item.pictures) for item in items[start : start + GROUP]])
+            for start in range(0, len(items), GROUP)
+        ]
+        return cls(items, groups, CiderD({item.id: item.captions for item in items}))
+
+    def score(self, captions: Sequence[Sequence[str]]) -> float:
+        """CIDEr-D × 100."""
+        return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
+
+    def by_length_penalty(self, captioner: Any) -> dict[float, float]:
+        memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
+
+        def captions(penalty: float) -> list[Sequence[str]]:
+            options = replace(OPTIONS, length_penalty=penalty)
+            found = [hypotheses for memory in memories for hypotheses in decode(captioner, memory, options)]
+            return [captioner.vocabulary.decode(best.tokens) for best, *_ in found]
+
+        return {penalty: self.score(captions(penalty)) for penalty in LENGTH_PENALTIES}
+
+    def by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
+        candidates = list(self._candidates(fusion))
+
+        def winners(weight: float) -> list[Sequence[str]]:
+            best = [max(of, key=lambda each: each.relevance + weight * each.likelihood) for of in candidates]
+            return [each.words for each in best]
+
+        return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
+
+    def _candidates(self, fusion: Fusion) -> Iterator[tuple[Candidate, ...]]:
+        """All that the members write of each picture, with its relevance and likelihood."""
+        members: Mapping[str, Any] = fusion.members
+        options = replace(OPTIONS, num_captions=OPTIONS.beam_size)
+        for group in self.groups:
+            seen = {}
+            for name, member in members.items():
+                memory = member.encode_batches(inputs_of(member, group))
+                seen[name] = Seen(memory, decode(member, memory, options))
+            videos = fusion.embedding.encode_batches(inputs_of(fusion.embedding, group))
+            yield from (each.candidates for each in fusion.choose(videos, seen))
+
+
+def shipped() -> Fusion:
+    """The members that a fusion has by default. Raises CheckpointError, and ValueError for no embedding."""
+    path = embedding_path()
+    if path is None:
+        raise ValueError("there is no semantic embedding, which fusion needs")
+    names = [each.name for each in default_members(FUSION, files())]
+    return Fusion({name: load_captioner(name).captioner for name in names}, load_embedding(path)[0])
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with the training sets.")],
+    cache: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("data/cache"),
+) -> None:
+    """Prints CIDEr-D on the held-out pictures for each number."""
+    meal = Meal.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
+    judged, fusion = Judged.of(meal.items(data, cache, DEMO.held_out)[1]), shipped()
+    lengths = Table("captioner", *(f"{penalty:g}" for penalty in LENGTH_PENALTIES), title="length penalty")
+    weights = Table(*(f"{weight:g}" for weight in LIKELIHOOD_WEIGHTS), title="likelihood weight")
+    with torch.inference_mode():
+        for name, captioner in fusion.members.items():
+            found = judged.by_length_penalty(captioner)
+            lengths.add_row(name, *(f"{found[penalty]:.1f}" for penalty in LENGTH_PENALTIES))
+        weights.add_row(*(f"{score:.1f}" for score in judged.by_likelihood_weight(fusion).values()))
+    for table in (lengths, weights):
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
