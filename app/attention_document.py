@@ -76,7 +76,7 @@ class ExtrasDocument(Part):
         None, description="Ensemble: who wrote together; maps and extras are the first one's."
     )
     candidates: list[CandidateCaption] | None = Field(
-        None, description="Fusion: all that competed, the most relevant first; maps are the winner's."
+        None, description="Fusion: all that competed, the best first; maps are the winner's."
     )
 
 
