@@ -164,8 +164,8 @@ def _openvino() -> Finding:
         from extractors.openvino_engine import fastest_precision
     except ImportError:
         needed = (
-            "OpenVINO is not installed: it reads the weights of efficientnet-lite3, which the demo captioners "
-            "need, and without it torch runs networks, three to four times as slowly on a CPU. Run `make setup`."
+            "OpenVINO is not installed: the demo captioners' efficientnet-lite3 is read by it, and without "
+            "it torch runs every network, three to four times as slowly on a CPU. Run `make setup`."
         )
         return Finding("OpenVINO", "not installed", needed)
     return Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
