@@ -267,9 +267,9 @@ DEMO_REFOCUS = DEMO.model_copy(
 DEMO_EMBEDDING = DEMO.model_copy(
     update={
         "name": "demo-embedding",
-        "videos": 160,
-        "captions": 2,
-        "steps": 1500,
+        "videos": 400,
+        "captions": 3,
+        "steps": 1000,
         "learning_rate": 1e-3,
         "warmup": 100,
         "average_decay": 0.995,
