@@ -25,7 +25,7 @@ from models.likelihood import teacher_forced
 from models.semantic_embedding import SemanticEmbedding
 from models.vocabulary import EOS, Vocabulary
 
-#: What a mean log-probability counts against a cosine, chosen on held-out pictures (training/choose_decoding.py).
+#: What a mean log-probability counts against a cosine: training/choose_decoding.py, on held-out pictures.
 LIKELIHOOD_WEIGHT = 0.4
 
 
