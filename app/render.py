@@ -148,7 +148,8 @@ def _own_explanation(attention: AttentionDocument) -> str:
     if extras.refocus is not None:
         said += " The line below the two steps shows by which weight the key frame was chosen."
     if extras.candidates is not None:
-        said += " Candidates are ranked by the cosine of caption and video; maps are the winner's."
+        said += " Candidates are ranked by how well they fit the video and how likely all members find them;"
+        said += " maps are the winner's."
     if extras.members is not None:
         said += f" Written by {', '.join(extras.members)} together; the maps are {extras.members[0]}'s."
     return said
