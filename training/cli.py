@@ -161,15 +161,15 @@ def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: Given, plac
     """The embedding, a captioner, or one and the end of its image networks, on pictures and pans."""
     from models.checkpoint import read_card
     from models.stream_sets import stream_set
-    from training.recipes import DEMO_STREAMS, TUNING
+    from training.recipes import CONTINUING, DEMO_STREAMS, TUNING
     from training.session import train_captioner, train_semantic_embedding
     from training.tuning_session import tune_network
 
     out, cache, threads, start = place.out, place.cache, place.threads, given.start
     teachers = given.teachers or ()
-    if plan.name in TUNING:
-        if start is None:
-            raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
+    if plan.name in CONTINUING and start is None:
+        raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
+    if plan.name in TUNING and start is not None:
         return tune_network(name, plan, data, out, cache, threads, start, teachers)
     own = None if start is None else read_card(start).training.get("streams")
     wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))

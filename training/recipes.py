@@ -299,6 +299,15 @@ FINETUNE = DEMO.model_copy(
 
 #: Recipes that train the image networks' end too.
 TUNING = (DEMO_TUNED.name, DEMO_JOINED.name)
+#: Recipes that are gentle, or move a part alone: they go on from a captioner.
+CONTINUING = frozenset(
+    {
+        *TUNING,
+        *(each.name for each in (DEMO_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL, DEMO_MOVED)),
+    }
+)
+#: Recipe → the captioner that has what it trains.
+FOR_ONE = {DEMO_SHOTS.name: "stats", DEMO_REFOCUS.name: "refocus"}
 
 RECIPES = {
     recipe.name: recipe
@@ -346,6 +355,8 @@ def recipe_of(name: str | None, captioner: str) -> Recipe:
     wanted = name or known[0]
     if wanted not in known:
         raise UnknownRecipe(f"there is no recipe {wanted!r} for {captioner}; there are: {', '.join(known)}")
+    if FOR_ONE.get(wanted, captioner) != captioner:
+        raise UnknownRecipe(f"{wanted} trains what {FOR_ONE[wanted]} alone has, and not {captioner}")
     return RECIPES[wanted]
 
 

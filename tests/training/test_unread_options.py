@@ -54,6 +54,10 @@ NO_REWARD = "has no self-critical steps; leave it out"
         ("stats --recipe demo-tuned --paper stats", "--paper: demo-tuned learns from pictures alone"),
         ("stats --recipe demo-tuned --self-critical", f"--self-critical: demo-tuned {NO_REWARD}"),
         ("stats --recipe demo-tuned", "demo-tuned goes on from a captioner: give it as --start"),
+        ("stats --recipe demo-longer", "demo-longer goes on from a captioner: give it as --start"),
+        ("g2l --recipe demo-moved", "demo-moved goes on from a captioner: give it as --start"),
+        ("g2l --recipe demo-shots", "--recipe: demo-shots trains what stats alone has, and not g2l"),
+        ("stats --recipe demo-refocus", "--recipe: demo-refocus trains what refocus alone has, and not"),
         ("stats --data-set msvd --teacher g2l", "--teacher: teachers read pictures, not a set of videos"),
         (
             "stats --data-set msvd --start a.safetensors --streams demo",
