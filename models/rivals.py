@@ -7,6 +7,8 @@ What all captioners wrote competes. Where we differ from the paper:
   relevance, plus how likely all captioners together find the caption, a weight times the mean over them of
   its log-probability a word. Each sees what the others miss, and the embedding knows no grammar. A weight of
   0 is the paper's rule; docs/training.md has what the difference is worth.
+* A caption that names a thing twice ("a motorcycle on a motorcycle") loses by it: the captioners fall into
+  that together, and the embedding likes it.
 """
 
 from __future__ import annotations
@@ -27,6 +29,15 @@ from models.vocabulary import EOS, Vocabulary
 
 #: What a mean log-probability counts against a cosine: training/choose_decoding.py, on held-out pictures.
 LIKELIHOOD_WEIGHT = 0.4
+#: What naming a thing twice takes from a mean log-probability; any more makes no difference.
+TWICE = 0.5
+#: Words that name nothing and may stand in a caption as often as they like.
+FUNCTION_WORDS = frozenset(
+    ("a", "an", "and", "another", "are", "as", "at", "be", "being", "by", "down", "for", "from", "her", "his",
+     "in", "into", "is", "it", "its", "next", "of", "off", "on", "one", "other", "out", "over", "s", "'s",
+     "several", "some", "that", "the", "their", "them", "there", "they", "this", "three", "through", "to",
+     "together", "two", "up", "very", "while", "with")
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +57,14 @@ class Candidate:
     merit: float = 0.0
 
     def judged(self, relevance: float, likelihood: float, weight: float) -> Self:
-        return replace(
-            self, relevance=relevance, likelihood=likelihood, merit=relevance + weight * likelihood
-        )
+        merit = relevance + weight * (likelihood - TWICE * names_twice(self.words))
+        return replace(self, relevance=relevance, likelihood=likelihood, merit=merit)
+
+
+def names_twice(words: Sequence[str]) -> bool:
+    """Whether a word that names something stands in the caption more than once."""
+    naming = [word for word in words if word not in FUNCTION_WORDS]
+    return len(naming) > len(set(naming))
 
 
 @dataclass(frozen=True, eq=False)

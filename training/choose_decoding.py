@@ -72,8 +72,10 @@ class Judged:
         candidates = list(self._candidates(fusion))
 
         def winners(weight: float) -> list[Sequence[str]]:
-            best = [max(of, key=lambda each: each.relevance + weight * each.likelihood) for of in candidates]
-            return [each.words for each in best]
+            def merit(each: Candidate) -> float:
+                return each.judged(each.relevance, each.likelihood, weight).merit
+
+            return [max(of, key=merit).words for of in candidates]
 
         return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from extractors.features import Features
+from models import rivals
 from models.captioner import Captioner
-from models.decoding import DecodingOptions, decode
+from models.decoding import DecodingOptions, Hypothesis, decode
 from models.likelihood import teacher_forced
-from models.rivals import LIKELIHOOD_WEIGHT, Candidate, Fused, Fusion, Seen
+from models.rivals import LIKELIHOOD_WEIGHT, TWICE, Candidate, Fused, Fusion, Seen, names_twice
 from models.vocabulary import EOS, Vocabulary
 from tests.models.test_semantic_embedding import tiny_embedding
 from tests.models.tiny import (
@@ -80,7 +81,8 @@ def test_each_candidate_is_judged_by_the_embedding_and_by_all_members() -> None:
             relevance, likelihood = judged_slowly(fusion, video, c)
             assert c.relevance == pytest.approx(relevance, abs=1e-5)
             assert c.likelihood == pytest.approx(likelihood, abs=1e-5)
-            assert c.merit == pytest.approx(relevance + LIKELIHOOD_WEIGHT * likelihood, abs=1e-5)
+            told = likelihood - TWICE * names_twice(c.words)
+            assert c.merit == pytest.approx(relevance + LIKELIHOOD_WEIGHT * told, abs=1e-5)
             assert c.words == tuple(fusion.members[c.captioner].vocabulary.decode(c.hypothesis.tokens))
 
 
@@ -101,8 +103,9 @@ def test_captions_of_other_videos_and_other_lengths_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("weight", "by"), [(0.0, 0), (0.5, 2), (1e4, 1)])
-def test_the_greatest_merit_wins(weight: float, by: int) -> None:
+def test_the_greatest_merit_wins(weight: float, by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight of 0 is the paper's rule, the most relevant; a great one leaves likelihood alone."""
+    monkeypatch.setattr(rivals, "names_twice", lambda words: False)
     fusion = Fusion(pair(), tiny_embedding(), weight)
     for fused in fusion.caption(heard_videos(), OPTIONS):
         merits = [c.merit for c in fused.candidates]
@@ -112,6 +115,26 @@ def test_the_greatest_merit_wins(weight: float, by: int) -> None:
         for relevance, likelihood, merit in marks(fused):
             assert merit == pytest.approx(relevance + weight * likelihood)
             assert likelihood < 0
+
+
+@pytest.mark.parametrize(
+    ("caption", "twice"),
+    [
+        ("a man riding a motorcycle on a motorcycle", True),
+        ("a man in a white shirt and a white shirt", True),
+        ("a man and a woman in the snow in the mountains", False),
+        ("two dogs are playing with a dog", False),
+        ("", False),
+    ],
+)
+def test_a_thing_named_twice_costs_likelihood_and_the_papers_rule_does_not_mind(
+    caption: str, twice: bool
+) -> None:
+    words = tuple(caption.split())
+    assert names_twice(words) is twice
+    candidate = Candidate("g2l", 0, words, Hypothesis((), (), 0.0, 0.0, True, None))
+    assert candidate.judged(0.3, -1.0, 0.4).merit == pytest.approx(0.3 - 0.4 * (1 + TWICE * twice))
+    assert candidate.judged(0.3, -1.0, 0.0).merit == 0.3
 
 
 def test_the_weight_decides_who_wins() -> None:

@@ -14,7 +14,7 @@ from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.ensemble import Ensemble
 from models.extras import Candidate
-from models.rivals import LIKELIHOOD_WEIGHT
+from models.rivals import LIKELIHOOD_WEIGHT, TWICE, names_twice
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.service import StreamMismatch, caption
 from models.vocabulary import Vocabulary
@@ -71,7 +71,8 @@ def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
         merits = [candidate.merit for candidate in candidates]
         assert merits == sorted(merits, reverse=True)
         for candidate in candidates:
-            judged = candidate.relevance + LIKELIHOOD_WEIGHT * candidate.likelihood
+            told = candidate.likelihood - TWICE * names_twice(candidate.text.split())
+            judged = candidate.relevance + LIKELIHOOD_WEIGHT * told
             assert candidate.merit == pytest.approx(judged, abs=2e-5)  # of what is rounded to five digits
         for name, member in members.items():
             alone = caption(checkpoint(member), videos(), each)[video]
