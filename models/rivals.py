@@ -28,7 +28,7 @@ from models.semantic_embedding import SemanticEmbedding
 from models.vocabulary import EOS, Vocabulary
 
 #: What a mean log-probability counts against a cosine: training/choose_decoding.py, on held-out pictures.
-LIKELIHOOD_WEIGHT = 0.4
+LIKELIHOOD_WEIGHT = 0.5
 #: What naming a thing twice takes from a mean log-probability; any more makes no difference.
 TWICE = 0.5
 #: Words that name nothing and may stand in a caption as often as they like.

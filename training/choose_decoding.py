@@ -33,7 +33,7 @@ from training.pseudo_video import batch_of, whole
 from training.recipes import DEMO
 
 LENGTH_PENALTIES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-LIKELIHOOD_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.6)
+LIKELIHOOD_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.6)
 GROUP = 50
 OPTIONS = DecodingOptions(attention=False)
 
