@@ -167,7 +167,8 @@ def test_members_of_other_vocabularies_read_each_others_captions_in_their_own_id
 
 
 def test_the_winner_carries_the_merits_of_all() -> None:
-    fusion = Fusion({"a": tiny_temporal(), "b": tiny_spatial(seed=5)}, tiny_embedding())
+    """By relevance alone, for likelihood likes a caption without a word best."""
+    fusion = Fusion({"a": tiny_temporal(), "b": tiny_spatial(seed=5)}, tiny_embedding(), 0.0)
     (fused,) = fusion.caption(heard_videos()[2:], OPTIONS)
     best = fused.best
     assert best.words == fused.candidates[0].words
