@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, from_checkpoint
+from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, from_checkpoint, scaled
 from extractors.engines import Engine, EngineName, Precision, choose_engine
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.initial import lively
@@ -50,8 +50,7 @@ class Grid(nn.Module):
         fold_norms(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
-        grid: Tensor = self.network(x)
+        grid: Tensor = self.network(scaled(pixels))
         return grid.permute(0, 2, 3, 1).flatten(1, 2)
 
 

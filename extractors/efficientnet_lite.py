@@ -56,6 +56,11 @@ LITE3 = (
 STEM_WIDTH = 32
 
 
+def scaled(pixels: Tensor) -> Tensor:
+    """Bytes (N, H, W, 3) as the networks take them: float (N, 3, H, W), (x − 127) / 128."""
+    return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
+
+
 class Convolution(nn.Module):
     """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.efficientnet import CELLS, EfficientNetLite2
-from extractors.efficientnet_lite import LITE3, EfficientNetLite, fold_norms, from_layers
+from extractors.efficientnet_lite import LITE3, EfficientNetLite, fold_norms, from_layers, scaled
 from extractors.efficientnet_stages import cells_of
 from extractors.features import StreamSpec
 from extractors.initial import lively
@@ -52,7 +52,7 @@ class Lite3Cells(nn.Module):
         self.maps = Lite3Maps(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return cells_of(self.maps((pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)))
+        return cells_of(self.maps(scaled(pixels)))
 
 
 class EfficientNetLite3(EfficientNetLite2):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from torch import Tensor, nn
 
 from extractors.efficientnet import CELLS, EfficientNetLite2
-from extractors.efficientnet_lite import LITE2, EfficientNetLite, fold_norms
+from extractors.efficientnet_lite import LITE2, EfficientNetLite, fold_norms, scaled
 from extractors.options import ExtractorOptions
 
 FINE = 2 * CELLS
@@ -32,7 +32,7 @@ class StageMaps(nn.Module):
         self.coarse = network.blocks[FIRST_BLOCKS:]
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        fine = self.fine((pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128))
+        fine = self.fine(scaled(pixels))
         return cells_of(fine), cells_of(self.coarse(fine))
 
 

@@ -21,7 +21,7 @@ from extractors.checkpoint import Checkpoint
 from extractors.checkpoint_file import read
 from extractors.digests import sha256_of, writing
 from extractors.efficientnet import CELLS, EfficientNetLite2, pretrained
-from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms
+from extractors.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, scaled
 from extractors.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
 from extractors.efficientnet_stages import FINE, FIRST_BLOCKS, cells_of
 from extractors.features import StreamSpec
@@ -70,7 +70,7 @@ class Pair(nn.Module):
         self.lite3 = Lite3Maps(lite3)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
+        x = scaled(pixels)
         return cells_of(self.end.joined(self.fine(x), self.lite3(x)))
 
 
@@ -111,7 +111,7 @@ class TunedPair(EfficientNetLite2):
 
     name = TUNED
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
-    maps = staticmethod(nn.Module.eval)
+    maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
 
     @staticmethod
     def weighed(choice: Choice) -> tuple[Any, StreamSpec]:
