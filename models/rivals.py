@@ -22,9 +22,11 @@ from torch import Tensor
 
 from extractors.features import Features
 from models.captioner import Captioner, Memory
+from models.collate import Batch
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.likelihood import teacher_forced
 from models.semantic_embedding import SemanticEmbedding
+from models.streams import inputs_of
 from models.vocabulary import EOS, Vocabulary
 
 #: What a mean log-probability counts against a cosine: training/choose_decoding.py, on held-out pictures.
@@ -112,8 +114,21 @@ class Fusion:
         """``candidates`` captions of each member compete. Raises ValueError where ``options`` allow fewer."""
         options = replace(options, num_captions=candidates)
         with torch.no_grad():
-            seen = {name: _seen(member, features, options) for name, member in self.members.items()}
+            seen = {
+                name: _seen(member, member.encode(features), options) for name, member in self.members.items()
+            }
             return self.choose(self.embedding.encode(features), seen)
+
+    def from_batches(self, batches: Mapping[str, Batch], options: DecodingOptions) -> list[Fused]:
+        """The same of one batch a stream; all beams of each member compete."""
+        members: Mapping[str, Any] = self.members
+        options = replace(options, num_captions=options.beam_size)
+        seen = {
+            name: _seen(member, member.encode_batches(inputs_of(member, batches)), options)
+            for name, member in members.items()
+        }
+        videos = self.embedding.encode_batches(inputs_of(self.embedding, batches))
+        return self.choose(videos, seen)
 
     def choose(self, videos: Tensor, seen: Mapping[str, Seen]) -> list[Fused]:
         """videos: (B, joint) embedded; seen: by member."""
@@ -162,8 +177,7 @@ class Fusion:
         return torch.stack(found).mean(0)
 
 
-def _seen(member: Captioner[Any, Any], features: Sequence[Features], options: DecodingOptions) -> Seen:
-    memory = member.encode(features)
+def _seen(member: Captioner[Any, Any], memory: Memory, options: DecodingOptions) -> Seen:
     return Seen(memory, decode(member, memory, options))
 
 

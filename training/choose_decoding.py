@@ -8,7 +8,7 @@ rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from models.checkpoint import load_embedding
 from models.collate import Batch
 from models.decoding import DecodingOptions, decode
 from models.members import FUSION, default_members, files
-from models.rivals import Candidate, Fusion, Seen
+from models.rivals import Candidate, Fusion
 from models.service import embedding_path, load_captioner
 from models.stream_sets import DEMO_TUNED_STAGES
 from models.streams import inputs_of
@@ -69,27 +69,15 @@ class Judged:
         return {penalty: self.score(captions(penalty)) for penalty in LENGTH_PENALTIES}
 
     def by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
-        candidates = list(self._candidates(fusion))
+        fused = [each for group in self.groups for each in fusion.from_batches(group, OPTIONS)]
 
         def winners(weight: float) -> list[Sequence[str]]:
             def merit(each: Candidate) -> float:
                 return each.judged(each.relevance, each.likelihood, weight).merit
 
-            return [max(of, key=merit).words for of in candidates]
+            return [max(each.candidates, key=merit).words for each in fused]
 
         return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
-
-    def _candidates(self, fusion: Fusion) -> Iterator[tuple[Candidate, ...]]:
-        """All that the members write of each picture, with its relevance and likelihood."""
-        members: Mapping[str, Any] = fusion.members
-        options = replace(OPTIONS, num_captions=OPTIONS.beam_size)
-        for group in self.groups:
-            seen = {}
-            for name, member in members.items():
-                memory = member.encode_batches(inputs_of(member, group))
-                seen[name] = Seen(memory, decode(member, memory, options))
-            videos = fusion.embedding.encode_batches(inputs_of(fusion.embedding, group))
-            yield from (each.candidates for each in fusion.choose(videos, seen))
 
 
 def shipped() -> Fusion:

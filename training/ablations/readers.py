@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -14,7 +14,7 @@ from models.decoding import DecodingOptions, Hypothesis, decode
 from models.ensemble import Ensemble
 from models.likelihood import teacher_forced
 from models.refocus import RefocusMemory
-from models.rivals import Fusion, Seen
+from models.rivals import Fusion
 from models.semantic_embedding import SemanticEmbedding
 from models.streams import inputs_of
 from models.vocabulary import EOS
@@ -91,14 +91,7 @@ class Fused:
     likelihood_weight: float = 0.0
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        options = replace(OPTIONS, num_captions=OPTIONS.beam_size)
-        memories = {name: encoded(member, batches) for name, member in self.members.items()}
-        seen = {
-            name: Seen(memory, decode(self.members[name], memory, options))
-            for name, memory in memories.items()
-        }
-        videos = self.embedding.encode_batches(inputs_of(self.embedding, batches))
-        chosen = Fusion(self.members, self.embedding, self.likelihood_weight).choose(videos, seen)
+        chosen = Fusion(self.members, self.embedding, self.likelihood_weight).from_batches(batches, OPTIONS)
         return [each.best.words for each in chosen]
 
 
