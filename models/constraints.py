@@ -15,6 +15,13 @@ BAD_ENDINGS = (
     "a", "an", "the", "in", "for", "at", "of", "with", "before", "after", "on", "upon", "near", "to",
     "is", "are", "am",
 )  # fmt: skip
+#: Words that name nothing and may stand in a caption as often as they like.
+FUNCTION_WORDS = (
+    "a", "an", "and", "another", "are", "as", "at", "be", "being", "by", "down", "for", "from", "her", "his",
+    "in", "into", "is", "it", "its", "next", "of", "off", "on", "one", "other", "out", "over", "s", "'s",
+    "several", "some", "that", "the", "their", "them", "there", "they", "this", "three", "through", "to",
+    "together", "two", "up", "very", "while", "with",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +29,12 @@ class Constraints:
     """The constraints that some options ask for, on one device.
 
     never: bool (V,), never written. no_end_after: bool (V,), or None where the end may follow any word.
+    once: bool (V,), written once at most, or None where all words may return.
     """
 
     never: Tensor
     no_end_after: Tensor | None
+    once: Tensor | None
     no_immediate_repeat: bool
     no_repeated_trigram: bool
 
@@ -33,9 +42,11 @@ class Constraints:
     def of(cls, options: DecodingOptions, vocabulary: Vocabulary, device: torch.device) -> Constraints:
         banned = [BOS, UNK] if options.suppress_unk else [BOS]
         endings = _ids(vocabulary.ids_of(BAD_ENDINGS), len(vocabulary), device)
+        naming = ~_ids([EOS, *vocabulary.ids_of(FUNCTION_WORDS)], len(vocabulary), device)
         return cls(
             never=_ids(banned, len(vocabulary), device),
             no_end_after=endings if options.remove_bad_endings else None,
+            once=naming if options.name_once else None,
             no_immediate_repeat=options.decoding_constraint,
             no_repeated_trigram=options.block_trigrams,
         )
@@ -49,6 +60,8 @@ class Constraints:
         scores.masked_fill_(self.never, -torch.inf)
         if tokens.shape[1]:
             self._forbid_after_(scores, tokens[:, -1])
+        if self.once is not None:
+            _forbid_again_(scores, tokens, self.once)
         if self.no_repeated_trigram and tokens.shape[1] > 2:
             _forbid_repeated_trigrams_(scores, tokens)
         stuck = scores.amax(1) == -torch.inf
@@ -59,6 +72,12 @@ class Constraints:
             scores.scatter_(1, last.unsqueeze(1), -torch.inf)
         if self.no_end_after is not None:
             scores[:, EOS].masked_fill_(self.no_end_after[last], -torch.inf)
+
+
+def _forbid_again_(scores: Tensor, tokens: Tensor, once: Tensor) -> None:
+    """The words of ``once`` that are written already."""
+    limit = torch.where(once[tokens], -torch.inf, torch.inf).to(scores.dtype)
+    scores.scatter_reduce_(1, tokens, limit, "amin")
 
 
 def _forbid_repeated_trigrams_(scores: Tensor, tokens: Tensor) -> None:

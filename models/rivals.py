@@ -23,6 +23,7 @@ from torch import Tensor
 from extractors.features import Features
 from models.captioner import Captioner, Memory
 from models.collate import Batch
+from models.constraints import FUNCTION_WORDS
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.likelihood import teacher_forced
 from models.semantic_embedding import SemanticEmbedding
@@ -33,13 +34,6 @@ from models.vocabulary import EOS, Vocabulary
 LIKELIHOOD_WEIGHT = 0.5
 #: What naming a thing twice takes from a mean log-probability; any more makes no difference.
 TWICE = 0.5
-#: Words that name nothing and may stand in a caption as often as they like.
-FUNCTION_WORDS = frozenset(
-    ("a", "an", "and", "another", "are", "as", "at", "be", "being", "by", "down", "for", "from", "her", "his",
-     "in", "into", "is", "it", "its", "next", "of", "off", "on", "one", "other", "out", "over", "s", "'s",
-     "several", "some", "that", "the", "their", "them", "there", "they", "this", "three", "through", "to",
-     "together", "two", "up", "very", "while", "with")
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

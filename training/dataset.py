@@ -28,7 +28,10 @@ SETS = (
     ("coco_train.tar", "coco_captions.json"),
     ("coco2_train.tar", "coco2_captions.json"),
     ("msrvtt_train.tar", "msrvtt_captions.json.gz"),
+    ("written_train.tar", "written_captions.json"),
 )
+#: Ids of the last, pictures that nobody has captioned: captioners did (training/write_captions.py).
+WRITTEN = "written/"
 
 
 SOME_SEED = 7
@@ -148,6 +151,13 @@ class Batches:
         """``count`` of the items, always the same ones, with the vocabulary of all."""
         chosen = np.random.default_rng(SOME_SEED).permutation(len(self.items))[:count]
         return replace(self, items=[self.items[i] for i in sorted(chosen.tolist())])
+
+    def of_ids(self, prefix: str) -> Batches:
+        """The items whose ids begin with it, with the vocabulary of all. Raises ValueError for none."""
+        chosen = [item for item in self.items if item.id.startswith(prefix)]
+        if not chosen:
+            raise ValueError(f"no training item's id begins with {prefix!r}: the set is not there")
+        return replace(self, items=chosen)
 
     @property
     def steps_per_epoch(self) -> int:

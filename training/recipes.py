@@ -42,7 +42,8 @@ class Recipe(BaseModel):
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
     only: parameters whose names have this in them are trained, the others stay as they are. frozen: those
     whose names have this in them stay as they are, where an image network is trained too.
-    corpus: so many of the training videos only, where epochs are to be short.
+    corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
+    only those whose ids begin with this, such as one set's; the words are those of all.
     forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
     distractors: the share of longer samples that have shots of other pictures.
     epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
@@ -73,6 +74,7 @@ class Recipe(BaseModel):
     only: str = ""
     frozen: str = ""
     corpus: int | None = None
+    ids: str = ""
     optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.98)
     schedule: Schedule = Field(Cosine(), discriminator="kind")
@@ -243,6 +245,29 @@ DEMO_MOVED = DEMO_TAUGHT.model_copy(
     }
 )
 
+#: Goes on from a checkpoint a little, so that training/average_weights.py has several that differ.
+DEMO_AGAIN = DEMO_MOVED.model_copy(
+    update={
+        "name": "demo-again",
+        "steps": 400,
+        "learning_rate": 4e-4,
+        "average_decay": 0.985,
+        "lengths": (0.94, 0.06),
+        "validate_every": 100,
+    }
+)
+
+#: The same on Flickr8k alone, whose captions differ from the other sets' in style.
+DEMO_AGAIN_FLICKR8K = DEMO_AGAIN.model_copy(
+    update={
+        "name": "demo-again-flickr8k",
+        "ids": "flickr8k/",
+        "steps": 300,
+        "learning_rate": 3e-4,
+        "validate_every": 75,
+    }
+)
+
 #: Goes on from a checkpoint of refocus: the rewards of eq. 21 teach where to refocus, on pseudo-videos that
 #: have something to choose from; nothing else moves. A reward is compared with the same video's of the last
 #: epoch, so epochs are short. Judged on such videos too.
@@ -303,7 +328,8 @@ TUNING = (DEMO_TUNED.name, DEMO_JOINED.name)
 CONTINUING = frozenset(
     {
         *TUNING,
-        *(each.name for each in (DEMO_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL, DEMO_MOVED)),
+        *(each.name for each in (DEMO_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL)),
+        *(each.name for each in (DEMO_MOVED, DEMO_AGAIN, DEMO_AGAIN_FLICKR8K)),
     }
 )
 #: Recipe → the captioner that has what it trains.
@@ -313,7 +339,7 @@ RECIPES = {
     recipe.name: recipe
     for recipe in (
         *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
-        *(DEMO_TUNED, DEMO_JOINED, DEMO_MOVED, DEMO_EMBEDDING, FINETUNE),
+        *(DEMO_TUNED, DEMO_JOINED, DEMO_MOVED, DEMO_AGAIN, DEMO_AGAIN_FLICKR8K, DEMO_EMBEDDING, FINETUNE),
     )
 }
 

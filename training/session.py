@@ -19,7 +19,7 @@ from models.service import load_captioner
 from models.stream_sets import DEMO, StreamSet
 from models.streams import renamed
 from models.vocabulary import Vocabulary
-from training.dataset import Batches, with_streams
+from training.dataset import WRITTEN, Batches, with_streams
 from training.embedding import train_embedding
 from training.later_phases import train_later_phases
 from training.loop import Trainer
@@ -58,6 +58,7 @@ def train_captioner(
     trainer, cards = begun(recipe, meal, data, cache, run)
     if recipe.corpus is not None:
         trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
+    trainer = replace(trainer, batches=trainer.batches.of_ids(recipe.ids))
     trainer = taught(trainer, teachers, meal, cache)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
@@ -171,7 +172,7 @@ def begun(recipe: Recipe, meal: Meal, data: Path, cache: Path, run: Run) -> tupl
     """
     kept, held_out = meal.items(data, cache, recipe.held_out)
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    captions = (caption for item in kept for caption in item.captions)
+    captions = (caption for item in kept if not item.id.startswith(WRITTEN) for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
     precision = training_precision()
     batches = Batches(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.captioner import StepAttention
-from models.constraints import BAD_ENDINGS
+from models.constraints import BAD_ENDINGS, FUNCTION_WORDS
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.vocabulary import BOS, EOS, UNK
 from tests.models.brute_force import (
@@ -28,7 +28,7 @@ from tests.models.brute_force import (
 from tests.models.toy_captioners import Numbered, Prefixes, RandomToy, Toy, videos
 
 WORDS = ("dog", "a", "runs", "the")
-FREE = DecodingOptions(suppress_unk=False, max_length=4, length_penalty=0.0)
+FREE = DecodingOptions(suppress_unk=False, name_once=False, max_length=4, length_penalty=0.0)
 
 
 def options(**changes: Any) -> DecodingOptions:
@@ -97,7 +97,9 @@ def test_stops_when_no_open_beam_can_win() -> None:
     assert captioner.steps < 50
 
 
-@pytest.mark.parametrize("changes", [{}, {"block_trigrams": True}, {"decoding_constraint": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"block_trigrams": True}, {"decoding_constraint": True}, {"name_once": True}]
+)
 def test_one_beam_is_greedy(changes: dict[str, bool]) -> None:
     for seed in range(20):
         captioner, memory = RandomToy(WORDS, seed), videos(0, 1, 2, 3)
@@ -218,6 +220,10 @@ def _no_trigram(prefix: tuple[int, ...], word: int) -> bool:
     return len(set(trigrams)) == len(trigrams)
 
 
+def _name_once(prefix: tuple[int, ...], word: int) -> bool:
+    return word == EOS or word not in prefix or WORDS[word - 3] in FUNCTION_WORDS
+
+
 def _no_bad_ending(prefix: tuple[int, ...], word: int) -> bool:
     return word != EOS or not prefix or WORDS[prefix[-1] - 3] not in BAD_ENDINGS
 
@@ -229,6 +235,7 @@ def _no_unk(prefix: tuple[int, ...], word: int) -> bool:
 CONSTRAINTS: dict[str, Allowed] = {
     "decoding_constraint": _no_repeat,
     "block_trigrams": _no_trigram,
+    "name_once": _name_once,
     "remove_bad_endings": _no_bad_ending,
     "suppress_unk": _no_unk,
 }
@@ -244,7 +251,9 @@ CONSTRAINTS: dict[str, Allowed] = {
 def test_constraints_hold_in_beam_search_as_in_the_slow_one(
     seed: int, width: int, chosen: set[str], ending: float
 ) -> None:
-    chosen |= {"suppress_unk"}  # the unknown word has no place in WORDS, which _no_bad_ending reads
+    chosen |= {
+        "suppress_unk"
+    }  # the unknown word has no place in WORDS, which _no_bad_ending and _name_once read
     captioner, memory = RandomToy(WORDS, seed, 2.0, ending), videos(0, 1)
     flags = {name: name in chosen for name in CONSTRAINTS}
 

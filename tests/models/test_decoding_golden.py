@@ -29,7 +29,12 @@ def _captioner(case: dict[str, Any]) -> HashToy:
 
 def _search(captioner: HashToy, beams: int, captions: int, penalty: float) -> list[dict[str, Any]]:
     options = DecodingOptions(
-        beam_size=beams, num_captions=captions, max_length=5, length_penalty=penalty, suppress_unk=False
+        beam_size=beams,
+        num_captions=captions,
+        max_length=5,
+        length_penalty=penalty,
+        suppress_unk=False,
+        name_once=False,
     )
     (found,) = decode(captioner, videos(0), options)
     return [

@@ -28,7 +28,13 @@ def test_draws_follow_the_captioners_distribution() -> None:
     captioner.table[..., BOS] = -torch.inf
     captioner.table.copy_(captioner.table.log_softmax(-1))
     options = DecodingOptions(
-        method="sample", num_captions=draws, max_length=2, suppress_unk=False, seed=4, attention=False
+        method="sample",
+        num_captions=draws,
+        max_length=2,
+        suppress_unk=False,
+        name_once=False,
+        seed=4,
+        attention=False,
     )
     drawn = _frequencies(captioner, options)
     for sequence in every_sequence(captioner, videos(0), 2):
@@ -132,7 +138,9 @@ def test_a_sharpened_policy_has_the_log_probabilities_that_it_is_drawn_by() -> N
 def test_a_policy_of_almost_no_temperature_is_greedy() -> None:
     captioner = RandomToy(WORDS, seed=10)
     [[greedy]] = decode(
-        captioner, videos(0), DecodingOptions(method="greedy", max_length=6, suppress_unk=False)
+        captioner,
+        videos(0),
+        DecodingOptions(method="greedy", max_length=6, suppress_unk=False, name_once=False),
     )
     drawn = sample(captioner, videos(0), 8, 6, torch.Generator().manual_seed(3), temperature=1e-4)
     written = [tuple(t for t in row if t != EOS) for row in drawn.tokens.tolist()]

@@ -11,7 +11,9 @@ from tests.models.brute_force import every_sequence, ranked
 from tests.models.toy_captioners import RandomToy, videos
 
 WORDS = ("dog", "a", "runs")
-OPTIONS = DecodingOptions(beam_size=500, num_captions=4, max_length=3, length_penalty=0.5, suppress_unk=False)
+OPTIONS = DecodingOptions(
+    beam_size=500, num_captions=4, max_length=3, length_penalty=0.5, suppress_unk=False, name_once=False
+)
 
 
 def test_averages_probabilities_with_weights() -> None:
