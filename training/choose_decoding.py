@@ -1,8 +1,9 @@
-"""``python -m training.choose_decoding --data DATA``: two numbers of decoding, chosen on held-out pictures.
+"""``python -m training.choose_decoding --data DATA``: what decoding does by default, by held-out pictures.
 
 The shipped captioners write the training pictures that no run trains on. The first table has each captioner's
 score by the exponent of its length penalty (models/decoding_options.py has the best of all as its default).
-The second has their fusion's by what likelihood counts against relevance (models/rivals.py); 0 is the paper's
+The second has it where words may return and where nothing is named twice (models/constraints.py).
+The third has their fusion's by what likelihood counts against relevance (models/rivals.py); 0 is the paper's
 rule.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 import typer
@@ -36,6 +37,7 @@ LENGTH_PENALTIES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 LIKELIHOOD_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.6)
 GROUP = 50
 OPTIONS = DecodingOptions(attention=False)
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +61,19 @@ class Judged:
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
     def by_length_penalty(self, captioner: Any) -> dict[float, float]:
+        return self._by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
+
+    def by_name_once(self, captioner: Any) -> dict[bool, float]:
+        return self._by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
+
+    def _by(self, captioner: Any, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
         memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
 
-        def captions(penalty: float) -> list[Sequence[str]]:
-            options = replace(OPTIONS, length_penalty=penalty)
+        def captions(options: DecodingOptions) -> list[Sequence[str]]:
             found = [hypotheses for memory in memories for hypotheses in decode(captioner, memory, options)]
             return [captioner.vocabulary.decode(best.tokens) for best, *_ in found]
 
-        return {penalty: self.score(captions(penalty)) for penalty in LENGTH_PENALTIES}
+        return {choice: self.score(captions(each)) for choice, each in options.items()}
 
     def by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
         fused = [each for group in self.groups for each in fusion.from_batches(group, OPTIONS)]
@@ -97,13 +104,15 @@ def main(
     meal = Meal.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
     judged, fusion = Judged.of(meal.items(data, cache, DEMO.held_out)[1]), shipped()
     lengths = Table("captioner", *(f"{penalty:g}" for penalty in LENGTH_PENALTIES), title="length penalty")
+    naming = Table("captioner", "words may return", "nothing named twice", title="name_once")
     weights = Table(*(f"{weight:g}" for weight in LIKELIHOOD_WEIGHTS), title="likelihood weight")
     with torch.inference_mode():
         for name, captioner in fusion.members.items():
             found = judged.by_length_penalty(captioner)
             lengths.add_row(name, *(f"{found[penalty]:.1f}" for penalty in LENGTH_PENALTIES))
+            naming.add_row(name, *(f"{score:.1f}" for score in judged.by_name_once(captioner).values()))
         weights.add_row(*(f"{score:.1f}" for score in judged.by_likelihood_weight(fusion).values()))
-    for table in (lengths, weights):
+    for table in (lengths, naming, weights):
         Console().print(table)
 
 

@@ -56,20 +56,24 @@ def score(items: list[Captioned], captions: list[list[str]]) -> float:
 
 
 @torch.inference_mode()
-def test_the_table_of_length_penalties_is_what_decoding_scores(
+def test_the_tables_of_captioners_are_what_decoding_scores(
     items: list[Captioned], vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In groups, the last of which is smaller."""
     monkeypatch.setattr(choose_decoding, "GROUP", 5)
-    ours = captioner(vocabulary, 1)
-    found = Judged.of(items).by_length_penalty(ours)
-    for penalty in (0.0, 1.0):
+    ours, judged = captioner(vocabulary, 1), Judged.of(items)
+    by_penalty, by_name_once = judged.by_length_penalty(ours), judged.by_name_once(ours)
+    choices: list[tuple[dict[str, Any], float]] = [
+        ({"length_penalty": penalty}, by_penalty[penalty]) for penalty in (0.0, 1.0)
+    ]
+    choices += [({"name_once": once}, by_name_once[once]) for once in (False, True)]
+    for changed, found in choices:
         captions = []
         for item in items:
             memory = ours.encode_batches(inputs_of(ours, batch_of([whole(item.pictures)])))
-            [[best]] = decode(ours, memory, replace(OPTIONS, length_penalty=penalty))
+            [[best]] = decode(ours, memory, replace(OPTIONS, **changed))
             captions.append(vocabulary.decode(best.tokens))
-        assert found[penalty] == pytest.approx(score(items, captions))
+        assert found == pytest.approx(score(items, captions))
 
 
 @torch.inference_mode()

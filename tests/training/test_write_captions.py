@@ -93,7 +93,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     archive, _ = write_corpus(tmp_path, 6)
     names = names_in(archive)
     networks = Meal(None, ("grid",), (Describer(Averages(), 1),))  # type: ignore[arg-type]
-    monkeypatch.setattr(write_captions.Meal, "of", lambda *_: networks)
+    monkeypatch.setattr(Meal, "of", lambda *_: networks)
     monkeypatch.setattr(write_captions, "_fusion", lambda _: fusion())
     out, whole = tmp_path / "out.json", tmp_path / "whole.json"
     assert CliRunner().invoke(app, ["--pictures", str(archive), "--out", str(whole)]).exit_code == 0
