@@ -125,14 +125,14 @@ def _scale(width: int) -> Image.Image:
 
 def _explanation(attention: AttentionDocument) -> str:
     places = {
-        GridAttention: "heat shows where in it. ",
-        BoxAttention: "lit boxes show which objects in it. ",
+        GridAttention: "; heat shows where in it",
+        BoxAttention: "; lit boxes show which objects in it",
     }
     where = "" if attention.spatial is None else places[type(attention.spatial)]
     many = attention.extras.selected is not None
     which = "the key frames that were picked for it" if many else "the frame with its largest temporal weight"
     return (
-        f"Top: the frames that the captioner saw. Below, for each word, {which}; {where}The line under a "
+        f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
         "frame has one segment for each moment, darker for more weight, orange for the one that is shown."
         f"{_own_explanation(attention)}"
     )
