@@ -142,11 +142,14 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place
     from models.registry import UnknownCaptioner
     from models.service import StreamMismatch
     from models.stream_sets import UnknownStream, UnknownStreamSet
+    from training.corpus import CorpusError
     from training.meal import NeedsVideo
     from training.tuning import NotOnGrid
 
     try:
         return _learned_of_pictures(name, plan, data, given, place)
+    except (FileNotFoundError, CorpusError) as error:  # of a set that is not there, or not as it should be
+        raise typer.BadParameter(f"--data: {error}") from error
     except NotOnGrid as error:
         raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
     except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names

@@ -153,10 +153,10 @@ class Batches:
         return replace(self, items=[self.items[i] for i in sorted(chosen.tolist())])
 
     def of_ids(self, prefix: str) -> Batches:
-        """The items whose ids begin with it, with the vocabulary of all. Raises ValueError for none."""
+        """The items whose ids begin with it, with the vocabulary of all. Raises FileNotFoundError for none."""
         chosen = [item for item in self.items if item.id.startswith(prefix)]
         if not chosen:
-            raise ValueError(f"no training item's id begins with {prefix!r}: the set is not there")
+            raise FileNotFoundError(f"no training item's id begins with {prefix!r}: put that set beside the others")
         return replace(self, items=chosen)
 
     @property

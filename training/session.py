@@ -49,7 +49,8 @@ def train_captioner(
 
     start: weights to begin with. streams: what the captioner is fed with. teachers: captioners' names or
     checkpoints, whose mean probabilities are learned beside the captions. Raises FileNotFoundError where
-    ``data`` holds no set, and as ``Meal.of``, ``cards_of``, ``learned_from`` and ``weights_to_start_from``.
+    ``data`` holds no set or lacks the recipe's, and as ``Meal.of``, ``cards_of``, ``learned_from`` and
+    ``weights_to_start_from``.
     """
     torch.set_num_threads(threads)
     config: Any = fed_with(DEMO_CONFIGS[name](), streams)

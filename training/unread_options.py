@@ -85,6 +85,8 @@ def unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
         unread["--streams"] = f"{start} is fed with the streams that it was trained on; leave it out"
     if recipe.only:
         unread["--data-set"] = f"{recipe.name} learns from shots of pictures, not from a set of videos"
+    if recipe.ids:
+        unread["--data-set"] = f"{recipe.name} learns from the pictures of {recipe.ids.rstrip('/')} alone"
     return {**unread, **({} if recipe.self_critical_steps else _no_reward(recipe.name))}
 
 

@@ -64,6 +64,11 @@ NO_REWARD = "has no self-critical steps; leave it out"
             "--streams: a.safetensors is fed with",
         ),
         ("stats --data-set msvd --recipe demo-shots", "--data-set: demo-shots learns from shots of pictures"),
+        (
+            "stats --data-set msvd --recipe demo-again-flickr8k",
+            "--data-set: demo-again-flickr8k learns from the pictures of flickr8k alone",
+        ),
+        ("stats", "holds none of flickr8k_train.tar"),
         ("stats --recipe finetune --start a.safetensors --streams demo", "--streams: a.safetensors is fed"),
         ("stats --recipe finetune --start a.safetensors --self-critical", f"finetune {NO_REWARD}"),
         ("stats --recipe finetune --start a.safetensors --no-self-critical", f"finetune {NO_REWARD}"),

@@ -144,5 +144,5 @@ def test_a_recipe_for_one_set_trains_on_it_alone_with_the_words_of_all(tmp_path:
     chosen = trainer.batches.of_ids("flickr8k/")
     assert {item.id.split("/")[0] for item in chosen.items} == {"flickr8k"}
     assert chosen.vocabulary is trainer.batches.vocabulary
-    with pytest.raises(ValueError, match="no training item's id begins with 'msvd/'"):
+    with pytest.raises(FileNotFoundError, match="no training item's id begins with 'msvd/'"):
         trainer.batches.of_ids("msvd/")
