@@ -17,7 +17,9 @@ import typer
 from torch import Tensor
 
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.registry import UnknownCaptioner
 from models.service import checkpoint_path
+from models.stream_sets import DEMO
 
 app = typer.Typer(add_completion=False)
 
@@ -53,9 +55,9 @@ def _check_alike(one: Checkpoint, other: Checkpoint) -> None:
 
 def _card(cards: Sequence[Card]) -> Card:
     """Trained on whatever any of them was; scores and speed are to be measured anew."""
-    ids = sorted({name for card in cards for name in card.training["ids"]})
+    ids = sorted({name for card in cards for name in card.training.get("ids", ())})
     parts = [{key: value for key, value in card.training.items() if key != "ids"} for card in cards]
-    streams = cards[0].training["streams"]
+    streams = cards[0].training.get("streams", DEMO.name)
     return replace(
         cards[0], scores={}, speed=None, training={"averaged": parts, "streams": streams, "ids": ids}
     )
@@ -63,7 +65,9 @@ def _card(cards: Sequence[Card]) -> Card:
 
 @app.command()
 def main(
-    checkpoints: Annotated[list[str], typer.Argument(help="Captioners by name, or checkpoint files.")],
+    checkpoints: Annotated[
+        list[str], typer.Argument(help="Captioners by name, or checkpoint files; twice named counts twice.")
+    ],
     out: Annotated[Path, typer.Option(help="Where the averaged checkpoint is written.")],
 ) -> None:
     """Writes one checkpoint; its card names all runs, and has no scores until it is evaluated."""
@@ -71,7 +75,7 @@ def main(
         raise typer.BadParameter("name two checkpoints or more")
     try:
         captioner, card = averaged([load_checkpoint(checkpoint_path(each)) for each in checkpoints])
-    except CheckpointError as error:
+    except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
     save_checkpoint(out, captioner, card)
     typer.echo(f"averaged checkpoint: {out}")

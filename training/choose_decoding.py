@@ -100,7 +100,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with the training sets.")],
     cache: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("data/cache"),
 ) -> None:
-    """Prints CIDEr-D on the held-out pictures for each number."""
+    """Prints CIDEr-D on the held-out pictures for each choice."""
     meal = Meal.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
     judged, fusion = Judged.of(meal.items(data, cache, DEMO.held_out)[1]), shipped()
     lengths = Table("captioner", *(f"{penalty:g}" for penalty in LENGTH_PENALTIES), title="length penalty")

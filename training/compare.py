@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from models.checkpoint import Card, CheckpointError
 from models.decoding import DecodingOptions, decode
 from models.likelihood import teacher_forced
-from models.service import load_captioner, stream_set_for
+from models.registry import UnknownCaptioner
+from models.service import StreamMismatch, load_captioner, stream_set_for
 from models.streams import inputs_of
 from training.choose_decoding import Judged
+from training.dataset import Captioned
 from training.losses import pad_captions
-from training.meal import Meal
+from training.meal import SELECTION_SET, Meal
 from training.recipes import DEMO
 
 WAYS = tuple(
@@ -88,6 +91,15 @@ def _likelihood(
     return torch.cat(nats).double().numpy(), torch.cat(words).double().numpy()
 
 
+def _held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[Captioned]:
+    """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
+    meal = Meal.of(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
+    held_out = meal.items(data, cache, DEMO.held_out)[1]
+    if not held_out:
+        raise FileNotFoundError(f"{data} lacks the set of which pictures are held out: {SELECTION_SET}")
+    return held_out
+
+
 @app.command()
 def main(
     checkpoints: Annotated[list[str], typer.Argument(help="Captioners by name, or checkpoint files.")],
@@ -95,18 +107,21 @@ def main(
     cache: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("data/cache"),
 ) -> None:
     """Prints each one's marks, and how they differ from the first one's."""
-    loaded = {name: load_captioner(name) for name in checkpoints}
-    card = next(iter(loaded.values())).card
-    meal = Meal.of(stream_set_for(card), tuple(card.streams), [each.card for each in loaded.values()])
-    judged = Judged.of(meal.items(data, cache, DEMO.held_out)[1])
+    try:
+        loaded = {name: load_captioner(name) for name in checkpoints}
+        judged = Judged.of(_held_out([each.card for each in loaded.values()], data, cache))
+    except (CheckpointError, UnknownCaptioner, StreamMismatch, FileNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if len({each.captioner.vocabulary.words for each in loaded.values()}) > 1:
+        raise typer.BadParameter("these know different words, and what a word costs cannot be compared")
     columns = ("checkpoint", "CIDEr-D, five ways", "above the first", "nats a word")
     table, first = Table(*columns, title=f"{len(judged.items)} held-out pictures"), None
     for name, checkpoint in loaded.items():
         found = marks(checkpoint.captioner, judged)
         first = first or found
-        difference, error = found.above(first)
-        row = (f"{found.cider.mean():.2f}", f"{difference:+.2f} ± {error:.2f}", f"{found.nats_a_word:.4f}")
-        table.add_row(name, *row)
+        difference, deviation = found.above(first)
+        told = f"{difference:+.2f} ± {deviation:.2f}"
+        table.add_row(name, f"{found.cider.mean():.2f}", told, f"{found.nats_a_word:.4f}")
     Console().print(table)
 
 

@@ -152,13 +152,6 @@ class Batches:
         chosen = np.random.default_rng(SOME_SEED).permutation(len(self.items))[:count]
         return replace(self, items=[self.items[i] for i in sorted(chosen.tolist())])
 
-    def of_ids(self, prefix: str) -> Batches:
-        """The items whose ids begin with it, with the vocabulary of all. Raises FileNotFoundError for none."""
-        chosen = [item for item in self.items if item.id.startswith(prefix)]
-        if not chosen:
-            raise FileNotFoundError(f"no training item's id begins with {prefix!r}: put that set beside the others")
-        return replace(self, items=chosen)
-
     @property
     def steps_per_epoch(self) -> int:
         return len(self.items) // self.videos

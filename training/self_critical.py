@@ -92,7 +92,9 @@ class SelfCritical:
     @torch.no_grad()
     def _greedy(self, captioner: Any, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
         """(B,) rewards of what the captioner writes when it is used, without dropout."""
-        options = DecodingOptions(method="greedy", max_length=self.recipe.max_length, attention=False)
+        options = DecodingOptions(  # as free to name a thing twice as the samples are
+            method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False
+        )
         captioner.eval()
         with autocast(precision):
             written = decode(captioner, captioner.encode_batches(batch.of(captioner)), options)

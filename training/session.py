@@ -59,7 +59,6 @@ def train_captioner(
     trainer, cards = begun(recipe, meal, data, cache, run)
     if recipe.corpus is not None:
         trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
-    trainer = replace(trainer, batches=trainer.batches.of_ids(recipe.ids))
     trainer = taught(trainer, teachers, meal, cache)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, trainer.batches.vocabulary)
@@ -169,12 +168,16 @@ def _alike(one: Any, other: Any) -> bool:
 def begun(recipe: Recipe, meal: Meal, data: Path, cache: Path, run: Run) -> tuple[Trainer, Cards]:
     """The recipe on the pictures below ``data``; what is best is kept in the run's folder, with its card.
 
-    Raises FileNotFoundError where ``data`` holds no set.
+    The words are those that people wrote of all pictures, whichever of them the recipe trains on. Raises
+    FileNotFoundError where ``data`` holds no set, or none of the recipe's.
     """
-    kept, held_out = meal.items(data, cache, recipe.held_out)
-    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
-    captions = (caption for item in kept if not item.id.startswith(WRITTEN) for caption in item.captions)
+    every, held_out = meal.items(data, cache, recipe.held_out)
+    captions = (caption for item in every if not item.id.startswith(WRITTEN) for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
+    kept = [item for item in every if item.id.startswith(recipe.ids)]
+    if not kept:
+        raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
+    cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     precision = training_precision()
     batches = Batches(
         items=kept,

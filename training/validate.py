@@ -46,7 +46,9 @@ class Validation:
         see: See = as_it_is,
     ) -> None:
         self.items, self.vocabulary, self.shots, self.see = items, vocabulary, shots, see
-        self.options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length)
+        self.options = DecodingOptions(
+            beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False
+        )
         self.scorer = CiderD({item.id: item.captions for item in items})
 
     def cider(self, captioner: Captioner[Any, Any], precision: torch.dtype) -> float:

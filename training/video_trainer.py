@@ -47,7 +47,8 @@ class VideoTrainer(Trainer):
         return 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())
 
     def _captions(self, captioner: Any, see: See) -> Iterator[list[str]]:
-        options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=self.recipe.max_length)
+        longest = self.recipe.max_length
+        options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=longest, name_once=False)
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])
             with torch.inference_mode(), self.autocast():

@@ -8,11 +8,11 @@ are left out.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,14 +22,16 @@ import typer
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from extractors.digests import sha256_of
 from extractors.whole_file import whole_file
-from models.checkpoint import load_embedding
+from models.checkpoint import CheckpointError, load_embedding
 from models.decoding import DecodingOptions
 from models.members import FUSION, default_members, files
+from models.registry import UnknownCaptioner
 from models.rivals import Candidate, Fusion
-from models.service import embedding_path, load_captioner
+from models.service import StreamMismatch, embedding_path, load_captioner
 from models.stream_sets import DEMO_TUNED_STAGES
-from training.corpus import read_pictures
+from training.corpus import CorpusError, read_pictures
 from training.feature_cache import PictureNetwork, views_of
 from training.meal import Meal
 from training.pseudo_video import Sample, batch_of
@@ -47,21 +49,33 @@ app = typer.Typer(add_completion=False)
 
 
 def names_in(archive: Path) -> list[str]:
-    """The picture files of a tar or folder, in order."""
+    """The picture files of a tar, or of a folder without those below it, in order.
+
+    Raises CorpusError for none, and where two have one name, since training finds pictures by it.
+    """
     if archive.is_dir():
         names = [path.name for path in archive.iterdir() if path.is_file()]
     else:
         with tarfile.open(archive) as tar:
             names = [Path(member.name).name for member in tar if member.isfile()]
-    return sorted(name for name in names if name.lower().endswith(PICTURES))
+    pictures = sorted(name for name in names if name.lower().endswith(PICTURES))
+    if not pictures:
+        raise CorpusError(f"{archive} holds no picture ({', '.join(PICTURES)})")
+    if twice := [name for name, next_name in pairwise(pictures) if name == next_name]:
+        raise CorpusError(f"{archive} holds two pictures called {twice[0]}: give each a name of its own")
+    return pictures
 
 
 def sure_of(candidates: Sequence[Candidate]) -> list[str]:
-    """The captions to learn from, of candidates in the order of merit; none where the best is doubtful."""
+    """The captions to learn from, of candidates in the order of merit; none where the best is doubtful.
+
+    What was cut at the greatest length is none: its end would be learned.
+    """
     best = candidates[0].merit
     if best < LEAST_MERIT:
         return []
-    return [" ".join(each.words) for each in candidates[:CAPTIONS] if each.merit >= best - BEHIND]
+    whole = [each for each in candidates if each.words and each.hypothesis.finished]
+    return [" ".join(each.words) for each in whole[:CAPTIONS] if each.merit >= best - BEHIND]
 
 
 @torch.inference_mode()
@@ -86,24 +100,31 @@ def _stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample
 
 
 def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """COCO's form. A picture's id is its file's stem, without the beginning that all share."""
-    names = sorted(name for name, captions in written.items() if captions)
-    stems = [Path(name).stem for name in names]
-    shared = len(os.path.commonprefix(stems)) if len(names) > 1 else 0  # noqa: RUF071 - of letters
-    ids = {name: Path(name).stem[shared:] for name in names}
-    captions = [(ids[name], caption) for name in names for caption in written[name]]
+    """COCO's form, of those that have captions. A picture's id is its place among all names in order."""
+    ids = {name: str(i) for i, name in enumerate(sorted(written)) if written[name]}
+    captions = [(of, caption) for name, of in ids.items() for caption in written[name]]
     return {
-        "images": [{"id": ids[name], "file_name": name, "split": "train"} for name in names],
+        "images": [{"id": of, "file_name": name, "split": "train"} for name, of in ids.items()],
         "annotations": [{"id": i, "image_id": of, "caption": text} for i, (of, text) in enumerate(captions)],
     }
 
 
-def _fusion(members: Sequence[str]) -> Fusion:
+def writers(named: Sequence[str]) -> tuple[Fusion, Meal, str]:
+    """Who writes, what feeds them, and a digest of their weights.
+
+    Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
+    that is fed otherwise.
+    """
     path = embedding_path()
     if path is None:
-        raise typer.BadParameter("there is no semantic embedding, which choosing among captions needs")
-    names = members or [each.name for each in default_members(FUSION, files())]
-    return Fusion({name: load_captioner(name).captioner for name in names}, load_embedding(path)[0])
+        raise CheckpointError("there is no semantic embedding, which choosing among captions needs")
+    names = named or [each.name for each in default_members(FUSION, files())]
+    loaded = {name: load_captioner(name) for name in names}
+    embedding, card = load_embedding(path)
+    cards = [*(each.card for each in loaded.values()), card]
+    meal = Meal.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
+    digests = "".join(each.sha256 for each in loaded.values()) + sha256_of(path)
+    return Fusion({name: each.captioner for name, each in loaded.items()}, embedding), meal, digests
 
 
 @app.command()
@@ -115,25 +136,38 @@ def main(
     ] = None,
 ) -> None:
     """Writes captions of all pictures that the captioners together are sure of."""
-    names = names_in(pictures)
-    if not names:
-        raise typer.BadParameter(f"{pictures} holds no picture ({', '.join(PICTURES)})")
-    unfinished = out.with_suffix(".partial.jsonl")
+    try:
+        names = names_in(pictures)
+        fusion, meal, digests = writers(member or ())
+    except (CorpusError, CheckpointError, UnknownCaptioner, StreamMismatch) as error:
+        raise typer.BadParameter(str(error)) from error
+    unfinished = _unfinished(out, names, digests)
     written = _done(unfinished)
     missing = [name for name in names if name not in written]
-    meal = Meal.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
     networks = [each.network for each in meal.describers]
     with unfinished.open("a", encoding="utf-8") as lines, tqdm(total=len(missing), unit="picture") as bar:
-        for name, captions in write(_fusion(member or ()), networks, pictures, missing):
+        for name, captions in write(fusion, networks, pictures, missing):
             lines.write(json.dumps([name, captions]) + "\n")
             written[name] = captions
             bar.update()
-    made = document(written)
+    _finish(document(written), out, len(names))
+    unfinished.unlink()
+
+
+def _finish(made: dict[str, Any], out: Path, count: int) -> None:
+    """Writes what was made, unless nothing was: an empty set would stop every training run on its folder."""
+    if not made["images"]:
+        typer.echo(f"the captioners are sure of none of {count} pictures; nothing was written", err=True)
+        raise typer.Exit(1)
     with whole_file(out) as whole:
         whole.write_text(json.dumps(made), encoding="utf-8")
-    unfinished.unlink()
-    counts = f"{len(made['annotations'])} captions of {len(made['images'])} of {len(names)} pictures"
-    typer.echo(f"{counts}: {out}")
+    typer.echo(f"{len(made['annotations'])} captions of {len(made['images'])} of {count} pictures: {out}")
+
+
+def _unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
+    """Where lines are kept: another file for other pictures or other captioners."""
+    key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:16]
+    return out.with_suffix(f".{key}.jsonl")
 
 
 def _done(unfinished: Path) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from extractors.features import StreamSpec
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from tests.models.tiny import SPEC, tiny_stats
+from tests.models.tiny import SPEC, stats_config, tiny_stats
 from training.average_weights import app
 
 CARD = Card("stats", {"grid": SPEC}, {"somewhere": {"cider": 1.0}}, {"streams": "demo"})
@@ -41,14 +41,25 @@ def test_weights_are_the_mean_and_the_card_names_all(tmp_path: Path) -> None:
 
 
 def test_what_did_not_go_on_from_one_checkpoint_is_refused(tmp_path: Path) -> None:
-    one = saved(tmp_path, "one", 1, ("a",))
+    one, out = saved(tmp_path, "one", 1, ("a",)), tmp_path / "mean.safetensors"
     elsewhere = replace(CARD, streams={"grid": StreamSpec("another", "0" * 64, "nothing")})
-    other = saved(tmp_path, "other", 2, ("a",), elsewhere)
+    others = {"different streams": saved(tmp_path, "other", 2, ("a",), elsewhere)}
+    wider = tmp_path / "wider.safetensors"
+    save_checkpoint(wider, tiny_stats(stats_config(hidden=11)), CARD)
+    others |= {"different configs": str(wider), "nobody": "nobody"}
+    for said, other in others.items():
+        result = CliRunner().invoke(app, [one, other, "--out", str(out)])
+        assert result.exit_code == 2
+        assert said in result.output
+        assert not out.exists()
+
+
+def test_a_checkpoint_that_is_named_twice_counts_twice(tmp_path: Path) -> None:
+    one, two = saved(tmp_path, "one", 1, ("a",)), saved(tmp_path, "two", 2, ("a",))
     out = tmp_path / "mean.safetensors"
-    result = CliRunner().invoke(app, [one, other, "--out", str(out)])
-    assert result.exit_code == 2
-    assert "different streams" in result.output
-    assert not out.exists()
+    assert CliRunner().invoke(app, [one, two, two, "--out", str(out)]).exit_code == 0
+    values = [load_checkpoint(Path(f)).captioner.state_dict()["output.bias"] for f in (one, two, str(out))]
+    torch.testing.assert_close(values[2], (values[0] + 2 * values[1]) / 3, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -61,8 +61,9 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
 ) -> None:
     """In groups, the last of which is smaller."""
     monkeypatch.setattr(choose_decoding, "GROUP", 5)
-    ours, judged = captioner(vocabulary, 1), Judged.of(items)
+    ours, judged = captioner(vocabulary, 10), Judged.of(items)
     by_penalty, by_name_once = judged.by_length_penalty(ours), judged.by_name_once(ours)
+    assert by_name_once[True] != by_name_once[False]
     choices: list[tuple[dict[str, Any], float]] = [
         ({"length_penalty": penalty}, by_penalty[penalty]) for penalty in (0.0, 1.0)
     ]

@@ -123,7 +123,7 @@ def test_the_classical_baseline_is_what_the_greedy_caption_earns() -> None:
     assert captioner.training
     drawn = sample(captioner, videos(0, 1), 5, 6, torch.Generator().manual_seed(2))
     earned = judge._reward(("one", "two"), drawn.tokens, 5)
-    written = decode(captioner, videos(0, 1), DecodingOptions(method="greedy", max_length=6))
+    written = decode(captioner, videos(0, 1), DecodingOptions(method="greedy", max_length=6, name_once=False))
     total = 0.0
     for row, logprobs in enumerate(drawn.logprobs.tolist()):
         greedy = written[row // 5][0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from models.decoding import Hypothesis
 from models.rivals import Candidate, Fusion
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.stats import Stats, StreamConfig
+from models.stream_sets import DEMO as DEMO_STREAMS
 from models.streams import InputStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import randomised, stats_config
@@ -60,6 +63,11 @@ def test_what_is_sure_is_near_the_best_and_five_at_most() -> None:
     assert sure_of([candidate("a dog", -0.01)]) == []
 
 
+def test_what_is_empty_or_cut_is_not_learned() -> None:
+    cut = replace(candidate("a dog on a", 0.4), hypothesis=replace(FOUND, finished=False))
+    assert sure_of([cut, candidate("", 0.3), candidate("a dog", 0.2)]) == ["a dog"]
+
+
 @pytest.mark.usefixtures("told_all")
 def test_a_picture_is_captioned_alike_whatever_its_companions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,43 +83,74 @@ def test_a_picture_is_captioned_alike_whatever_its_companions(
 
 
 def test_the_document_is_read_like_a_set_that_people_captioned(tmp_path: Path) -> None:
-    written = {"COCO_0012.jpg": ["a dog", "the dog"], "COCO_0031.jpg": ["a cat"], "COCO_0040.jpg": []}
+    written = {"COCO_0012.jpg": ["a dog", "the dog"], "COCO_0031.jpg": [], "COCO_0031.png": ["a cat"]}
     file = tmp_path / "written_captions.json"
     file.write_text(json.dumps(document(written)))
     first, second = read_items(file, "train")
     assert (first.id, first.files, first.captions) == (
-        f"{WRITTEN}12",
+        f"{WRITTEN}0",
         ("COCO_0012.jpg",),
         ("a dog", "the dog"),
     )
-    assert (second.id, second.captions) == (f"{WRITTEN}31", ("a cat",))
-    assert document({"alone.png": ["a dog"]})["images"][0]["id"] == "alone"
+    assert (second.id, second.captions) == (f"{WRITTEN}2", ("a cat",))
 
 
-@pytest.mark.usefixtures("told_all")
-def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wrote(archive: Path, out: Path, *others: str) -> Any:
+    return CliRunner().invoke(app, ["--pictures", str(archive), "--out", str(out), *others])
+
+
+@pytest.fixture
+def tiny_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    meal = Meal(DEMO_STREAMS, ("grid",), (Describer(Averages(), 1),))
+    monkeypatch.setattr(write_captions, "writers", lambda named: (fusion(), meal, str(named)))
+
+
+@pytest.mark.usefixtures("told_all", "tiny_writers")
+def test_a_stopped_run_goes_on_and_another_does_not(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 6)
     names = names_in(archive)
-    networks = Meal(None, ("grid",), (Describer(Averages(), 1),))  # type: ignore[arg-type]
-    monkeypatch.setattr(Meal, "of", lambda *_: networks)
-    monkeypatch.setattr(write_captions, "_fusion", lambda _: fusion())
     out, whole = tmp_path / "out.json", tmp_path / "whole.json"
-    assert CliRunner().invoke(app, ["--pictures", str(archive), "--out", str(whole)]).exit_code == 0
+    assert wrote(archive, whole).exit_code == 0
+    stopped = write_captions._unfinished(out, names, str(()))
     done = json.dumps([names[0], ["what was written before"]]) + "\n"
-    out.with_suffix(".partial.jsonl").write_text(done + '["' + names[1])  # killed within the second line
-    result = CliRunner().invoke(app, ["--pictures", str(archive), "--out", str(out)])
+    stopped.write_text(done + '["' + names[1])  # killed within the second line
+    assert wrote(archive, out, "--member", "somebody_else").exit_code == 0
+    assert read_items(out) == [replace(item, id=f"out.json/{item.id[11:]}") for item in read_items(whole)]
+    result = wrote(archive, out)
     assert result.exit_code == 0, result.output
     assert "of 6 of 6 pictures" in result.output
-    assert not out.with_suffix(".partial.jsonl").exists()
+    assert not list(tmp_path.glob("*.jsonl"))
     of_first, *others = [item.captions for item in read_items(out)]
     assert of_first == ("what was written before",)
     assert others == [item.captions for item in read_items(whole)][1:]
 
 
-def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["--pictures", str(tmp_path), "--out", str(tmp_path / "o.json")])
+@pytest.mark.usefixtures("tiny_writers")
+def test_where_nothing_is_sure_nothing_is_written(tmp_path: Path) -> None:
+    archive, _ = write_corpus(tmp_path, 3)
+    result = wrote(archive, tmp_path / "out.json")
+    assert result.exit_code == 1
+    assert "sure of none of 3 pictures" in result.output
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_pictures_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    result = wrote(tmp_path, tmp_path / "o.json")
     assert result.exit_code == 2
     assert "holds no picture" in result.output
+    with tarfile.open(tmp_path / "twice.tar", "w") as tar:
+        for folder in ("a", "b"):
+            tar.addfile(tarfile.TarInfo(f"{folder}/1.png"))
+    result = wrote(tmp_path / "twice.tar", tmp_path / "o.json")
+    assert result.exit_code == 2
+    assert "two pictures called 1.png" in result.output
+
+
+def test_a_member_that_is_unknown_is_told(tmp_path: Path) -> None:
+    archive, _ = write_corpus(tmp_path, 1)
+    result = wrote(archive, tmp_path / "o.json", "--member", "nobody")
+    assert result.exit_code == 2
+    assert "nobody" in result.output
 
 
 def test_written_captions_are_trained_on_and_add_no_words(tmp_path: Path) -> None:
@@ -123,7 +162,7 @@ def test_written_captions_are_trained_on_and_add_no_words(tmp_path: Path) -> Non
                 annotation["caption"] = "an unheard word"
         (tmp_path / f"{name}_captions.json").write_text(json.dumps(document))
         archive.rename(tmp_path / f"{name}_train.tar")
-    networks = Meal(None, ("grid",), (Describer(Averages(), 5),))  # type: ignore[arg-type]
+    networks = Meal(DEMO_STREAMS, ("grid",), (Describer(Averages(), 5),))
     items = load_training_sets(networks.describers, tmp_path, tmp_path / "cache")
     assert sum(item.id.startswith(WRITTEN) for item in items) == 8
     recipe = DEMO.model_copy(update={"held_out": 2, "vocabulary_size": 60})
@@ -134,15 +173,22 @@ def test_written_captions_are_trained_on_and_add_no_words(tmp_path: Path) -> Non
 
 
 def test_a_recipe_for_one_set_trains_on_it_alone_with_the_words_of_all(tmp_path: Path) -> None:
-    networks = Meal(None, ("grid",), (Describer(Averages(), 5),))  # type: ignore[arg-type]
+    meal = Meal(DEMO_STREAMS, ("grid",), (Describer(Averages(), 5),))
     for name in ("flickr8k", "coco"):
         archive, captions = write_corpus(tmp_path / name, 8)
-        captions.rename(tmp_path / f"{name}_captions.json")
+        text = captions.read_text().replace("grey", name)
+        (tmp_path / f"{name}_captions.json").write_text(text)
         archive.rename(tmp_path / f"{name}_train.tar")
-    recipe = DEMO.model_copy(update={"held_out": 2})
-    trainer, _ = begun(recipe, networks, tmp_path, tmp_path / "cache", Run(tmp_path / "run"))
-    chosen = trainer.batches.of_ids("flickr8k/")
-    assert {item.id.split("/")[0] for item in chosen.items} == {"flickr8k"}
-    assert chosen.vocabulary is trainer.batches.vocabulary
-    with pytest.raises(FileNotFoundError, match="no training item's id begins with 'msvd/'"):
-        trainer.batches.of_ids("msvd/")
+
+    def trained_on(ids: str) -> Any:
+        recipe = DEMO.model_copy(update={"held_out": 2, "ids": ids})
+        return begun(recipe, meal, tmp_path, tmp_path / "cache", Run(tmp_path / "run"))
+
+    trainer, cards = trained_on("coco/")
+    assert {item.id.split("/")[0] for item in trainer.batches.items} == {"coco"}
+    assert set(cards.ids) == {item.id for item in trainer.batches.items}
+    assert trainer.batches.vocabulary.words == trained_on("")[0].batches.vocabulary.words
+    assert "flickr8k" in trainer.batches.vocabulary.words
+    assert len(trainer.held_out) == 2
+    with pytest.raises(FileNotFoundError, match="lacks msvd, which demo trains on"):
+        trained_on("msvd/")
