@@ -175,7 +175,7 @@ def begun(recipe: Recipe, meal: Meal, data: Path, cache: Path, run: Run) -> tupl
     captions = (caption for item in every if not item.id.startswith(WRITTEN) for caption in item.captions)
     vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
     kept = [item for item in every if item.id.startswith(recipe.ids)]
-    if not kept:
+    if recipe.ids and not kept:
         raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
     cards = Cards(recipe, tuple(item.id for item in kept), meal, time.monotonic())
     precision = training_precision()
