@@ -28,9 +28,7 @@ class DecodingOptions:
     suppress_unk: bool = True  # never write <unk>
     block_trigrams: bool = False  # never write three words in a row that stand in the caption already
     decoding_constraint: bool = False  # never the same word twice in a row
-    name_once: bool = (
-        True  # never a word twice, except for those that name nothing: constraints.FUNCTION_WORDS
-    )
+    name_once: bool = True  # no word twice but those that name nothing: constraints.FUNCTION_WORDS
     remove_bad_endings: bool = False  # never end after an article or a preposition: constraints.BAD_ENDINGS
     group_size: int = 1  # "beam": number of groups of diverse beam search, each of beam_size / group_size
     diversity_lambda: float = 0.5  # what a word loses for each earlier group's beam that chose it

@@ -22,6 +22,11 @@ GROUP = 50
 SHOTS_SEED = 2019
 
 
+def judging_options(max_length: int) -> DecodingOptions:
+    """What checkpoints are chosen by. Words may return, so that runs compare with those of before."""
+    return DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False)
+
+
 #: From a captioner's memory to the one that it writes from.
 See = Callable[[Any], Any]
 
@@ -46,9 +51,7 @@ class Validation:
         see: See = as_it_is,
     ) -> None:
         self.items, self.vocabulary, self.shots, self.see = items, vocabulary, shots, see
-        self.options = DecodingOptions(
-            beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False
-        )
+        self.options = judging_options(max_length)
         self.scorer = CiderD({item.id: item.captions for item in items})
 
     def cider(self, captioner: Captioner[Any, Any], precision: torch.dtype) -> float:

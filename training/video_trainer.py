@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from models.captioner import Captioner
-from models.decoding import DecodingOptions, decode
+from models.decoding import decode
 from models.streams import inputs_of
 from training.cider import CiderD
 from training.learning import learner_of
 from training.loop import Trainer
 from training.pseudo_video import Shots
-from training.validate import See, as_it_is
+from training.validate import See, as_it_is, judging_options
 from training.video_batches import CaptionedVideo, VideoBatches
 
 #: Videos that are captioned together.
@@ -47,8 +47,7 @@ class VideoTrainer(Trainer):
         return 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())
 
     def _captions(self, captioner: Any, see: See) -> Iterator[list[str]]:
-        longest = self.recipe.max_length
-        options = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=longest, name_once=False)
+        options = judging_options(self.recipe.max_length)
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])
             with torch.inference_mode(), self.autocast():

@@ -1,9 +1,9 @@
 """``python -m training.write_captions --pictures TAR --out FILE``: captions for pictures that have none.
 
 The shipped captioners write them together (models/rivals.py), and what they are sure of becomes a training
-set: ``written_train.tar`` and ``written_captions.json`` in a data folder are trained on like the others. Of
-held-out pictures those whose best caption has a merit below 0 score 32 (CIDEr-D), the others 77, so those
-are left out.
+set: ``written_train.tar`` and ``written_captions.json`` in a data folder are trained on like the others. What
+they doubt is left out: held-out pictures whose best caption has a merit of 0 or more score 77 (CIDEr-D), the
+others 32.
 """
 
 from __future__ import annotations
