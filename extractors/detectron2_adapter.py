@@ -1,6 +1,6 @@
 """detectron2 itself, where it is installed: it runs its own networks with the weights that ours read.
 
-It is on no package index; docs/extractors.md has the line that builds it (commit 02b5c4e of
+It is on no package index; docs/networks.md has the line that builds it (commit 02b5c4e of
 facebookresearch/detectron2, which names its parameters as extractors/rcnn.py does).
 """
 

@@ -15,7 +15,7 @@
         └── NoRoom              no_room              the disk is full, or the folder cannot be written
 
 ``str(error)`` is one sentence that says which file and what to do about it, ``code`` names the kind and
-never changes, and ``hint`` is the remedy in general. docs/extractors.md lists them all.
+never changes, and ``hint`` is the remedy in general. docs/weights.md lists them all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WeightsError(Exception):
 
 class ManifestDamaged(WeightsError):
     code = "manifest_damaged"
-    hint = "Correct the file that REELWORD_MANIFEST names; docs/extractors.md says what an entry has."
+    hint = "Correct the file that REELWORD_MANIFEST names; docs/weights.md says what an entry has."
 
 
 class UnknownWeights(WeightsError):
@@ -53,7 +53,7 @@ class WeightsDamaged(WeightsError):
 
 class WrongCheckpoint(WeightsError):
     code = "wrong_checkpoint"
-    hint = "Bring the file that docs/extractors.md names for this network."
+    hint = "Bring the file that docs/networks.md names for this network."
 
 
 class DownloadError(WeightsError):

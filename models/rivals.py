@@ -6,7 +6,7 @@ What all captioners wrote competes. Where we differ from the paper:
 * The paper's winner is the most relevant one by the semantic embedding. Ours has the greatest merit:
   relevance, plus how likely all captioners together find the caption, a weight times the mean over them of
   its log-probability a word. Each sees what the others miss, and the embedding knows no grammar. A weight of
-  0 is the paper's rule; docs/training.md has what the difference is worth.
+  0 is the paper's rule; docs/results/demo-checkpoints.md has what the difference is worth.
 * A caption that names a thing twice ("a motorcycle on a motorcycle") loses by it: the captioners fall into
   that together, and the embedding likes it.
 """

@@ -122,7 +122,19 @@ def test_each_command_is_explained(root: Path) -> None:
         assert f"python -m app {name}" in pages, name
 
 
+def _anchors(page: str) -> set[str]:
+    """The fragments that the page's headings can be linked by, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_the_pages_lead_somewhere(root: Path) -> None:
-    for name, page in _pages(root).items():
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page):
-            assert link.startswith("https://") or (root / "docs" / link).exists(), f"{name}: {link}"
+    pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("weights/*.md")]
+    for page in pages:
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()):
+            if link.startswith("https://"):
+                continue
+            target = (page.parent / link) if link else page
+            assert target.exists(), f"{page.name}: {link}"
+            if anchor:
+                assert anchor in _anchors(target.read_text()), f"{page.name}: {link}#{anchor}"

@@ -1,6 +1,6 @@
-"""The table of docs/extractors.md: how far each golden case is off, from a run of all of them.
+"""The table of docs/results/extractors.md: how far each golden case is off, from a run of all of them.
 
-python -m tests.extractors.golden_table [FOLDER] [--into docs/extractors.md]
+python -m tests.extractors.golden_table [FOLDER] [--into docs/results/extractors.md]
 
 FOLDER is REELWORD_GOLDEN or ../shared/golden where none is given. With ``--into`` the table takes the place
 of the one that the page has between its two marks; without, it is printed.

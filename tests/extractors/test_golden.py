@@ -211,7 +211,7 @@ def test_golden_folder_may_hold_a_few_cases_and_no_mistakes(tmp_path: Path) -> N
 
 
 def test_golden_cases_stand_in_the_pages_table_each_within_its_tolerance() -> None:
-    page = (golden.ROOT / "docs" / "extractors.md").read_text("utf-8")
+    page = (golden.ROOT / "docs" / "results" / "extractors.md").read_text("utf-8")
     table = page.partition(BEGIN)[2].partition(END)[0]
     lines = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[4:] if line]
     assert {case.name for case in CARRIED_CASES} <= {cells[0] for cells in lines}

@@ -23,7 +23,7 @@ from tests.extractors.manifests import small_checkpoint, write_manifest
 from tests.file_server import FileServer, serving
 
 ROOT = Path(__file__).resolve().parents[2]
-MANUAL = ROOT / "docs" / "extractors.md"
+MANUAL = ROOT / "docs" / "weights.md"
 CLOSED = "http://127.0.0.1:9/small.pth"
 
 

@@ -21,7 +21,7 @@ from models.vocabulary import EOS
 from training.losses import pad_captions
 
 #: Beams in every reading, and the candidates that each member sends into a fusion. Words may return, as they
-#: might when the tables in docs/training.md were made.
+#: might when the tables in docs/results/ablations.md were made.
 OPTIONS = DecodingOptions(beam_size=3, length_penalty=0.5, max_length=17, name_once=False, attention=False)
 
 Words = tuple[str, ...]
