@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu [--results FILE] [--seconds 480] [--only resnet50,i3d_rgb]
 
-For each network the same windows run on the CPU in fp32 and on the GPU in fp32 and fp16 (eager kernels,
-recorded as CUDA graphs; ``--compile`` adds torch.compile, a minute or more a network). A line is kept in the
+For each network the same windows run on the CPU in fp32 and on the GPU in fp32 and fp16 (eager
+kernels; ``--compile`` adds torch.compile, a minute or more a network). A line is kept in the
 results file as soon as it is measured; a second run goes on behind it. No network is begun that is likely to
 end after ``--seconds``. The exit code is 1 where a network fails, its numbers are off by more than LARGEST or
 LEAST_COSINE allow, or it was not reached.

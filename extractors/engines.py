@@ -16,7 +16,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from extractors.cuda_graphs import Recorder
 from extractors.folding import fold_norms
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -54,8 +53,7 @@ class TorchEngine(Engine):
 
     precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32, which is IEEE's
     on a GPU too. compiled: by torch.compile, which takes a minute for each new shape and needs a C++
-    compiler. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come;
-    on a GPU those are recorded as CUDA graphs.
+    compiler. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come.
     """
 
     def __init__(
@@ -79,19 +77,17 @@ class TorchEngine(Engine):
         forward = torch.compile(network, dynamic=False, options={"freezing": True}) if compiled else network
         self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: as_tuple(forward(pixels))
         self._evens = compiled or device.type == "cuda"
-        self._run = Recorder(self._forward) if device.type == "cuda" else self._forward
 
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
         rows = filled_up(pixels) if self._evens else pixels
         with (
             torch.inference_mode(),
-            # the weights are cast already, and a recorded graph must not point into a cache of casts
-            torch.autocast(self.device.type, self._half, enabled=self._half is not None, cache_enabled=False),
+            torch.autocast(self.device.type, self._half, enabled=self._half is not None),
             torch.backends.cudnn.flags(
                 enabled=True, benchmark=True, allow_tf32=self._half is not None, fp32_precision="none"
             ),
         ):
-            values = self._run(rows.to(self.device, non_blocking=True))
+            values = self._forward(rows.to(self.device, non_blocking=True))
         return tuple(value[: len(pixels)].float() for value in values)
 
 

@@ -81,7 +81,6 @@ MODULES: Mapping[str, str] = {
     "tuned_pair": "extractors.tuned_pair",
     "i3d_rgb": "extractors.i3d_extractor",
     "i3d_flow": "extractors.i3d_extractor",
-    "i3d_flow_lk": "extractors.i3d_extractor",
     "resnet50": "extractors.picture_extractor",
     "resnet101": "extractors.picture_extractor",
     "resnet152": "extractors.picture_extractor",
@@ -121,7 +120,6 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
     "efficientnet-lite2-stages": (OLDEST,),
     "tuned_pair": (OLDEST, "efficientnet-lite3", "tuned_pair"),
     "i3d_flow": ("i3d_flow", "raft_large"),
-    "i3d_flow_lk": ("i3d_flow",),
 }
 
 

@@ -1,4 +1,4 @@
-"""I3D over windows of a video: ``i3d_rgb``, and ``i3d_flow`` on RAFT's or on Lucas and Kanade's flow.
+"""I3D over windows of a video: ``i3d_rgb``, and ``i3d_flow`` on RAFT's flow.
 
 Windows of 64 frames at 25 a second, one behind the other, as the public extractors have them; any other
 length from one frame upwards is taken. The map keeps two steps of time, the mean of a window's first half
@@ -18,7 +18,6 @@ from extractors.features import View
 from extractors.framing import Framing
 from extractors.i3d import CHANNELS, I3D, rgb_input
 from extractors.initial import lively
-from extractors.lucas_kanade import LucasKanade
 from extractors.network_extractor import NetworkExtractor, Plan, cells, lengthened
 from extractors.options import ExtractorOptions
 from extractors.preprocess import middle
@@ -130,22 +129,14 @@ class FromQuantised(Described):
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """``i3d_rgb``, ``i3d_flow`` or ``i3d_flow_lk``. Raises WeightsError."""
+    """``i3d_rgb`` or ``i3d_flow``. Raises WeightsError."""
     if name == RGB.name:
         network, sha256 = obtain(name, options.weights, i3d_weights.from_checkpoint, lambda: lively(I3D()))
         return NetworkExtractor(RGB, FromBytes(network), len(network.logits.weight), sha256, options)
-    flow, said = _flow(name, options)
+    raft, raft_sha256 = obtain("raft_large", options.weights, optical_flow.from_checkpoint, optical_flow.Raft)
     network, sha256 = obtain(
-        "i3d_flow", options.weights, i3d_weights.from_checkpoint, lambda: lively(I3D(channels=2))
+        name, options.weights, i3d_weights.from_checkpoint, lambda: lively(I3D(channels=2))
     )
-    plan = replace(FLOW, name=name, values=f"{said}; {QUANTISED}")
-    return I3DFlow(plan, flow, FromQuantised(network), len(network.logits.weight), sha256, options)
-
-
-def _flow(name: str, options: ExtractorOptions) -> tuple[nn.Module, str]:
-    """The flow between two pictures, and how it is made, in words that tell it from any other."""
-    if name == "i3d_flow_lk":
-        classical = LucasKanade()
-        return classical, str(classical)
-    raft, sha256 = obtain("raft_large", options.weights, optical_flow.from_checkpoint, optical_flow.Raft)
-    return raft, f"RAFT flow (weights {sha256[:16]}), {raft.updates} updates"
+    made_by = f"RAFT flow (weights {raft_sha256[:16]}), {raft.updates} updates"
+    plan = replace(FLOW, values=f"{made_by}; {QUANTISED}")
+    return I3DFlow(plan, raft, FromQuantised(network), len(network.logits.weight), sha256, options)

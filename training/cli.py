@@ -313,7 +313,7 @@ def plot(
     from training.plot import NoCurves, draw, read_curves
 
     try:
-        draw([read_curves(run) for run in runs]).save(out)
+        draw([read_curves(run) for run in runs]).savefig(out)
     except NoCurves as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(out)

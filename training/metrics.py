@@ -20,19 +20,14 @@ from training.bootstrap import RESAMPLES, Comparison, Floats, Metric, compare, i
 from training.cider import CiderD
 from training.java import Java, JavaError, find_java
 from training.meteor import Meteor, meteor_score
-from training.spice import missing_jars, spice
 from training.tokenizer import tokenize
 
 METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
 
-#: Also known, and computed by default where its jars are.
-SPICE: Final = "spice"
-KNOWN: Final[tuple[str, ...]] = (*METRICS, SPICE)
-
 _TITLES: Final = dict(
     zip(
-        KNOWN,
-        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE"),
+        METRICS,
+        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D"),
         strict=True,
     )
 )
@@ -66,10 +61,10 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """{"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}"""
-        missing = {name: None for name in KNOWN if name in self.notes}
+        missing = {name: None for name in METRICS if name in self.notes}
         scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
         return {
-            "metrics": {name: scores[name] for name in KNOWN if name in scores},
+            "metrics": {name: scores[name] for name in METRICS if name in scores},
             "intervals": {name: list(limits) for name, limits in self.intervals.items()},
             "n": self.n,
             "notes": dict(self.notes),
@@ -77,7 +72,7 @@ class Report:
 
     def table(self) -> Table:
         table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
-        for name in KNOWN:
+        for name in METRICS:
             if metric := self.metrics.get(name):
                 low, high = self.intervals[name]
                 table.add_row(_TITLES[name], f"{metric.corpus:.1f}", f"{low:.1f} to {high:.1f}")
@@ -99,13 +94,13 @@ def evaluate(
 
     METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
     matters. `java` is the one found on the machine unless given; where none runs, METEOR is not computed and
-    the rest is. `metrics` are all of METRICS by default, and SPICE where its jars are. CIDEr-D
-    takes its document frequencies from `references`, also in the resamples.
+    the rest is. `metrics` are all of METRICS by default. CIDEr-D takes its document frequencies from
+    `references`, also in the resamples.
 
     Raises ValueError if ids differ, nothing is given, an item has no reference or a metric is unknown.
     """
     if metrics is None:
-        metrics = METRICS if missing_jars() else KNOWN
+        metrics = METRICS
     _check(hypotheses, references, metrics)
     notes: dict[str, str] = {}
     try:
@@ -120,12 +115,7 @@ def evaluate(
             made["meteor"] = _meteor(captions, meteor, java)
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
-    if SPICE in metrics:
-        try:
-            made[SPICE] = _spice(captions, java)
-        except JavaError as error:
-            notes[SPICE] = f"not computed: {notes.get('java', error)}"
-    ordered = {name: made[name] for name in KNOWN if name in made}
+    ordered = {name: made[name] for name in METRICS if name in made}
     intervals = {name: interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
     return Report(captions, ordered, intervals, notes)
 
@@ -172,8 +162,8 @@ def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) ->
 def _check(
     hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], metrics: Sequence[str]
 ) -> None:
-    if unknown := set(metrics) - set(KNOWN):
-        raise ValueError(f"Unknown metric {min(unknown)!r}; known are {', '.join(KNOWN)}.")
+    if unknown := set(metrics) - set(METRICS):
+        raise ValueError(f"Unknown metric {min(unknown)!r}; known are {', '.join(METRICS)}.")
     if not hypotheses:
         raise ValueError("Nothing to score: there are no captions.")
     if odd := hypotheses.keys() ^ references.keys():
@@ -187,40 +177,47 @@ def _computed(captions: Captions, metrics: Sequence[str]) -> dict[str, Metric]:
     made: dict[str, Metric] = {}
     orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
     if orders:
-        counts = _bleu_counts(captions)
-        made |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(_bleu, order)) for order in orders}
+        counts = bleu_counts(captions.hypotheses, captions.references)
+        made |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(bleu, order)) for order in orders}
     if "rouge_l" in metrics:
-        made["rouge_l"] = _rouge_l(captions)
+        scores = rouge_l_scores(captions.hypotheses, captions.references)
+        made["rouge_l"] = _mean_of("rouge_l", scores)
     if "cider" in metrics:
         words = [text.split() for text in captions.hypotheses]
         made["cider"] = _mean_of("cider", CiderD(_words_of(captions)).score(captions.ids, words))
     return made
 
 
-def _bleu_counts(captions: Captions) -> Floats:
-    """(n, 10): words, closest reference's words, then n-grams and correct ones for n = 1..4 (clipped)."""
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """Counts what BLEU is made of, (n, 10).
+
+    Caption by caption: words, the closest reference's words, n-grams for n = 1..4, and the correct ones
+    (clipped).
+    """
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 
     rows = []
-    for hypothesis, references in zip(captions.hypotheses, captions.references, strict=True):
-        counts = cook_test(hypothesis, cook_refs(references), eff="closest")
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        counts = cook_test(hypothesis, cook_refs(texts), eff="closest")
         rows.append([counts["testlen"], counts["reflen"], *counts["guess"], *counts["correct"]])
     return np.array(rows, np.float64)
 
 
-def _bleu(order: int, counts: Floats) -> Floats:
+def bleu(order: int, counts: Floats) -> Floats:
+    """Computes BLEU × 100 of up to ``order`` words from counts (…, 10) of captions or of their sum."""
     precision = (counts[..., 6 : 6 + order] + _TINY) / (counts[..., 2 : 2 + order] + _SMALL)
     ratio = (counts[..., 0] + _TINY) / (counts[..., 1] + _SMALL)
     brevity = np.exp(np.minimum(0, 1 - 1 / ratio))
     return np.asarray(100 * precision.prod(axis=-1) ** (1 / order) * brevity)
 
 
-def _rouge_l(captions: Captions) -> Metric:
+def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """Computes ROUGE-L, (n,) in [0, 1], caption by caption."""
     from pycocoevalcap.rouge.rouge import Rouge
 
     score: Callable[[list[str], list[str]], float] = Rouge().calc_score
-    pairs = zip(captions.hypotheses, captions.references, strict=True)
-    return _mean_of("rouge_l", np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs]))
+    pairs = zip(hypotheses, references, strict=True)
+    return np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs])
 
 
 def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Metric:
@@ -232,12 +229,6 @@ def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Me
     else:
         raise JavaError("Java does not run.")
     return Metric("meteor", counts, lambda sums: 100 * meteor_score(sums))
-
-
-def _spice(captions: Captions, java: Java | None) -> Metric:
-    if java is None:
-        raise JavaError("Java does not run.")
-    return _mean_of(SPICE, spice(java, captions.hypotheses, captions.references))
 
 
 def _mean_of(name: str, scores: Floats) -> Metric:

@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from training.bootstrap import Floats
 from training.cider import CiderD
-from training.fast_scores import Floats, RougeL, SentenceBleu, Words
 from training.java import JavaError, find_java
 from training.meteor import Meteor, meteor_score
+from training.metrics import bleu, bleu_counts, rouge_l_scores
 from training.recipes import RewardWeights
 
+Words = Sequence[str]
 References = Mapping[str, Sequence[Words]]
 #: From ids, captions as words and whether each has ended, to a score a caption.
 Score = Callable[[Sequence[str], Sequence[Words], Sequence[bool]], Floats]
+
+#: From captions and the references of each, as texts, to a score a caption.
+TextScore = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 
 
 class NoReward(RuntimeError):
@@ -34,9 +39,9 @@ class Rewards:
         self._meteor = _started() if weights.meteor else None
         made: dict[str, Callable[[], Score]] = {
             "cider": lambda: CiderD(references, count_end=True).score,
-            "bleu": lambda: _whatever_the_end(SentenceBleu(references).score),
-            "rouge_l": lambda: _whatever_the_end(RougeL(references).score),
-            "meteor": lambda: _whatever_the_end(self._meteor_scores),
+            "bleu": lambda: self._of_texts(lambda texts, said: bleu(4, bleu_counts(texts, said)) / 100),
+            "rouge_l": lambda: self._of_texts(rouge_l_scores),
+            "meteor": lambda: self._of_texts(self._meteor_scores),
         }
         self._parts = [(weight, made[name]()) for name, weight in weights if weight]
 
@@ -50,15 +55,18 @@ class Rewards:
         if self._meteor is not None:
             self._meteor.close()
 
-    def _meteor_scores(self, ids: Sequence[str], captions: Sequence[Words]) -> Floats:
+    def _of_texts(self, score: TextScore) -> Score:
+        """A score of captions as texts; whether a caption has ended does not count."""
+
+        def score_words(ids: Sequence[str], captions: Sequence[Words], _: Sequence[bool]) -> Floats:
+            texts = [" ".join(words) for words in captions]
+            return score(texts, [[" ".join(words) for words in self._references[name]] for name in ids])
+
+        return score_words
+
+    def _meteor_scores(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         assert self._meteor is not None
-        texts = [" ".join(words) for words in captions]
-        references = [[" ".join(words) for words in self._references[name]] for name in ids]
         return meteor_score(self._meteor.counts(texts, references))
-
-
-def _whatever_the_end(score: Callable[[Sequence[str], Sequence[Words]], Floats]) -> Score:
-    return lambda ids, captions, _: score(ids, captions)
 
 
 def require(weights: RewardWeights) -> None:

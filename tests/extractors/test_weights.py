@@ -113,8 +113,7 @@ def test_each_reader_is_there(known: Entry) -> None:
 
 
 def test_each_extractor_has_its_weights() -> None:
-    # I3D of flow, on flow that needs no weights; earlier stages of a network that has an entry
-    borrowed = {"i3d_flow_lk", "efficientnet-lite2-stages"}
+    borrowed = {"efficientnet-lite2-stages"}  # earlier stages of a network that has an entry
     there = {known.name for known in manifest(MANIFEST)}
     assert set(names()) - borrowed <= there
     assert set(names()) >= SEVERAL_WEIGHTS.keys()

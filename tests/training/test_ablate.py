@@ -78,7 +78,7 @@ def test_rows_of_each_family_are_trained_read_scored_and_kept(
         assert (result.steps, result.planned) == ((2, 2) if trained else (None, None))
         assert result.parameters > 100_000
         for sheet in result.sheets.values():
-            assert len(sheet.captions) == len(sheet.cider) == len(sheet.counts) == HELD_OUT
+            assert len(sheet.captions) == len(sheet.cider) == HELD_OUT
             assert all(len(shares) == HELD_OUT for shares in sheet.looked.values())
         assert made.results.load([job(name)]) == {name: [result]}
         measured = result.sheets["shots"].looked.keys()

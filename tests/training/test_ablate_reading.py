@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,6 @@ from tests.training.tiny_corpus import captioned
 from training.ablations.readers import OPTIONS, Alone, Fused, reread
 from training.ablations.scoring import where_it_looked
 from training.ablations.sheets import GROUP, STEPS, Sheet
-from training.ablations.word_classes import WordClasses
-from training.corpus import words_of
 from training.dataset import Captioned
 
 TRUE = np.array([False, True, True, False])
@@ -117,40 +113,6 @@ def test_key_frames_on_the_true_shot() -> None:
     assert where_it_looked(empty, TRUE)["key_frame"] == 0.5
 
 
-CAPTIONS = [
-    "a man is running on the street",
-    "a game is on",
-    "a man runs with a black dog",
-    "a young man runs",
-    "two dogs run in the black building",
-    "a black dog is jumping over the building",
-    "a young dog jumps in snow",
-    "the street is by a building",
-    "a tennis player is swinging",
-    "a tennis player on a swing",
-    "a boy on the swing",
-]
-
-
-def test_words_are_told_by_form_and_company() -> None:
-    classes = WordClasses.of(words_of(caption) for caption in CAPTIONS)
-    assert classes.verbs == {"running", "runs", "run", "jumping", "jumps", "swinging"}
-    assert classes.modifiers == {"black", "young", "tennis"}
-    assert classes.nouns == {
-        "man",
-        "street",
-        "dog",
-        "dogs",
-        "building",
-        "snow",
-        "player",
-        "swing",
-        "boy",
-        "game",
-    }
-    assert classes.counts(words_of("the young man runs and runs by a river")) == (2, 1, 1)
-
-
 def test_the_same_weights_are_read_under_another_config() -> None:
     captioner = tiny_g2l()
     looked = []
@@ -159,19 +121,3 @@ def test_the_same_weights_are_read_under_another_config() -> None:
         assert written.attention is not None
         looked.append(written.attention.temporal[0])
     assert [int((weights > 0).sum()) for weights in looked] == [5, 3]
-
-
-VERBS = (
-    "running jumps plays sitting walks holding standing rides wearing catches swimming smiling climbs looks"
-)
-NOUNS = "dog man building street water children shirt ball clothing skateboard people beach mountain swing"
-MODIFIERS = "black young little tennis red brown small large old blonde green yellow"
-
-
-def test_common_words_of_real_captions(shared: Path) -> None:
-    document = json.loads((shared / "data/flickr8k_captions.json").read_text())
-    classes = WordClasses.of(words_of(each["caption"]) for each in document["annotations"])
-    told = ((classes.verbs, VERBS), (classes.nouns, NOUNS), (classes.modifiers, MODIFIERS))
-    wanted = [(found, word) for found, words in told for word in words.split()]
-    wrong = [word for found, word in wanted if word not in found]
-    assert len(wrong) <= 0.05 * len(wanted), wrong  # swimming stands before pool more than after a man

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from training.ablations.command import app
-from training.ablations.comparison import cider_difference, class_share
+from training.ablations.comparison import cider_difference
 from training.ablations.families import FAMILIES
 from training.ablations.results import AnotherPlan, Plan, Results, RowResult, SheetScores
 from training.ablations.row import jobs_of
@@ -25,7 +25,6 @@ def result(
     gain: float = 0.0,
     seed: int = 2020,
     steps: int | None = 600,
-    counts: tuple[int, int, int] = (1, 2, 1),
     looked: Mapping[str, float] | None = None,
 ) -> RowResult:
     """As good as EASY on stills and by ``gain`` better on shots, where shares are the same for every item."""
@@ -34,7 +33,6 @@ def result(
         sheet: SheetScores(
             captions=("a man",) * N,
             cider=tuple((EASY + more).tolist()),
-            counts=(counts,) * N,
             looked=shares if sheet == "shots" else {},
         )
         for sheet, more in (("stills", 0.0), ("shots", gain))
@@ -97,18 +95,6 @@ def test_a_key_frame_that_is_always_the_middle_is_not_told() -> None:
     looked = {"chance": 0.4, "attention": 0.7, "key_frame": 0.5, "middle": 0.5}
     text = tables(FAMILIES, {"refocus-plain": [result("refocus-plain", looked=looked)]})
     assert "predicted key frame" not in text
-
-
-def test_verbs_of_the_branches_are_compared() -> None:
-    found = {
-        "stats-st": [result("stats-st", counts=(2, 2, 1))],
-        "stats-ts": [result("stats-ts", counts=(1, 3, 1))],
-    }
-    lines = cells(tables(FAMILIES, found), "`stats-st` against `stats-ts`")
-    assert lines[0][1:] == ["verbs", "40.0", "20.0", "+20.0 (+20.0 to +20.0)"]
-    assert [line[1] for line in lines] == ["verbs", "nouns", "modifiers"]
-    empty = result("stats-st", counts=(0, 0, 0))
-    assert class_share(empty, "shots", 0).corpus == 0
 
 
 def run(*arguments: str) -> tuple[int, str]:

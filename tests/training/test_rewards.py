@@ -1,4 +1,4 @@
-"""Fast scores are the COCO code's, item by item; rewards add them up by their weights."""
+"""Rewards of single captions are the COCO code's scores, added up by their weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.training import coco_golden
 from tests.training.fake_java import fake_java
 from training import rewards
 from training.cider import CiderD
-from training.fast_scores import RougeL, Scorer, SentenceBleu
 from training.java import JavaError
 from training.meteor import COUNTS, meteor_score
 from training.recipes import RewardWeights
@@ -29,38 +28,25 @@ def test_scores_of_single_captions_are_the_coco_codes(name: str) -> None:
     references = {i: [text.split() for text in item.tokens_references] for i, item in corpus.items.items()}
     ids = list(corpus.items)[::-1]
     captions = [corpus.items[i].tokens_hypothesis.split() for i in ids]
-    scorers: dict[str, Scorer] = {f"bleu{order}": SentenceBleu(references, order) for order in (1, 2, 3, 4)}
-    for metric, scorer in (scorers | {"rouge_l": RougeL(references)}).items():
+    finished = [True] * len(ids)
+    for metric, weights in {
+        "bleu4": RewardWeights(cider=0, bleu=1),
+        "rouge_l": RewardWeights(cider=0, rouge_l=1),
+    }.items():
         wanted = np.array([corpus.items[i].scores[metric] for i in ids])
-        np.testing.assert_allclose(scorer.score(ids, captions), wanted, rtol=0, atol=1e-6, err_msg=metric)
+        found = Rewards(weights, references).score(ids, captions, finished)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6, err_msg=metric)
 
 
-def slow_common(one: list[str], other: list[str]) -> int:
-    """The longest common subsequence by its recursion."""
-    table = np.zeros((len(one) + 1, len(other) + 1), int)
-    for i, a in enumerate(one):
-        for j, b in enumerate(other):
-            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
-    return int(table[-1, -1])
-
-
-def test_rouge_of_long_captions_of_few_words_by_the_slow_way() -> None:
-    """More places than a machine word has bits, and every word many times."""
-    rng = np.random.default_rng(1)
-    for _ in range(30):
-        caption, reference = (rng.choice(list("abc"), rng.integers(1, 90)).tolist() for _ in range(2))
-        common = slow_common(caption, reference)
-        precision, recall = common / len(caption), common / len(reference)
-        wanted = (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision) if common else 0.0
-        [found] = RougeL({"": [reference]}).score([""], [caption])
-        assert found == pytest.approx(wanted)
+def alone(**weights: float) -> np.ndarray:
+    return Rewards(RewardWeights(**({"cider": 0.0} | weights)), REFERENCES).score(IDS, CAPTIONS, FINISHED)
 
 
 def test_rewards_are_a_weighted_sum() -> None:
     parts = {
         "cider": CiderD(REFERENCES, count_end=True).score(IDS, CAPTIONS, FINISHED),
-        "bleu": SentenceBleu(REFERENCES).score(IDS, CAPTIONS),
-        "rouge_l": RougeL(REFERENCES).score(IDS, CAPTIONS),
+        "bleu": alone(bleu=1.0),
+        "rouge_l": alone(rouge_l=1.0),
     }
     for weights in ({"cider": 1.0}, {"cider": 0.5, "bleu": 2.0}, {"cider": 0.0, "rouge_l": 1.5, "bleu": 1.0}):
         made = Rewards(RewardWeights(**weights), REFERENCES)

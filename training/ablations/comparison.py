@@ -31,16 +31,6 @@ def share_difference(first: Sequence[float], second: Sequence[float]) -> Compari
     return compare(_mean("share", 100 * np.array(first)), _mean("share", 100 * np.array(second)))
 
 
-def class_difference(first: RowResult, second: RowResult, sheet: SheetName, kind: int) -> Comparison:
-    """Per cent of verbs (``kind`` 0), nouns (1) or modifiers (2) among all three, first less second."""
-    return compare(class_share(first, sheet, kind), class_share(second, sheet, kind))
-
-
-def class_share(result: RowResult, sheet: SheetName, kind: int) -> Metric:
-    counts = np.array(result.sheets[sheet].counts, np.float64)
-    return Metric("words", np.stack([counts[:, kind], counts.sum(1)], axis=1), _per_cent)
-
-
 def _by_seed(results: Sequence[RowResult], sheet: SheetName) -> dict[int, Floats]:
     return {r.seed: np.array(r.sheets[sheet].cider) for r in results if sheet in r.sheets}
 
@@ -51,7 +41,3 @@ def _mean(name: str, values: Floats) -> Metric:
 
 def _ratio(sums: Floats) -> Floats:
     return np.asarray(sums[..., 0] / sums[..., 1])
-
-
-def _per_cent(sums: Floats) -> Floats:
-    return np.asarray(100 * sums[..., 0] / np.maximum(sums[..., 1], 1))

@@ -15,7 +15,6 @@ from models.stream_sets import stream_set, together
 from models.vocabulary import Vocabulary
 from training.ablations.row import RECIPE, SHEETS, SheetName
 from training.ablations.sheets import Sheet
-from training.ablations.word_classes import WordClasses
 from training.cider import CiderD
 from training.dataset import Batches, Captioned, TrainingBatch
 from training.meal import SELECTION_SET, Meal, cards_of
@@ -55,7 +54,6 @@ class Corpus:
     vocabulary: Vocabulary
     specs: Mapping[str, StreamSpec]
     scorer: CiderD
-    classes: WordClasses
     precision: torch.dtype
     soft: SoftTargets | None = None
 
@@ -83,7 +81,7 @@ class Corpus:
         held_out: Sequence[Captioned],
         specs: Mapping[str, StreamSpec],
     ) -> Corpus:
-        """With what follows from the captions: words, their classes, and the scorer's frequencies."""
+        """With what follows from the captions: words, and the scorer's frequencies."""
         captions = [caption for item in items for caption in item.captions]
         return cls(
             streams=streams,
@@ -92,7 +90,6 @@ class Corpus:
             vocabulary=Vocabulary.from_captions(captions, size=RECIPE.vocabulary_size),
             specs=specs,
             scorer=CiderD({item.id: item.captions for item in held_out}),
-            classes=WordClasses.of(captions),
             precision=training_precision(),
         )
 

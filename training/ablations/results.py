@@ -35,7 +35,7 @@ class Plan(BaseModel):
 class SheetScores(BaseModel):
     """Item by item, in the sheet's order.
 
-    cider: CIDEr-D × 100. counts: verbs, nouns and modifiers of each caption. looked: by what was measured
+    cider: CIDEr-D × 100. looked: by what was measured
     (scoring.py), shares from 0 to 1.
     """
 
@@ -43,7 +43,6 @@ class SheetScores(BaseModel):
 
     captions: tuple[str, ...]
     cider: tuple[float, ...]
-    counts: tuple[tuple[int, int, int], ...]
     looked: Mapping[str, tuple[float, ...]]
 
 

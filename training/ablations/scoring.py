@@ -1,4 +1,4 @@
-"""A reader's captions of a sheet: how good they are, of which words; and where it looks.
+"""A reader's captions of a sheet: how good they are; and where it looks.
 
 Which shot of a pseudo-video is the captioned one cannot be seen before a word is written, and a reader may
 write of another. So its attention is read while it is given a true caption's words, which it should follow.
@@ -42,7 +42,6 @@ def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetSco
     return SheetScores(
         captions=tuple(" ".join(words) for words in captions),
         cider=tuple(np.round(scores, DIGITS).tolist()),
-        counts=tuple(corpus.classes.counts(words) for words in captions),
         looked={name: tuple(shares) for name, shares in looked.items()},
     )
 

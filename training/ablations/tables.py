@@ -1,4 +1,4 @@
-"""What was found, as three markdown tables: scores, where words looked, and which words were written."""
+"""Results as two markdown tables: scores, and where words looked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from training.ablations.comparison import (
-    cider_difference,
-    class_difference,
-    class_share,
-    share_difference,
-)
+from training.ablations.comparison import cider_difference, share_difference
 from training.ablations.results import RowResult
 from training.ablations.row import SHEETS, Family, Row
 from training.bootstrap import Comparison
@@ -23,7 +18,6 @@ SCORES = (
     "| the paper | did it show? |"
 )
 LOOKS = "| row | what is on the true shot | % | by chance, % | above chance | above the middle frame |"
-WORDS = "| rows | class | first, % | second, % | difference |"
 #: What is measured, in the words of the table.
 MEASURES = {
     "attention": "the attention of a true caption's words",
@@ -31,14 +25,11 @@ MEASURES = {
     "selected": "the key frames chosen for them",
     "key_frame": "the predicted key frame",
 }
-#: STaTS's figure 5.
-BRANCHES = (("stats-st", "stats-ts"), ("stats-demo-st", "stats-demo-ts"))
-CLASSES = ("verbs", "nouns", "modifiers")
 
 
 def tables(families: Sequence[Family], found: Found) -> str:
-    """All three; of rows that have a result. The last column of the first is for a person to fill in."""
-    parts = [(SCORES, _scores(families, found)), (LOOKS, _looks(families, found)), (WORDS, _words(found))]
+    """Both; of rows that have a result. The last column of the first is for a person to fill in."""
+    parts = [(SCORES, _scores(families, found)), (LOOKS, _looks(families, found))]
     return "\n\n".join("\n".join([head, _rule(head), *lines]) for head, lines in parts)
 
 
@@ -99,17 +90,6 @@ def _looked(row: Row, result: RowResult) -> Iterator[str]:
         than_middle = share_difference(shares, middle) if name == "key_frame" and middle else None
         numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, looked["chance"])]
         yield _cells([row.title, title, *numbers, _difference(above), _difference(than_middle)])
-
-
-def _words(found: Found) -> Iterator[str]:
-    """On the pseudo-videos, where the branches differ most."""
-    for names in BRANCHES:
-        if all(name in found for name in names):
-            first, second = (found[name][0] for name in names)
-            for kind, title in enumerate(CLASSES):
-                shares = [f"{class_share(each, 'shots', kind).corpus:.1f}" for each in (first, second)]
-                difference = _difference(class_difference(first, second, "shots", kind))
-                yield _cells([" against ".join(f"`{name}`" for name in names), title, *shares, difference])
 
 
 def _difference(comparison: Comparison | None) -> str:
