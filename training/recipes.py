@@ -1,8 +1,11 @@
-"""How a captioner is trained: numbers only. What it eats is a stream set, chosen apart."""
+"""Recipes: the numbers by which a captioner is trained. Which streams it reads is chosen apart."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,7 +58,7 @@ class Recipe(BaseModel):
     first_step_steps, combined_steps, frozen_steps: refocus's own phases.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     vocabulary_size: int
@@ -125,223 +128,40 @@ class Recipe(BaseModel):
         return teacher_forcing_ratio(epoch, self.forcing_eta)
 
 
-DEMO = Recipe(
-    name="demo",
-    vocabulary_size=4100,
-    videos=24,
-    captions=5,
-    max_length=17,
-    steps=2100,
-    learning_rate=1.5e-3,
-    warmup=150,
-    weight_decay=1e-4,
-    clip=1.0,
-    smoothing=0.1,
-    ranking_weight=0.1,
-    shot_weight=0.0,
-    average_decay=0.998,
-    lengths=(0.58, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06),
-    validate_every=300,
-    held_out=500,
-    self_critical_steps=600,
-    self_critical_rate=2e-4,
-    self_critical_samples=5,
-    self_critical_captions=2,
-    self_critical_every=100,
-    self_critical_weight=0.9,
-    self_critical_temperature=0.5,
-)
+@dataclass(frozen=True)
+class RecipeBook:
+    """The recipes of recipes.toml.
 
-#: Goes on from a checkpoint of DEMO (``--start``), mostly on stills, whose steps cost a third.
-DEMO_LONGER = DEMO.model_copy(
-    update={
-        "name": "demo-longer",
-        "videos": 40,
-        "steps": 2600,
-        "learning_rate": 8e-4,
-        "warmup": 100,
-        "validate_every": 325,
-        "lengths": (0.86, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02),
-    }
-)
+    continuing: names of those that go on from a captioner. tuning: of those that train the image networks'
+    end too. for_one: recipe → the only captioner that has what it trains.
+    """
 
-#: Goes on from a checkpoint of STaTS: its temporal attention (eq. 9) is taught which shot a caption is of.
-#: Nothing else moves, so that single pictures are captioned as before.
-DEMO_SHOTS = DEMO.model_copy(
-    update={
-        "name": "demo-shots",
-        "steps": 300,
-        "learning_rate": 2e-3,
-        "warmup": 20,
-        "validate_every": 150,
-        "average_decay": 0.98,
-        "shot_weight": 1.0,
-        "only": "frame_attention",
-        "lengths": (0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-    }
-)
+    recipes: Mapping[str, Recipe]
+    continuing: frozenset[str]
+    tuning: frozenset[str]
+    for_one: Mapping[str, str]
 
-#: Self-critical steps alone, from the checkpoint given as ``--start``.
-DEMO_SELF_CRITICAL = DEMO.model_copy(
-    update={
-        "name": "demo-self-critical",
-        "videos": 40,
-        "steps": 0,
-        "lengths": (1.0,),
-        "average_decay": 0.985,
-        "self_critical_steps": 225,
-        "self_critical_rate": 2e-4,
-        "self_critical_every": 75,
-        "self_critical_weight": 0.95,
-        "self_critical_temperature": 0.5,
-    }
-)
+    @classmethod
+    def read(cls, file: Path) -> RecipeBook:
+        """Reads recipes in their order; one may extend another that stands before it."""
+        tables = tomllib.loads(file.read_text())
+        marks = {
+            mark: {name: table.pop(mark) for name, table in tables.items() if mark in table}
+            for mark in ("continues", "image_networks", "captioner")
+        }
+        recipes: dict[str, Recipe] = {}
+        for name, table in tables.items():
+            base = recipes[table.pop("extends")].model_dump() if "extends" in table else {}
+            recipes[name] = Recipe.model_validate({**base, **table, "name": name})
+        return cls(
+            recipes, frozenset(marks["continues"]), frozenset(marks["image_networks"]), marks["captioner"]
+        )
 
-#: The other captioners', from scratch with the help of a teacher (``--teacher``), mostly on stills.
-DEMO_TAUGHT = DEMO.model_copy(
-    update={
-        "name": "demo-taught",
-        "videos": 40,
-        "steps": 2400,
-        "learning_rate": 1.8e-3,
-        "soft_weight": 0.5,
-        "lengths": (0.79, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03),
-        "validate_every": 400,
-    }
-)
 
-#: Goes on from a checkpoint that reads the image nets' grid, and trains the last two stages of the first net
-#: and the head over both with it (training/tuning_session.py), gently, mostly on stills.
-DEMO_TUNED = DEMO.model_copy(
-    update={
-        "name": "demo-tuned",
-        "videos": 40,
-        "steps": 400,
-        "learning_rate": 2e-4,
-        "warmup": 40,
-        "average_decay": 0.985,
-        "soft_weight": 0.3,
-        "lengths": (0.94, 0.06),
-        "validate_every": 100,
-        "self_critical_steps": 0,
-    }
-)
-
-#: The same with the head alone, so at a higher rate: it takes the second net in.
-DEMO_JOINED = DEMO_TUNED.model_copy(
-    update={"name": "demo-joined", "steps": 500, "learning_rate": 5e-4, "frozen": "end.blocks"}
-)
-
-#: Goes on from a checkpoint on another grid than it was trained on, such as the tuned nets', with the help of
-#: a teacher that reads that grid already.
-DEMO_MOVED = DEMO_TAUGHT.model_copy(
-    update={
-        "name": "demo-moved",
-        "steps": 600,
-        "learning_rate": 8e-4,
-        "warmup": 50,
-        "validate_every": 150,
-        "self_critical_steps": 0,
-    }
-)
-
-#: Goes on from a checkpoint a little, so that training/average_weights.py has several that differ.
-DEMO_AGAIN = DEMO_MOVED.model_copy(
-    update={
-        "name": "demo-again",
-        "steps": 400,
-        "learning_rate": 4e-4,
-        "average_decay": 0.985,
-        "lengths": (0.94, 0.06),
-        "validate_every": 100,
-    }
-)
-
-#: The same on Flickr8k alone, whose captions differ from the other sets' in style.
-DEMO_AGAIN_FLICKR8K = DEMO_AGAIN.model_copy(
-    update={
-        "name": "demo-again-flickr8k",
-        "ids": "flickr8k/",
-        "steps": 300,
-        "learning_rate": 3e-4,
-        "validate_every": 75,
-    }
-)
-
-#: Goes on from a checkpoint of refocus: the rewards of eq. 21 teach where to refocus, on pseudo-videos that
-#: have something to choose from; nothing else moves. A reward is compared with the same video's of the last
-#: epoch, so epochs are short. Judged on such videos too.
-DEMO_REFOCUS = DEMO.model_copy(
-    update={
-        "name": "demo-refocus",
-        "steps": 0,
-        "combined_steps": 400,
-        "only": "refocusing",
-        "corpus": 1200,
-        "learning_rate": 2e-3,
-        "warmup": 20,
-        "average_decay": 0.98,
-        "distractors": 0.8,
-        "lengths": (0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-        "validate_every": 100,
-        "self_critical_steps": 0,
-    }
-)
-
-#: The video-semantic embedding: many videos a batch, for negatives that are hard.
-DEMO_EMBEDDING = DEMO.model_copy(
-    update={
-        "name": "demo-embedding",
-        "videos": 400,
-        "captions": 3,
-        "steps": 1000,
-        "learning_rate": 1e-3,
-        "warmup": 100,
-        "average_decay": 0.995,
-        "distractors": 0.0,
-        "lengths": (0.85, 0.05, 0.05, 0.05),
-        "validate_every": 250,
-    }
-)
-
-#: Goes on from any captioner (``--start``) with somebody's own videos: few steps and gentle ones. None are
-#: self-critical, since that reward needs the words of many captions.
-FINETUNE = DEMO.model_copy(
-    update={
-        "name": "finetune",
-        "videos": 8,
-        "captions": 3,
-        "steps": 300,
-        "learning_rate": 1e-4,
-        "warmup": 30,
-        "average_decay": 0.98,
-        "lengths": (1.0,),
-        "validate_every": 50,
-        "held_out": 0,
-        "self_critical_steps": 0,
-    }
-)
-
-#: Recipes that train the image networks' end too.
-TUNING = (DEMO_TUNED.name, DEMO_JOINED.name)
-#: Recipes that are gentle, or move a part alone: they go on from a captioner.
-CONTINUING = frozenset(
-    {
-        *TUNING,
-        *(each.name for each in (DEMO_LONGER, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL)),
-        *(each.name for each in (DEMO_MOVED, DEMO_AGAIN, DEMO_AGAIN_FLICKR8K)),
-    }
-)
-#: Recipe → the captioner that has what it trains.
-FOR_ONE = {DEMO_SHOTS.name: "stats", DEMO_REFOCUS.name: "refocus"}
-
-RECIPES = {
-    recipe.name: recipe
-    for recipe in (
-        *(DEMO, DEMO_LONGER, DEMO_TAUGHT, DEMO_SHOTS, DEMO_REFOCUS, DEMO_SELF_CRITICAL),
-        *(DEMO_TUNED, DEMO_JOINED, DEMO_MOVED, DEMO_AGAIN, DEMO_AGAIN_FLICKR8K, DEMO_EMBEDDING, FINETUNE),
-    )
-}
+_BOOK = RecipeBook.read(Path(__file__).with_name("recipes.toml"))
+RECIPES = _BOOK.recipes
+CONTINUING, TUNING, FOR_ONE = _BOOK.continuing, _BOOK.tuning, _BOOK.for_one
+DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 
 def demo_stats() -> StatsConfig:

@@ -38,12 +38,12 @@ from training.cli import app
 from training.dataset import Batches, Describer
 from training.feature_cache import VIEWS
 from training.meal import PICTURE_NETWORKS, Meal
-from training.recipes import DEMO_CONFIGS, DEMO_EMBEDDING, DEMO_TUNED, RECIPES
+from training.recipes import DEMO_CONFIGS, DEMO_EMBEDDING, RECIPES
 from training.session import train_captioner, train_semantic_embedding, weights_of
 from training.tuning import LITE3_GRID, STAGE, NotOnGrid, Tuned
 from training.tuning_session import CHANGES, end_to_start_from, tune_network
 
-RECIPE = DEMO_TUNED.model_copy(
+RECIPE = RECIPES["demo-tuned"].model_copy(
     update={
         "videos": 4,
         "captions": 2,
