@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from extractors.features import Stream, StreamSpec
-from models.captioner import Captioner, Memory
+from models.captioner import AnyCaptioner, Memory
 from models.decoding import DecodingOptions, decode
 from models.stats import Stats
 from models.vocabulary import BOS, EOS, UNK, Vocabulary
@@ -78,7 +78,7 @@ def _timed(work: Callable[[], Captions]) -> tuple[Captions, float]:
     return found, time.process_time() - start
 
 
-def _loop(captioner: Captioner[Any, Any], memory: Memory, options: DecodingOptions) -> tuple[int, ...]:
+def _loop(captioner: AnyCaptioner, memory: Memory, options: DecodingOptions) -> tuple[int, ...]:
     """Plain beam search of one video: every beam steps alone."""
     beams: list[tuple[float, tuple[int, ...], Any]] = [(0.0, (), captioner.start(memory, 1))]
     for _ in range(options.max_length):

@@ -9,12 +9,11 @@ words that earlier groups chose steers the choice and is no part of a score.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory, StepAttention
 from models.constraints import Constraints
 from models.decoding_options import DecodingOptions
 from models.hypothesis import Written
@@ -33,7 +32,7 @@ class Choice:
 
 
 def beam_search(
-    captioner: Captioner[Any, Any], memory: Memory, options: DecodingOptions, constraints: Constraints
+    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
 ) -> tuple[Written, list[StepAttention | None]]:
     """``beam_size`` rows a video, and what every step of the loop looked at.
 

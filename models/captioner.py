@@ -1,6 +1,7 @@
-"""The one seam of every captioner: encode the features, start a state, take a step.
+"""The interface of every captioner: encode the features, start a state, take a step, and what training and
+the service ask beside that.
 
-The decoding loop, the training losses and the service know nothing else. Rows are beams or
+Nothing outside a captioner's own file knows which captioner it has. Rows are beams or
 samples: with B videos and K rows a video, R = B·K and the rows of a video stand side by side, so
 that a captioner can view (R, …) as (B, K, …) and attend to each video's memory without copies of it.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import torch
 from pydantic import BaseModel
@@ -18,6 +19,9 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.vocabulary import BOS, Vocabulary
+
+if TYPE_CHECKING:
+    from models.collate import Batch
 
 RowsT = TypeVar("RowsT", bound="Rows")
 
@@ -80,8 +84,26 @@ class Memory(Rows):
         return (self.times[..., 1] > 0).sum(1).clamp(min=1)
 
 
+@dataclass(frozen=True, eq=False)
+class OwnLoss:
+    """A captioner's own supervised loss. total: what is descended; per_word: nats a word, to be logged."""
+
+    total: Tensor
+    per_word: Tensor
+
+
 MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)
+
+
+class InputDescription(Protocol):
+    """An input's name and width (numbers a row or cell)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
 
 
 class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
@@ -94,13 +116,30 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     config_class: ClassVar[type[BaseModel]]
     config: BaseModel
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: BaseModel, vocabulary: Vocabulary) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
+        self.config, self.vocabulary = config, vocabulary
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Sequence[InputDescription]:
+        """The streams that it reads, in the order of ``encode_batches``; each name once.
+
+        Attention lies on the clock and in the places of the first.
+        """
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        """Those of ``inputs`` that any video may lack, such as its sound."""
+        return frozenset()
 
     @abstractmethod
     def encode(self, features: Sequence[Features]) -> MemoryT:
-        """Features of B videos, padded together by masks."""
+        """Encodes features of B videos, padded together by masks."""
+
+    @abstractmethod
+    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT:
+        """Encodes B videos from one padded batch a stream, in the order of ``inputs``."""
 
     @abstractmethod
     def start(self, memory: MemoryT, rows_per_video: int) -> StateT:
@@ -112,6 +151,45 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     ) -> tuple[Tensor, StateT, StepAttention | None]:
         """word: (R,) ids just written. Returns log-probabilities (R, V), the state, the attention."""
 
+    @property
+    def training_phases(self) -> tuple[str, ...]:
+        """Phases of its own that training/refocusing.py goes through behind cross-entropy, in their order."""
+        return ()
+
+    def at_start_of(self, phase: str) -> Self:  # noqa: ARG002
+        """The captioner that goes through one of its ``training_phases``."""
+        return self
+
+    def memory_to_learn_from(self, memory: MemoryT, generator: torch.Generator) -> MemoryT:  # noqa: ARG002
+        """The memory that a supervised step writes from, where a captioner has several of a video."""
+        return memory
+
+    def earlier_memory(self, memory: MemoryT) -> MemoryT | None:  # noqa: ARG002
+        """The same videos as an earlier pass read them, whose caption is told beside; None for one pass."""
+        return None
+
+    def own_loss(self, memory: MemoryT, targets: Tensor) -> OwnLoss | None:  # noqa: ARG002
+        """A loss that takes the place of cross-entropy; None where there is no such loss.
+
+        targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
+        """
+        return None
+
+    def with_config(self, changes: Mapping[str, Any]) -> Self:
+        """The same weights under a config with other values, in eval mode.
+
+        Raises ValueError where the config has no member of that name.
+        """
+        if unknown := changes.keys() - type(self.config).model_fields.keys():
+            raise ValueError(f"{self.name} has no {min(unknown)}")
+        config = self.config_class.model_validate({**dict(self.config), **changes})
+        other = type(self)(config, self.vocabulary)
+        other.load_state_dict(self.state_dict())
+        return other.eval()
+
     def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:
         """(R,) ids that the first step is given."""
         return torch.full((memory.size * rows_per_video,), BOS, dtype=torch.long, device=memory.times.device)
+
+
+AnyCaptioner: TypeAlias = Captioner[Any, Any]

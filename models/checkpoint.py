@@ -23,7 +23,7 @@ from torch import nn
 
 from extractors.features import StreamSpec
 from extractors.whole_file import whole_file
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.registry import EMBEDDINGS, captioner_class
 from models.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
@@ -77,12 +77,12 @@ class Card:
 class Checkpoint:
     """A loaded captioner with its card and the sha256 of its file."""
 
-    captioner: Captioner[Any, Any]
+    captioner: AnyCaptioner
     card: Card
     sha256: str
 
 
-def save_checkpoint(path: Path, captioner: Captioner[Any, Any] | SemanticEmbedding, card: Card) -> None:
+def save_checkpoint(path: Path, captioner: AnyCaptioner | SemanticEmbedding, card: Card) -> None:
     """Write float16 weights and metadata; the file appears whole or not at all."""
     weights = {
         name: value.detach()

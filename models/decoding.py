@@ -11,12 +11,10 @@ of rows, ``ensemble.py`` decodes several checkpoints as one captioner.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from models.beam import beam_search
-from models.captioner import Captioner, Memory
+from models.captioner import AnyCaptioner, Memory
 from models.constraints import Constraints
 from models.decoding_options import DecodingOptions
 from models.hypothesis import Hypothesis, hypotheses
@@ -28,7 +26,7 @@ __all__ = ["DecodingOptions", "Drawn", "Hypothesis", "LengthPenalty", "decode", 
 
 @torch.no_grad()
 def decode(
-    captioner: Captioner[Any, Any],
+    captioner: AnyCaptioner,
     memory: Memory,
     options: DecodingOptions,
     generator: torch.Generator | None = None,

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from extractors.features import Features
 from models.alignment import Alignment, LayerConfig, alignment, step_by_step
 from models.attention import AdditiveAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, OwnLoss, State, StepAttention
 from models.collate import Batch
 from models.likelihood import Forced, teacher_forced
 from models.streams import InputStream, collate_inputs, distinct, video_means
@@ -153,8 +153,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     config_class = DualAFRConfig
 
     def __init__(self, config: DualAFRConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self.config = config
+        super().__init__(config, vocabulary)
         C, A, H, E, size = config.channels, config.attention, config.hidden, config.words, len(vocabulary)
         self.align = nn.ModuleList([alignment(config.alignment, layer, C) for layer in config.layers])
         self.C = nn.Linear(config.top.width, H)
@@ -179,6 +178,10 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
                 nn.init.uniform_(parameter, -weight_range, weight_range)
         for gate in self.decoder.weight_hh.chunk(4):
             nn.init.orthogonal_(gate)
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> DualAFRMemory:
         device = self.word_embedding.weight.device
@@ -256,6 +259,17 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def draw(self, weights: Tensor) -> Tensor:
         """m ~ Mult(1, weights): (R,) indices."""
         return torch.multinomial(weights.detach(), 1).squeeze(1)
+
+    def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
+        """The multi-sample bound of hard attention.
+
+        Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
+        would bound something else, so it has none of them.
+        """
+        if self.config.kind != "hard":
+            return None
+        loss = self.multi_sample_loss(memory, targets)
+        return OwnLoss(loss.surrogate, loss.bound)
 
     def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
         """The bound over ``config.samples`` draws a caption; hard attention in training mode alone.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, State, StepAttention
+from models.collate import Batch
+from models.streams import inputs_of
 
 
 class EnsembleConfig(BaseModel):
@@ -50,21 +51,32 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     config_class = EnsembleConfig
     config: EnsembleConfig
 
-    def __init__(
-        self, members: Sequence[Captioner[Any, Any]], weights: Sequence[float] | None = None
-    ) -> None:
+    def __init__(self, members: Sequence[AnyCaptioner], weights: Sequence[float] | None = None) -> None:
         """weights: positive, in any scale; None = equal. Raises ValueError."""
         if not members:
             raise ValueError("an ensemble needs at least one captioner")
-        super().__init__(members[0].vocabulary)
+        super().__init__(EnsembleConfig(weights=_normalised(weights, len(members))), members[0].vocabulary)
         if any(member.vocabulary.words != self.vocabulary.words for member in members):
             raise ValueError("the members of an ensemble must share one vocabulary")
-        self.config = EnsembleConfig(weights=_normalised(weights, len(members)))
         self.members = nn.ModuleList(members)
         self._alike = len({(type(m), m.config.model_dump_json()) for m in members}) == 1
 
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        """Every member's, each once; the first member's lead."""
+        members = self._captioners()
+        return tuple({each.name: each for member in members for each in member.inputs}.values())
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset().union(*(member.optional_streams for member in self._captioners()))
+
     def encode(self, features: Sequence[Features]) -> EnsembleMemory:
         return self.together([member.encode(features) for member in self._captioners()])
+
+    def encode_batches(self, batches: Sequence[Batch]) -> EnsembleMemory:
+        by_name = dict(zip((each.name for each in self.inputs), batches, strict=True))
+        return self.together([m.encode_batches(inputs_of(m, by_name)) for m in self._captioners()])
 
     def together(self, memories: Sequence[Memory]) -> EnsembleMemory:
         """One memory a member, of the same videos."""
@@ -87,7 +99,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
         return mean, EnsembleState(states), self._attention(looks)
 
-    def _captioners(self) -> list[Captioner[Any, Any]]:
+    def _captioners(self) -> list[AnyCaptioner]:
         return [member for member in self.members if isinstance(member, Captioner)]
 
     def _attention(self, looks: Sequence[StepAttention | None]) -> StepAttention | None:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import AdditiveAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
 from models.collate import Batch
 from models.streams import (
     InputStream,
@@ -127,8 +127,7 @@ class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
     config_class = FusionConfig
 
     def __init__(self, config: FusionConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self.config = config
+        super().__init__(config, vocabulary)
         d, H, E, size = config.embedded, config.hidden, config.words, len(vocabulary)
         self.embed_global = nn.Linear(sum(stream.width for stream in config.pooled), d)
         self.attends = self.memory_width() > 0
@@ -152,10 +151,18 @@ class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
     def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
         """What is attended to: values (B, T, N, C) and mask (B, T, N)."""
 
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
+
     def encode(self, features: Sequence[Features]) -> FusionMemory:
-        device, audio = self.word_embedding.weight.device, self.config.audio
-        optional = "" if audio is None else audio.name
-        return self.encode_batches(collate_inputs(features, self.config.streams, device, optional))
+        device = self.word_embedding.weight.device
+        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
+        return self.encode_batches(batches)
 
     def encode_batches(self, batches: Sequence[Batch]) -> FusionMemory:
         """One batch a stream of ``config.streams``."""

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
 from models.collate import Batch
 from models.streams import InputStream, collate_inputs, distinct, frame_means, nearest_rows, on_clock
 from models.vocabulary import Vocabulary
@@ -169,8 +169,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
     config_class = G2LConfig
 
     def __init__(self, config: G2LConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self.config = config
+        super().__init__(config, vocabulary)
         d, A, H, E, size = config.encoded, config.attention, config.hidden, config.words, len(vocabulary)
         self.sigma = ACTIVATIONS[config.activation]
         self.W_f = nn.Linear(config.frames.width, d)
@@ -197,6 +196,10 @@ class G2L(Captioner[G2LMemory, G2LState]):
         nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
         if config.tie_words:
             self.output.weight = self.word_embedding.weight
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> G2LMemory:
         device = self.word_embedding.weight.device

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory, StepAttention
 
 #: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
 NextWord = Callable[[Tensor, Tensor], Tensor]
@@ -25,7 +24,7 @@ class Forced:
 
 
 def teacher_forced(
-    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, next_word: NextWord | None = None
+    captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Forced:
     """targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
 
@@ -40,7 +39,7 @@ def teacher_forced(
 
 @torch.no_grad()
 def teacher_distributions(
-    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, kept: int
+    captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
 ) -> torch.return_types.topk:
     """The ``kept`` most probable words at every place of targets (R, L): values, indices (R, L, kept)."""
     tops = [log_probs.exp().topk(kept, dim=1) for log_probs, _, _ in _steps(captioner, memory, targets)]
@@ -49,7 +48,7 @@ def teacher_distributions(
 
 
 def _steps(
-    captioner: Captioner[Any, Any], memory: Memory, targets: Tensor, next_word: NextWord | None = None
+    captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
     """At every place of targets (R, L): log-probabilities (R, V), the true words (R,), the attention."""
     rows = targets.shape[0] // memory.size

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
 from models.collate import Batch
 from models.likelihood import NextWord, teacher_forced
 from models.streams import InputStream, collate_inputs, distinct, frame_means, video_means
@@ -237,8 +237,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
     config_class = RefocusConfig
 
     def __init__(self, config: RefocusConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self.config = config
+        super().__init__(config, vocabulary)
         d, H, A, size = config.width, config.hidden, config.attention, len(vocabulary)
         self.watcher = Watcher(config)
         self.predictor = Watcher(config).requires_grad_(False) if config.frozen_key_frames else None
@@ -252,11 +251,39 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         if config.tie_words:
             self.output.weight = self.word_embedding.weight
 
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
+
+    @property
+    def training_phases(self) -> tuple[str, ...]:
+        """Sections 3.4 and 4.2: step 1, both steps with the loss of eq. 22, and with frozen key frames."""
+        return ("first_step", "combined", "frozen_key_frames") if self.config.encoder == "vre" else ()
+
+    def at_start_of(self, phase: str) -> Refocus:
+        return self.with_frozen_key_frames() if phase == "frozen_key_frames" else self
+
+    def earlier_memory(self, memory: RefocusMemory) -> RefocusMemory:
+        """Step 1, which reads from the default key frame."""
+        return memory.first_step()
+
+    def memory_to_learn_from(self, memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
+        """Each video's first or second encoding, with even odds.
+
+        So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
+        """
+        first = torch.rand(memory.size, generator=generator) < 0.5
+        return memory.either_step(first.to(memory.o.device))
+
     def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
         """keys: (B,) key frames that are known; None to predict them. Sound may be missing in any video."""
-        optional = "" if self.config.audio is None else self.config.audio.name
         device = self.word_embedding.weight.device
-        return self.encode_batches(collate_inputs(features, self.config.streams, device, optional), keys)
+        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
+        return self.encode_batches(batches, keys)
 
     def encode_batches(self, batches: Sequence[Batch], keys: Tensor | None = None) -> RefocusMemory:
         """One batch a stream of ``config.streams``."""

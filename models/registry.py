@@ -5,8 +5,7 @@ Each is found by its checkpoint's metadata, never by a file's name.
 
 from __future__ import annotations
 
-from typing import Any
-
+from models.captioner import AnyCaptioner
 from models.dual_afr import DualAFR
 from models.fusion import Spatial, Temporal, Vanilla
 from models.g2l import G2L
@@ -14,8 +13,8 @@ from models.refocus import Refocus
 from models.semantic_embedding import SemanticEmbedding
 from models.stats import Stats
 
-KINDS: tuple[type[Any], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)
-CAPTIONERS: dict[str, type[Any]] = {kind.name: kind for kind in KINDS}
+KINDS: tuple[type[AnyCaptioner], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)
+CAPTIONERS: dict[str, type[AnyCaptioner]] = {kind.name: kind for kind in KINDS}
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 
 
@@ -23,7 +22,7 @@ class UnknownCaptioner(ValueError):
     """No captioner of that name; the message lists those there are."""
 
 
-def captioner_class(name: str) -> type[Any]:
+def captioner_class(name: str) -> type[AnyCaptioner]:
     """The class of a captioner. Raises UnknownCaptioner."""
     if name not in CAPTIONERS:
         raise UnknownCaptioner(f"no captioner is called {name!r}; there are: {', '.join(sorted(CAPTIONERS))}")

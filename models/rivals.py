@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import Captioner, Memory
+from models.captioner import AnyCaptioner, Memory
 from models.collate import Batch
 from models.constraints import FUNCTION_WORDS
 from models.decoding import DecodingOptions, Hypothesis, decode
@@ -94,7 +94,7 @@ class Fusion:
 
     def __init__(
         self,
-        members: Mapping[str, Captioner[Any, Any]],
+        members: Mapping[str, AnyCaptioner],
         embedding: SemanticEmbedding,
         likelihood_weight: float = LIKELIHOOD_WEIGHT,
     ) -> None:
@@ -171,7 +171,7 @@ class Fusion:
         return torch.stack(found).mean(0)
 
 
-def _seen(member: Captioner[Any, Any], memory: Memory, options: DecodingOptions) -> Seen:
+def _seen(member: AnyCaptioner, memory: Memory, options: DecodingOptions) -> Seen:
     return Seen(memory, decode(member, memory, options))
 
 

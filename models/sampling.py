@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory, StepAttention
 from models.constraints import Constraints
 from models.decoding_options import DecodingOptions
 from models.hypothesis import Written
@@ -34,7 +33,7 @@ class Drawn:
 
 
 def sample(
-    captioner: Captioner[Any, Any],
+    captioner: AnyCaptioner,
     memory: Memory,
     rows_per_video: int,
     max_length: int,
@@ -72,7 +71,7 @@ def sample(
 
 
 def greedy_search(
-    captioner: Captioner[Any, Any], memory: Memory, options: DecodingOptions, constraints: Constraints
+    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
 ) -> tuple[Written, list[StepAttention | None]]:
     """The likeliest allowed word at every step; of equal ones the lower id. One row a video."""
 
@@ -85,7 +84,7 @@ def greedy_search(
 
 
 def sample_search(
-    captioner: Captioner[Any, Any],
+    captioner: AnyCaptioner,
     memory: Memory,
     options: DecodingOptions,
     constraints: Constraints,
@@ -102,7 +101,7 @@ def sample_search(
 
 
 def _roll_out(
-    captioner: Captioner[Any, Any], memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
+    captioner: AnyCaptioner, memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
 ) -> tuple[Written, list[StepAttention | None]]:
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
     itself = torch.arange(memory.size * rows, device=word.device)

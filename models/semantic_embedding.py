@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
+from models.captioner import InputDescription
 from models.collate import Batch
 from models.fusion import FusionConfig
 from models.streams import InputStream, collate_inputs, video_means
@@ -57,12 +58,16 @@ class SemanticEmbedding(nn.Module):
         self.gru = nn.GRU(config.words, config.joint, batch_first=True)
         self.dropout = nn.Dropout(config.dropout)
 
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
     def encode(self, features: Sequence[Features]) -> Tensor:
         """(B, joint). A stream that a video lacks is taken as zeros, if it is not the first."""
         first, *others = self.config.streams
         device = self.word_embedding.weight.device
         batches = collate_inputs(features, [first], device)
-        batches += [batch for s in others for batch in collate_inputs(features, [s], device, s.name)]
+        batches += [batch for s in others for batch in collate_inputs(features, [s], device, (s.name,))]
         return self.encode_batches(batches)
 
     def encode_batches(self, batches: Sequence[Batch]) -> Tensor:

@@ -74,14 +74,12 @@ def caption(
 
 def lead_stream(checkpoint: Checkpoint) -> str:
     """The stream whose clock and places a captioner's attention is told in: the first that it takes."""
-    streams = getattr(checkpoint.captioner.config, "streams", ())
-    return streams[0].name if streams else next(iter(checkpoint.card.streams))
+    return checkpoint.captioner.inputs[0].name
 
 
 def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
     """The streams that any video may lack: its sound."""
-    audio = getattr(checkpoint.captioner.config, "audio", None)
-    return frozenset() if audio is None else frozenset({audio.name})
+    return checkpoint.captioner.optional_streams
 
 
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:

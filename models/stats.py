@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import AdditiveAttention, masked_softmax, per_row, sum_regions, weighted_sum
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
 from models.collate import Batch, collate
 from models.vocabulary import Vocabulary
 
@@ -269,8 +269,7 @@ class Stats(Captioner[StatsMemory, StatsState]):
     config_class = StatsConfig
 
     def __init__(self, config: StatsConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self.config = config
+        super().__init__(config, vocabulary)
         E, H, size = config.words, config.hidden, len(vocabulary)
         self.word_embedding = nn.Embedding(size, E)
         self.word_query = nn.Linear(E, config.attention, bias=False)
@@ -287,6 +286,10 @@ class Stats(Captioner[StatsMemory, StatsState]):
         nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
         if config.tie_words:
             self.output.weight = self.word_embedding.weight
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
 
     def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> StatsMemory:
         """labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
+from models.captioner import InputDescription
 from models.collate import Batch, collate
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
@@ -46,15 +47,18 @@ def distinct(*streams: InputStream | None) -> tuple[InputStream, ...]:
 
 
 def collate_inputs(
-    features: Sequence[Features], streams: Sequence[InputStream], device: torch.device, optional: str = ""
+    features: Sequence[Features],
+    streams: Sequence[InputStream],
+    device: torch.device,
+    optional: Collection[str] = (),
 ) -> list[Batch]:
-    """One batch a stream. The one called ``optional`` may be missing; such a video's rows are masked.
+    """One batch a stream. Those in ``optional`` may be missing; such a video's rows are masked.
 
     Raises KeyError for any other that is missing.
     """
 
     def of(video: Features, stream: InputStream) -> Stream:
-        if stream.name == optional and optional not in video:
+        if stream.name in optional and stream.name not in video:
             return absent(stream)
         return video[stream.name]
 
@@ -67,9 +71,16 @@ def absent(stream: InputStream) -> Stream:
     return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))
 
 
-def inputs_of(network: Any, batches: Mapping[str, Batch]) -> list[Batch]:
-    """What the ``encode_batches`` of a captioner or an embedding takes: its streams in its order."""
-    return [batches[stream.name] for stream in network.config.streams]
+class StreamReader(Protocol):
+    """A captioner or an embedding."""
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]: ...
+
+
+def inputs_of(network: StreamReader, batches: Mapping[str, Batch]) -> list[Batch]:
+    """What ``network.encode_batches`` takes: its streams in its order."""
+    return [batches[stream.name] for stream in network.inputs]
 
 
 def frame_means(batch: Batch) -> Tensor:

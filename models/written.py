@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import torch
 
 from extractors.features import Features, Stream
 from models.caption import Attention, Caption, Word
-from models.captioner import Captioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory, StepAttention
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.own_attention import Looked, numpy, own_attention
-from models.refocus import Refocus, RefocusMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class Written:
     lead: the stream on whose clock and in whose places that attention is.
     """
 
-    captioner: Captioner[Any, Any]
+    captioner: AnyCaptioner
     memory: Memory
     features: Sequence[Features]
     lead: str
@@ -33,7 +32,7 @@ class Written:
 
     @classmethod
     def by(
-        cls, captioner: Captioner[Any, Any], features: Sequence[Features], lead: str, options: DecodingOptions
+        cls, captioner: AnyCaptioner, features: Sequence[Features], lead: str, options: DecodingOptions
     ) -> Self:
         """Encodes the videos together and decodes them."""
         with torch.inference_mode():
@@ -59,8 +58,8 @@ class Written:
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
         times = numpy(self.memory.times[video, :moments])
         extras = own_attention(self.captioner, Looked(steps, self.memory, video, times, regions))
-        if isinstance(self.captioner, Refocus):
-            extras = replace(extras, step_1=self._step_1[video], step_2=join(words))
+        if self._earlier is not None:
+            extras = replace(extras, step_1=self._earlier[video], step_2=join(words))
         return Attention(
             words=tuple(words),
             times=times,
@@ -73,12 +72,14 @@ class Written:
         )
 
     @cached_property
-    def _step_1(self) -> list[str]:
-        """Refocus: for each video the caption from the default key frame."""
-        assert isinstance(self.memory, RefocusMemory)
+    def _earlier(self) -> list[str] | None:
+        """For each video the caption of the captioner's earlier pass, where it has one."""
+        memory = self.captioner.earlier_memory(self.memory)
+        if memory is None:
+            return None
         alone = replace(self.options, num_captions=1, attention=False)
         with torch.inference_mode():
-            found = decode(self.captioner, self.memory.first_step(), alone)
+            found = decode(self.captioner, memory, alone)
         return [join(self.captioner.vocabulary.decode(best.tokens)) for best, *_ in found]
 
 

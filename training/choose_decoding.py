@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from models.captioner import AnyCaptioner
 from models.checkpoint import load_embedding
 from models.collate import Batch
 from models.decoding import DecodingOptions, decode
@@ -60,13 +61,13 @@ class Judged:
         """CIDEr-D × 100."""
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
-    def by_length_penalty(self, captioner: Any) -> dict[float, float]:
+    def by_length_penalty(self, captioner: AnyCaptioner) -> dict[float, float]:
         return self._by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
 
-    def by_name_once(self, captioner: Any) -> dict[bool, float]:
+    def by_name_once(self, captioner: AnyCaptioner) -> dict[bool, float]:
         return self._by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
 
-    def _by(self, captioner: Any, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
+    def _by(self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
         memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
 
         def captions(options: DecodingOptions) -> list[Sequence[str]]:

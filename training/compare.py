@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, CheckpointError
 from models.decoding import DecodingOptions, decode
 from models.likelihood import teacher_forced
@@ -60,7 +61,7 @@ class Marks:
 
 
 @torch.inference_mode()
-def marks(captioner: Any, judged: Judged) -> Marks:
+def marks(captioner: AnyCaptioner, judged: Judged) -> Marks:
     """What ``captioner`` is worth on the pictures of ``judged``."""
     memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
@@ -74,7 +75,7 @@ def marks(captioner: Any, judged: Judged) -> Marks:
 
 
 def _likelihood(
-    captioner: Any, memories: Sequence[Any], judged: Judged
+    captioner: AnyCaptioner, memories: Sequence[Any], judged: Judged
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(nats, words) of all captions of each picture; a picture with fewer than others repeats its own."""
     nats, words, start = [], [], 0

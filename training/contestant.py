@@ -17,7 +17,6 @@ from models.service import (
     stream_set_for,
     stream_set_of,
 )
-from models.stats import Stats
 from models.stream_sets import StreamSet
 from models.writers import Alone, AveragedWriter, FusedWriter, Writer
 
@@ -86,9 +85,4 @@ def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> Contest
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
     """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
-    if not isinstance(checkpoint.captioner, Stats):
-        raise ValueError(f"{checkpoint.card.captioner} has no branches; only stats has")
-    config = checkpoint.captioner.config.model_copy(update={"branches": branches})
-    captioner = Stats(config, checkpoint.captioner.vocabulary)
-    captioner.load_state_dict(checkpoint.captioner.state_dict())
-    return replace(checkpoint, captioner=captioner.eval())
+    return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from models.collate import Batch
-from models.streams import inputs_of
+from models.streams import StreamReader, inputs_of
 from models.vocabulary import Vocabulary
 from training.corpus import Item, read_items, words_of
 from training.feature_cache import FeatureCache, PictureNetwork, cached_features
@@ -70,7 +70,7 @@ class TrainingBatch:
     true_steps: Tensor | None
     soft: Soft | None = None
 
-    def of(self, network: Any) -> list[Batch]:
+    def of(self, network: StreamReader) -> list[Batch]:
         """What the ``encode_batches`` of a captioner or an embedding takes."""
         return inputs_of(network, self.batches)
 

@@ -5,17 +5,14 @@ Each goes on from the best weights of the one before.
 
 from __future__ import annotations
 
-from typing import Any
-
-from models.captioner import Captioner
-from models.refocus import Refocus
+from models.captioner import AnyCaptioner
 from training.loop import Trainer
 from training.refocusing import BestAfter, train_refocus
 from training.self_critical import SelfCritical
 
 
 def train_later_phases(
-    captioner: Captioner[Any, Any], trainer: Trainer, on_shots: Trainer, best_after: BestAfter
+    captioner: AnyCaptioner, trainer: Trainer, on_shots: Trainer, best_after: BestAfter
 ) -> None:
     """What the recipe of ``trainer`` has of them; it has been through cross-entropy with ``captioner``.
 
@@ -24,7 +21,7 @@ def train_later_phases(
     trained on. Raises NoReward where METEOR is paid for and no Java runs.
     """
     last = "cross_entropy"
-    if isinstance(captioner, Refocus):
+    if captioner.training_phases:
         last = train_refocus(trainer, on_shots, best_after)
     if trainer.recipe.self_critical_steps:
         batches = trainer.batches

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from training.dataset import Batches, Captioned, TrainingBatch
 from training.last_rewards import LastRewards
 from training.learning import learner_of, refining
@@ -27,7 +27,7 @@ from training.recipes import Recipe
 from training.run import Learner, Run
 from training.schedules import Moment
 from training.self_critical import SelfCritical
-from training.supervision import encoded, memory_to_learn_from, supervised_loss
+from training.supervision import supervised_loss
 from training.validate import See, Validation, as_it_is
 
 REPORT_EVERY = 20
@@ -71,7 +71,7 @@ class Trainer:
     save_best: Callable[[Any, float, str], None]
     precision: torch.dtype
 
-    def train(self, captioner: Captioner[Any, Any]) -> None:
+    def train(self, captioner: AnyCaptioner) -> None:
         """Cross-entropy for ``recipe.steps``; resumes from the run's folder where there is one."""
         phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_pictures)
         self.go_through(replace(phase, keeps_start=phase.steps == 0), learner_of(self.recipe, captioner))
@@ -94,7 +94,7 @@ class Trainer:
         """How many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def refine(self, captioner: Captioner[Any, Any], reward: SelfCritical) -> None:
+    def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
         """Self-critical steps from the weights ``captioner`` has; kept only where validation gains."""
         recipe = self.recipe
         learner = learner_of(refining(recipe), captioner)
@@ -102,7 +102,8 @@ class Trainer:
         def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
             generator = generator_of(recipe.seed, step, 2)
             given = recipe.words_given(self.epoch(step))
-            return reward.loss(learner.captioner, batch, generator, self.precision, given)
+            network: Any = learner.captioner
+            return reward.loss(network, batch, generator, self.precision, given)
 
         def rate(step: int) -> float:
             done = step / recipe.self_critical_steps
@@ -118,11 +119,11 @@ class Trainer:
         """How the pseudo-videos that are trained on are made; real videos have none."""
         return self.batches.shots
 
-    def on_whole_pictures(self, captioner: Captioner[Any, Any]) -> Scores:
+    def on_whole_pictures(self, captioner: AnyCaptioner) -> Scores:
         """CIDEr-D of the held-out items."""
         return {"cider": self.cider(captioner)}
 
-    def cider(self, captioner: Captioner[Any, Any], shots: Shots | None = None, see: See = as_it_is) -> float:
+    def cider(self, captioner: AnyCaptioner, shots: Shots | None = None, see: See = as_it_is) -> float:
         """Of the held-out items, whole or as pseudo-videos; see: the memory that is written from."""
         longest = self.recipe.max_length
         validation = Validation(self.held_out, self.batches.vocabulary, longest, shots, see)
@@ -178,8 +179,11 @@ class Trainer:
         captioner: Any = learner.captioner
         seed = self.recipe.seed
         with self.autocast():
-            memory = encoded(captioner, batch)
-            memory = memory_to_learn_from(memory, generator_of(seed, step, 3)) if see is None else see(memory)
+            memory = captioner.encode_batches(batch.of(captioner))
+            if see is None:
+                memory = captioner.memory_to_learn_from(memory, generator_of(seed, step, 3))
+            else:
+                memory = see(memory)
             forcing = self.recipe.teacher_forcing(self.epoch(step))
             generator = generator_of(seed, step, 1)
             return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.likelihood import NextWord
 from models.vocabulary import EOS, UNK
 from training.soft import Soft
@@ -38,7 +38,7 @@ def pad_captions(captions: list[list[int]], max_length: int) -> Tensor:
 
 
 def caption_loss(
-    captioner: Captioner[Any, Any],
+    captioner: AnyCaptioner,
     memory: Any,
     targets: Tensor,
     *,

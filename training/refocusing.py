@@ -14,17 +14,16 @@ from typing import Any
 
 from torch import Tensor
 
-from models.refocus import Refocus
+from models.captioner import AnyCaptioner
 from training.dataset import TrainingBatch
 from training.last_rewards import LastRewards
 from training.learning import learner_of
 from training.loop import Phase, Scores, Trainer, generator_of
 from training.losses import scheduled_words
 from training.run import Learner
-from training.supervision import encoded
 
 #: From a phase's name to the best weights when it had ended.
-BestAfter = Callable[[str], Any]
+BestAfter = Callable[[str], AnyCaptioner]
 
 
 def train_refocus(trainer: Trainer, on_shots: Trainer, best_after: BestAfter) -> str:
@@ -53,7 +52,7 @@ class Refocusing:
     trainer: Trainer
     on_shots: Trainer
 
-    def first_step(self, captioner: Refocus) -> None:
+    def first_step(self, captioner: AnyCaptioner) -> None:
         """Cross-entropy of the caption that the default key frame gives (eq. 17)."""
         trainer = self.trainer
 
@@ -68,7 +67,7 @@ class Refocusing:
             learner_of(trainer.recipe, captioner),
         )
 
-    def combined(self, captioner: Refocus) -> None:
+    def combined(self, captioner: AnyCaptioner) -> None:
         """Eq. 22, with the reward that each video earned in the last epoch."""
         trainer = self.trainer
         rewards = LastRewards([item.id for item in trainer.batches.items])
@@ -78,7 +77,7 @@ class Refocusing:
             ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
             words = scheduled_words(ratio, generator_of(trainer.recipe.seed, step, 4))
             with trainer.autocast():
-                memory = encoded(model, batch)
+                memory = model.encode_batches(batch.of(model))
                 found = model.combined_loss(memory, batch.targets, rewards.of(batch.ids), words)
             rewards.remember(batch.ids, found.reward)
             parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
@@ -87,15 +86,15 @@ class Refocusing:
         phase = trainer.phase("combined", trainer.recipe.combined_steps, loss, self._on_shots)
         self._go_through(replace(phase, rewards=rewards), captioner)
 
-    def frozen_key_frames(self, captioner: Refocus) -> None:
+    def frozen_key_frames(self, captioner: AnyCaptioner) -> None:
         """Cross-entropy on both steps (eqs. 17 and 18), the key frames being those of ``captioner``."""
         trainer = self.trainer
         phase = trainer.phase(
             "frozen_key_frames", trainer.recipe.frozen_steps, trainer.cross_entropy, self._on_shots
         )
-        self._go_through(phase, captioner.with_frozen_key_frames())
+        self._go_through(phase, captioner.at_start_of("frozen_key_frames"))
 
-    def _go_through(self, phase: Phase, captioner: Refocus) -> None:
+    def _go_through(self, phase: Phase, captioner: AnyCaptioner) -> None:
         """The start is judged first, so that only a gain on videos of several shots is kept."""
         phase = replace(phase, metric="shots_cider", keeps_start=True)
         self.on_shots.go_through(phase, learner_of(self.trainer.recipe, captioner))

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from extractors.whole_file import whole_file
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 
 FIELDS = (
@@ -34,7 +34,7 @@ class Run:
     def best(self) -> Path:
         return self.folder / "best.safetensors"
 
-    def best_after(self, phase: str) -> Captioner[Any, Any]:
+    def best_after(self, phase: str) -> AnyCaptioner:
         """The best weights when that phase ended, kept under its name for a run that is stopped later."""
         kept = self.folder / f"{phase}.safetensors"
         if not kept.exists():

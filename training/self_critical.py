@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.captioner import Memory
+from models.captioner import AnyCaptioner, Memory
 from models.decoding import DecodingOptions, decode, sample
 from models.vocabulary import EOS
 from training.dataset import Captioned, TrainingBatch
@@ -42,7 +41,7 @@ class SelfCritical:
 
     def loss(
         self,
-        captioner: Any,
+        captioner: AnyCaptioner,
         batch: TrainingBatch,
         generator: torch.Generator,
         precision: torch.dtype,
@@ -90,7 +89,7 @@ class SelfCritical:
         return prefix, targets[:, :given], (1.0, 1.0)
 
     @torch.no_grad()
-    def _greedy(self, captioner: Any, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
+    def _greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
         """(B,) rewards of what the captioner writes when it is used, without dropout."""
         options = DecodingOptions(  # as free to name a thing twice as the samples are
             method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.registry import captioner_class
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
@@ -66,7 +66,7 @@ def train_captioner(
         captioner.load_state_dict(weights_to_start_from(start, captioner))
     train_only(captioner, recipe.only)
 
-    def partly(phase: str) -> Captioner[Any, Any]:
+    def partly(phase: str) -> AnyCaptioner:
         after = run.best_after(phase)
         train_only(after, recipe.only)
         return after
@@ -141,7 +141,7 @@ def train_only(captioner: nn.Module, part: str) -> None:
         raise ValueError(f"no parameter of this captioner has {part!r} in its name")
 
 
-def weights_to_start_from(start: Path, captioner: Captioner[Any, Any]) -> dict[str, torch.Tensor]:
+def weights_to_start_from(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
     """Of a captioner that may have had its streams by other names.
 
     Raises CheckpointError where the words or the widths of ``start`` are others than this run's.

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from extractors.whole_file import whole_file
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.likelihood import teacher_distributions
 from models.streams import inputs_of
 from training.losses import pad_captions
@@ -79,7 +78,7 @@ class Reading:
 
 
 def soft_targets(
-    teacher: Captioner[Any, Any], sha256: str, reading: Reading, folder: Path, precision: torch.dtype
+    teacher: AnyCaptioner, sha256: str, reading: Reading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
     """From ``folder``, read by the teacher first where they are not there yet."""
     first = reading.index()
@@ -93,7 +92,7 @@ def soft_targets(
 
 
 def _read(
-    teacher: Captioner[Any, Any], reading: Reading, total: int, precision: torch.dtype
+    teacher: AnyCaptioner, reading: Reading, total: int, precision: torch.dtype
 ) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
     kept = min(KEPT, len(teacher.vocabulary))
     words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
@@ -107,7 +106,7 @@ def _read(
 
 
 def _distributions(
-    teacher: Any, reading: Reading, precision: torch.dtype
+    teacher: AnyCaptioner, reading: Reading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """The kept words and shares of groups of items, in the order of ``Reading.index``."""
     for items in tqdm(_groups(reading), desc="soft targets", unit="group"):

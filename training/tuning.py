@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +14,15 @@ from extractors.efficientnet_lite3 import WIDTH
 from extractors.efficientnet_stages import STAGE_14
 from extractors.features import Features
 from extractors.tuned_pair import PairEnd
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import (
+    AnyCaptioner,
+    Captioner,
+    InputDescription,
+    Memory,
+    OwnLoss,
+    State,
+    StepAttention,
+)
 from models.collate import Batch
 from models.streams import InputStream, collate_inputs, inputs_of
 
@@ -49,17 +56,20 @@ class Tuned(Captioner[Memory, State]):
     name = "tuned"
     config: TunedConfig
     config_class = TunedConfig
-    captioner: Any
+    captioner: AnyCaptioner
     end: PairEnd
 
-    def __init__(self, captioner: Any, end: PairEnd) -> None:
-        super().__init__(captioner.vocabulary)
-        names = [stream.name for stream in captioner.config.streams]
+    def __init__(self, captioner: AnyCaptioner, end: PairEnd) -> None:
+        super().__init__(TunedConfig(), captioner.vocabulary)
+        names = [stream.name for stream in captioner.inputs]
         if len(names) != 1:
             raise NotOnGrid(f"{captioner.name} reads {', '.join(names)}, and not one grid alone")
         (self.grid,) = names
-        self.config = TunedConfig()
         self.captioner, self.end = captioner, end
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> Memory:
         device = next(self.parameters()).device
@@ -88,6 +98,13 @@ class Tuned(Captioner[Memory, State]):
             parts = zip(*(torch.split(each, SLICE) for each in cells), strict=True)
             with torch.no_grad():
                 return torch.cat([self.end(*(each.float() for each in part)) for part in parts])
+
+    def memory_to_learn_from(self, memory: Memory, generator: torch.Generator) -> Memory:
+        learned: Memory = self.captioner.memory_to_learn_from(memory, generator)
+        return learned
+
+    def own_loss(self, memory: Memory, targets: Tensor) -> OwnLoss | None:
+        return self.captioner.own_loss(memory, targets)
 
     def start(self, memory: Memory, rows_per_video: int) -> State:
         state: State = self.captioner.start(memory, rows_per_video)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.decoding import DecodingOptions, decode
 from models.streams import inputs_of
 from models.vocabulary import Vocabulary
@@ -54,13 +54,13 @@ class Validation:
         self.options = judging_options(max_length)
         self.scorer = CiderD({item.id: item.captions for item in items})
 
-    def cider(self, captioner: Captioner[Any, Any], precision: torch.dtype) -> float:
+    def cider(self, captioner: AnyCaptioner, precision: torch.dtype) -> float:
         """×100, as papers print it."""
         captioner.eval()
         captions = list(self._captions(captioner, precision))
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
-    def _captions(self, captioner: Any, precision: torch.dtype) -> Iterator[list[str]]:
+    def _captions(self, captioner: AnyCaptioner, precision: torch.dtype) -> Iterator[list[str]]:
         for start in range(0, len(self.items), GROUP):
             samples = self._samples(start)
             with torch.inference_mode(), autocast(precision):

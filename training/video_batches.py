@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from extractors.decoder import Decoder
 from extractors.features import Features
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.collate import Batch
 from models.streams import InputStream, collate_inputs
 from models.vocabulary import Vocabulary
@@ -67,17 +67,15 @@ def with_features(
 
 @dataclass(frozen=True)
 class Inputs:
-    """The streams that a captioner eats. optional: the one that a video may lack, "" where there is none."""
+    """The streams that a captioner reads. optional: those that a video may lack."""
 
     streams: tuple[InputStream, ...]
-    optional: str = ""
+    optional: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, captioner: Captioner[Any, Any]) -> Inputs:
-        config: Any = captioner.config
-        named = {each.name: InputStream(name=each.name, width=each.width) for each in config.streams}
-        audio = getattr(config, "audio", None)
-        return cls(tuple(named.values()), "" if audio is None else audio.name)
+    def of(cls, captioner: AnyCaptioner) -> Inputs:
+        named = {each.name: InputStream(name=each.name, width=each.width) for each in captioner.inputs}
+        return cls(tuple(named.values()), captioner.optional_streams)
 
     def batches(self, features: Sequence[Features]) -> dict[str, Batch]:
         """One padded batch a stream."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feed import Feed
 from models.registry import captioner_class
@@ -174,7 +174,7 @@ def told_unknown(unknown: Counter[str]) -> str:
     return f"{len(unknown)} words are unknown to the captioner and will not be written: {named}{more}."
 
 
-def _batches(captioner: Captioner[Any, Any], train: Sequence[CaptionedVideo], recipe: Recipe) -> VideoBatches:
+def _batches(captioner: AnyCaptioner, train: Sequence[CaptionedVideo], recipe: Recipe) -> VideoBatches:
     return VideoBatches(
         items=train,
         vocabulary=captioner.vocabulary,
@@ -188,13 +188,13 @@ def _batches(captioner: Captioner[Any, Any], train: Sequence[CaptionedVideo], re
 
 def _saver(
     start: Checkpoint, division: Division, recipe: Recipe, run: Run
-) -> Callable[[Captioner[Any, Any], float, str], None]:
+) -> Callable[[AnyCaptioner, float, str], None]:
     """Keeps the card of the start, with these videos' ids beside those it was trained on."""
     known = start.card.training
     ids = [*known.get("ids", ()), *(each.id for each in division.train)]
     of = {"recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
 
-    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
+    def save(captioner: AnyCaptioner, cider: float, where: str) -> None:
         scores = {division.held_out_are: {"cider": round(cider, 2), "n": len(division.held_out)}}
         card: Card = replace(start.card, scores=scores, training={**known, **of, "chosen_at": where})
         save_checkpoint(run.best, captioner, card)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.decoding import decode
 from models.streams import inputs_of
 from training.cider import CiderD
@@ -29,7 +28,7 @@ class VideoTrainer(Trainer):
     batches: VideoBatches  # type: ignore[assignment]
     held_out: Sequence[CaptionedVideo]  # type: ignore[assignment]
 
-    def tune(self, captioner: Captioner[Any, Any]) -> None:
+    def tune(self, captioner: AnyCaptioner) -> None:
         """Cross-entropy for ``recipe.steps``, the weights it starts from being the first to be surpassed."""
         phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_pictures)
         self.go_through(replace(phase, keeps_start=True), learner_of(self.recipe, captioner))
@@ -38,7 +37,7 @@ class VideoTrainer(Trainer):
     def shots(self) -> None:
         return None
 
-    def cider(self, captioner: Captioner[Any, Any], shots: Shots | None = None, see: See = as_it_is) -> float:
+    def cider(self, captioner: AnyCaptioner, shots: Shots | None = None, see: See = as_it_is) -> float:
         """Of the held-out videos, whole, by a beam search of 3."""
         del shots
         captioner.eval()
@@ -46,7 +45,7 @@ class VideoTrainer(Trainer):
         captions = list(self._captions(captioner, see))
         return 100 * float(scorer.score([item.id for item in self.held_out], captions).mean())
 
-    def _captions(self, captioner: Any, see: See) -> Iterator[list[str]]:
+    def _captions(self, captioner: AnyCaptioner, see: See) -> Iterator[list[str]]:
         options = judging_options(self.recipe.max_length)
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from extractors.features import StreamSpec
 from extractors.i3d_extractor import RGB
 from extractors.weights import find
 from models.alignment import LayerConfig
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, save_checkpoint
 from models.dual_afr import DualAFR, DualAFRConfig
 from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
@@ -49,7 +48,7 @@ def motion() -> Diet:
     return Diet("stats", "i3d_rgb_grid", 2 * RGB.width, spec)
 
 
-def captioners(stream: InputStream) -> dict[str, Captioner[Any, Any]]:
+def captioners(stream: InputStream) -> dict[str, AnyCaptioner]:
     """One of each kind, tiny, over cells of a grid."""
     words = Vocabulary(list(WORDS))
     narrow = {"words": 16, "attention": 16, "hidden": 32, "dropout": 0.0}

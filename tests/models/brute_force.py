@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from models.captioner import Captioner, Memory
+from models.captioner import AnyCaptioner, Memory
 from models.vocabulary import BOS, EOS
 
 #: Words that may follow a prefix, apart from <bos>.
@@ -32,7 +31,7 @@ def anything(prefix: tuple[int, ...], word: int) -> bool:
     return True
 
 
-def next_log_probs(captioner: Captioner[Any, Any], memory: Memory, prefix: Sequence[int]) -> list[float]:
+def next_log_probs(captioner: AnyCaptioner, memory: Memory, prefix: Sequence[int]) -> list[float]:
     """log p(word | prefix) by running the whole prefix from the start."""
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     log_probs, state, _ = captioner.step(state, word, memory)
@@ -43,7 +42,7 @@ def next_log_probs(captioner: Captioner[Any, Any], memory: Memory, prefix: Seque
 
 
 def every_sequence(
-    captioner: Captioner[Any, Any], memory: Memory, longest: int, allowed: Allowed = anything
+    captioner: AnyCaptioner, memory: Memory, longest: int, allowed: Allowed = anything
 ) -> list[Scored]:
     """All sequences of at most ``longest`` tokens, cut ones included."""
     open_, done = [Scored((), 0.0)], []
@@ -55,7 +54,7 @@ def every_sequence(
 
 
 def plain_beam(
-    captioner: Captioner[Any, Any], memory: Memory, width: int, longest: int, allowed: Allowed = anything
+    captioner: AnyCaptioner, memory: Memory, width: int, longest: int, allowed: Allowed = anything
 ) -> list[Scored]:
     """The beams after ``longest`` steps, best plain log-probability first; never stops early."""
     beams = [Scored((), 0.0)]
@@ -69,7 +68,7 @@ def plain_beam(
 
 
 def diverse_beam(
-    captioner: Captioner[Any, Any], memory: Memory, width: int, groups: int, strength: float, longest: int
+    captioner: AnyCaptioner, memory: Memory, width: int, groups: int, strength: float, longest: int
 ) -> list[list[Scored]]:
     """The beams of each group: a word costs ``strength`` for each earlier group's beam that just wrote it."""
     beams = [[Scored((), 0.0)] for _ in range(groups)]
@@ -88,7 +87,7 @@ def diverse_beam(
     return beams
 
 
-def _grow(captioner: Captioner[Any, Any], memory: Memory, s: Scored, allowed: Allowed) -> list[Scored]:
+def _grow(captioner: AnyCaptioner, memory: Memory, s: Scored, allowed: Allowed) -> list[Scored]:
     log_probs = next_log_probs(captioner, memory, s.tokens)
     words = [w for w in range(len(log_probs)) if w != BOS and allowed(s.tokens, w)]
     return [

@@ -11,7 +11,7 @@ import pytest
 
 from extractors.features import Features
 from models.caption import Caption
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.extras import Extras, Layers, Moment
@@ -31,7 +31,7 @@ from tests.models.tiny import (
 
 OPTIONS = DecodingOptions(beam_size=2, max_length=5)
 LENGTHS = (3, 1, 5)
-OWN: dict[str, tuple[Callable[[], Captioner[Any, Any]], set[str]]] = {
+OWN: dict[str, tuple[Callable[[], AnyCaptioner], set[str]]] = {
     "stats": (tiny_stats, {"branch", "st_spatial"}),
     "g2l": (tiny_g2l, {"selected"}),
     "refocus": (tiny_refocus, {"default_key_frame", "key_frame", "refocus", "step_1", "step_2"}),
@@ -42,12 +42,12 @@ OWN: dict[str, tuple[Callable[[], Captioner[Any, Any]], set[str]]] = {
 }
 
 
-def checkpoint(captioner: Captioner[Any, Any]) -> Checkpoint:
+def checkpoint(captioner: AnyCaptioner) -> Checkpoint:
     streams = {stream.name: SPEC for stream in captioner.config.streams}  # type: ignore[attr-defined]
     return Checkpoint(captioner, Card(captioner.name, streams, {}, {}), "0" * 64)
 
 
-def best_of(captioner: Captioner[Any, Any], features: list[Features]) -> list[Caption]:
+def best_of(captioner: AnyCaptioner, features: list[Features]) -> list[Caption]:
     return [captions[0] for captions in caption(checkpoint(captioner), features, OPTIONS)]
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 import torch
 
 from extractors.features import Features
 from models import rivals
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.likelihood import teacher_forced
 from models.rivals import LIKELIHOOD_WEIGHT, TWICE, Candidate, Fused, Fusion, Seen, names_twice
@@ -27,7 +27,7 @@ from tests.models.tiny import (
     tiny_temporal,
 )
 
-Members: TypeAlias = dict[str, Captioner[Any, Any]]
+Members: TypeAlias = dict[str, AnyCaptioner]
 OPTIONS = DecodingOptions(beam_size=5, max_length=6)
 
 
@@ -35,7 +35,7 @@ def pair() -> Members:
     return {"temporal": tiny_temporal(), "g2l": tiny_g2l(seed=3)}
 
 
-def seen(member: Captioner[Any, Any], features: Sequence[Features], counts: Sequence[int]) -> Seen:
+def seen(member: AnyCaptioner, features: Sequence[Features], counts: Sequence[int]) -> Seen:
     """As many captions of each video as ``counts`` says."""
     with torch.no_grad():
         memory = member.encode(features)
@@ -49,7 +49,7 @@ def chosen(fusion: Fusion, features: Sequence[Features], counts: Sequence[int]) 
         return fusion.choose(fusion.embedding.encode(features), by_member)
 
 
-def likelihood_of(member: Captioner[Any, Any], features: Features, words: Sequence[str]) -> float:
+def likelihood_of(member: AnyCaptioner, features: Features, words: Sequence[str]) -> float:
     """Log-probability a word, the end counted, of one caption of one video alone."""
     ids = [*member.vocabulary.encode(words), EOS]
     with torch.no_grad():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 import torch
 
 from models.caption import Caption
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding import DecodingOptions, decode
 from models.ensemble import Ensemble
@@ -40,7 +40,7 @@ from tests.models.tiny import (
     videos,
 )
 
-Members: TypeAlias = dict[str, Captioner[Any, Any]]
+Members: TypeAlias = dict[str, AnyCaptioner]
 OPTIONS = DecodingOptions(beam_size=3, max_length=5)
 
 
@@ -50,7 +50,7 @@ def embedding() -> SemanticEmbedding:
     return SemanticEmbedding(config, Vocabulary(WORDS)).eval()
 
 
-def fused(**members: Captioner[Any, Any]) -> FusedWriter:
+def fused(**members: AnyCaptioner) -> FusedWriter:
     card = Card(SemanticEmbedding.name, {"grid": SPEC}, {}, {})
     return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import Captioner, Memory, State, StepAttention
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.collate import Batch
 from models.vocabulary import BOS, EOS, Vocabulary
 
 FIRST_WORD = 3
@@ -46,10 +47,16 @@ class Toy(Captioner[Numbered, Prefixes]):
     config_class = NoConfig
 
     def __init__(self, words: Sequence[str]) -> None:
-        super().__init__(Vocabulary(words))
-        self.config = NoConfig()
+        super().__init__(NoConfig(), Vocabulary(words))
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return ()
 
     def encode(self, features: Sequence[Features]) -> Numbered:
+        raise NotImplementedError("toys are given their memory by `videos`")
+
+    def encode_batches(self, batches: Sequence[Batch]) -> Numbered:
         raise NotImplementedError("toys are given their memory by `videos`")
 
     def start(self, memory: Numbered, rows_per_video: int) -> Prefixes:

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.stats import Stats, StatsConfig, StreamConfig
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
@@ -89,7 +88,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     )
     saved: list[tuple[float, str]] = []
 
-    def save(captioner: Captioner[Any, Any], cider: float, where: str) -> None:
+    def save(captioner: AnyCaptioner, cider: float, where: str) -> None:
         saved.append((cider, where))
 
     return Trainer(recipe, batches, held_out, Run(out), save, torch.float32)

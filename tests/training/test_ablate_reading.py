@@ -16,7 +16,7 @@ from models.streams import collate_inputs
 from tests.models.test_semantic_embedding import tiny_embedding
 from tests.models.tiny import GRID_INPUT, tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
 from tests.training.tiny_corpus import captioned
-from training.ablations.readers import OPTIONS, Alone, Fused, reread
+from training.ablations.readers import OPTIONS, Alone, Fused
 from training.ablations.scoring import where_it_looked
 from training.ablations.sheets import GROUP, STEPS, Sheet
 from training.dataset import Captioned
@@ -116,7 +116,7 @@ def test_key_frames_on_the_true_shot() -> None:
 def test_the_same_weights_are_read_under_another_config() -> None:
     captioner = tiny_g2l()
     looked = []
-    for each in (captioner, reread(captioner, {"masked": {"al": 0.5}})):
+    for each in (captioner, captioner.with_config({"masked": {"al": 0.5}})):
         [[written]] = decode(each, each.encode(videos((5,))), DecodingOptions(beam_size=1, max_length=5))
         assert written.attention is not None
         looked.append(written.attention.temporal[0])

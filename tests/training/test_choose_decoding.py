@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.decoding import decode
 from models.rivals import Fusion, Seen
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
@@ -44,7 +44,7 @@ def captioner(vocabulary: Vocabulary, seed: int) -> Stats:
 
 @pytest.fixture(scope="module")
 def fusion(vocabulary: Vocabulary) -> Fusion:
-    members: dict[str, Captioner[Any, Any]] = {str(seed): captioner(vocabulary, seed) for seed in (1, 2)}
+    members: dict[str, AnyCaptioner] = {str(seed): captioner(vocabulary, seed) for seed in (1, 2)}
     torch.manual_seed(5)
     embedding = SemanticEmbedding(SemanticEmbeddingConfig(streams=(GRID,), words=6, joint=8), vocabulary)
     return Fusion(members, embedding.eval())

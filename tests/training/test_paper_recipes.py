@@ -25,7 +25,7 @@ from training.paper_recipes import PAPER_RUNS, paper_run
 from training.paper_session import train_as_paper
 from training.recipes import RECIPES, UnknownRecipe
 from training.rewards import NoReward
-from training.supervision import encoded, memory_to_learn_from, supervised_loss
+from training.supervision import supervised_loss
 from training.video_batches import Inputs
 from training.video_session import Place
 
@@ -163,7 +163,7 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
 
     def loss() -> torch.Tensor:
         generator = torch.Generator().manual_seed(1)
-        memory = memory_to_learn_from(encoded(made, batch), generator)
+        memory = made.memory_to_learn_from(made.encode_batches(batch.of(made)), generator)
         return supervised_loss(made, memory, batch, plan, 1.0, generator)["total"]
 
     before = [parameter.detach().clone() for parameter in made.parameters()]
@@ -179,6 +179,6 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
 def loss_of(made: Any, batch: TrainingBatch) -> torch.Tensor:
     """Cross-entropy as in use."""
     made.eval()
-    found = caption_loss(made, encoded(made, batch), batch.targets).cross_entropy
+    found = caption_loss(made, made.encode_batches(batch.of(made)), batch.targets).cross_entropy
     made.train()
     return found

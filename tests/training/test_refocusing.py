@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, save_checkpoint
 from models.refocus import Refocus, RefocusConfig
 from models.streams import InputStream
@@ -57,7 +57,7 @@ def saving(made: Trainer, out: Path) -> Trainer:
     """Keeps checkpoints as a session does."""
     run = Run(out)
 
-    def save(captioner: Captioner[Any, Any], score: float, where: str) -> None:
+    def save(captioner: AnyCaptioner, score: float, where: str) -> None:
         save_checkpoint(run.best, captioner, Card("refocus", {"grid": SPEC}, {"": score}, {"at": where}))
 
     return replace(made, run=run, save_best=save)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from models.captioner import InputDescription
 from models.collate import Batch
 from models.decoding import DecodingOptions, decode, sample
 from models.streams import InputStream
 from models.vocabulary import EOS
-from tests.models.toy_captioners import NoConfig, Prefixes, Toy, videos
+from tests.models.toy_captioners import Numbered, Prefixes, Toy, videos
 from training.cider import CiderD
 from training.dataset import TrainingBatch
 from training.losses import caption_loss, pad_captions
@@ -27,21 +28,18 @@ REFERENCES: dict[str, list[list[str]]] = {"one": [["a", "red", "dog"]], "two": [
 CIDER = CiderD(REFERENCES, count_end=True)
 
 
-class Eats(NoConfig):
-    """One stream, which it does not look at."""
-
-    streams: tuple[InputStream, ...] = (InputStream(name="grid", width=1),)
-
-
 class Learning(Toy):
     """Logits learned for every (video, place in the caption)."""
 
     def __init__(self) -> None:
         super().__init__(WORDS)
-        self.config = Eats()
         self.logits = nn.Parameter(torch.zeros(2, 8, len(self.vocabulary)))
 
-    def encode_batches(self, batches: list[Batch]) -> Any:
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return (InputStream(name="grid", width=1),)
+
+    def encode_batches(self, batches: Sequence[Batch]) -> Numbered:
         return videos(0, 1)
 
     def next_log_probs(self, state: Prefixes) -> Tensor:

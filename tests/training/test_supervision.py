@@ -14,7 +14,7 @@ from tests.models.tiny import dual_afr_config, tiny_dual_afr, tiny_refocus, tiny
 from training.dataset import TrainingBatch
 from training.losses import caption_loss, pad_captions
 from training.recipes import DEMO, Recipe
-from training.supervision import memory_to_learn_from, supervised_loss
+from training.supervision import supervised_loss
 
 TARGETS = pad_captions([[3, 4], [5, 6, 7], [8], [3, 9, 4], [5], [6, 3]], 9)
 
@@ -37,7 +37,7 @@ def test_refocus_learns_each_video_from_either_of_its_encodings() -> None:
     assert torch.equal(chosen, torch.stack([first[0], second[1], first[2]]))
     generator, firsts = torch.Generator().manual_seed(0), 0
     for _ in range(100):
-        drawn = memory_to_learn_from(memory, generator)
+        drawn = captioner.memory_to_learn_from(memory, generator)
         assert isinstance(drawn, RefocusMemory)
         is_first = (drawn.o == first).all(1)
         assert torch.equal(drawn.o, torch.where(is_first.unsqueeze(1), first, second))
@@ -48,7 +48,7 @@ def test_refocus_learns_each_video_from_either_of_its_encodings() -> None:
 def test_others_have_one_memory() -> None:
     captioner = tiny_stats()
     memory = captioner.encode(videos())
-    assert memory_to_learn_from(memory, torch.Generator()) is memory
+    assert captioner.memory_to_learn_from(memory, torch.Generator()) is memory
 
 
 def test_auxiliary_losses_are_added_by_their_weights() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from tests.models.tiny import (
     tiny_dual_afr,
     tiny_g2l,
@@ -24,7 +24,7 @@ from training.video_batches import Inputs
 MADE = (tiny_stats, tiny_g2l, tiny_refocus, tiny_dual_afr, tiny_vanilla, tiny_temporal, tiny_spatial)
 
 
-def first_words(captioner: Captioner[Any, Any], memory: Any) -> torch.Tensor:
+def first_words(captioner: AnyCaptioner, memory: Any) -> torch.Tensor:
     """Log-probabilities (B, V) of the first word."""
     log_probs, _, _ = captioner.step(captioner.start(memory, 1), captioner.first_word(memory, 1), memory)
     return log_probs
@@ -44,7 +44,7 @@ def test_batches_and_features_are_one_meal(make: Callable[[], Any]) -> None:
 def test_sound_may_be_missing() -> None:
     captioner: Any = tiny_refocus()
     inputs = Inputs.of(captioner)
-    assert inputs.optional == captioner.config.audio.name
+    assert inputs.optional == {captioner.config.audio.name}
     silent = [{"grid": video["grid"]} for video in videos()]
     batches = inputs.batches(silent)
-    assert not batches[inputs.optional].frame_mask.any()
+    assert not batches[captioner.config.audio.name].frame_mask.any()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.decoding import Hypothesis
 from models.rivals import Candidate, Fusion
 from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
@@ -36,7 +36,7 @@ FOUND = Hypothesis((), (), 0.0, 0.0, True, None)
 
 
 def fusion() -> Fusion:
-    members: dict[str, Captioner[Any, Any]] = {}
+    members: dict[str, AnyCaptioner] = {}
     for seed in (1, 2):
         member = Stats(stats_config(StreamConfig(name="grid", width=8)), VOCABULARY)
         randomised(member, seed)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Checkpoint, load_checkpoint, load_embedding, read_card
 from models.rivals import LIKELIHOOD_WEIGHT
 from models.service import WEIGHTS, StreamMismatch, stream_set_for
 from models.stream_sets import UnknownStreamSet
 from training.ablations.corpus import Corpus
 from training.ablations.language_side import language_side
-from training.ablations.readers import Alone, Fused, Reader, joined, reread
+from training.ablations.readers import Alone, Fused, Reader, joined
 from training.ablations.results import Plan, Results, RowResult
 from training.ablations.row import Job, NotThere, Read, Trained
 from training.ablations.row_training import Learned, checkpoint_in, learned
@@ -80,16 +79,17 @@ class Bench:
             names += [EMBEDDING] if make.how in FUSED_WEIGHTS else []
         return [_there(self.weights / name) for name in names]
 
-    def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> Captioner[Any, Any]:
+    def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> AnyCaptioner:
         if make.shipped:
             path = self.weights / f"{name}.safetensors"
         else:
             path = checkpoint_in(self.results.run_folder(f"{name}-{seed}"))
         checkpoint = load_checkpoint(_there(path))
         _check_streams(checkpoint, corpus)
-        return reread(checkpoint.captioner, make.config)
+        read: AnyCaptioner = checkpoint.captioner.with_config(make.config)
+        return read
 
-    def _reader(self, make: Read, captioners: Mapping[str, Captioner[Any, Any]]) -> Reader:
+    def _reader(self, make: Read, captioners: Mapping[str, AnyCaptioner]) -> Reader:
         if make.how in FUSED_WEIGHTS:
             embedding, _ = load_embedding(self.weights / EMBEDDING)
             return Fused(captioners, embedding, FUSED_WEIGHTS[make.how])

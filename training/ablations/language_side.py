@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 from models.vocabulary import Vocabulary
 from training.ablations.row import Family, NotThere, Trained
@@ -46,7 +45,7 @@ def language_side(family: Family, vocabulary: Vocabulary, weights: Path) -> dict
     }
 
 
-def begin_with(captioner: Captioner[Any, Any], words: Mapping[str, Tensor]) -> None:
+def begin_with(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
     """Puts the words' parameters, or their last columns, in the place of the captioner's own."""
     parameters = captioner.state_dict()
     for name, value in words.items():

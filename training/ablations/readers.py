@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 import torch
 
-from models.captioner import Captioner, StepAttention
+from models.captioner import AnyCaptioner, StepAttention
 from models.collate import Batch
 from models.decoding import DecodingOptions, Hypothesis, decode
 from models.ensemble import Ensemble
 from models.likelihood import teacher_forced
-from models.refocus import RefocusMemory
 from models.rivals import Fusion
 from models.semantic_embedding import SemanticEmbedding
 from models.streams import inputs_of
@@ -37,7 +36,7 @@ class Reader(Protocol):
 class Alone:
     """One captioner; with ``step_1`` refocus's caption from the middle frame."""
 
-    captioner: Captioner[Any, Any]
+    captioner: AnyCaptioner
     step_1: bool = False
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
@@ -61,12 +60,13 @@ class Alone:
         ]
 
     def _memory(self, batches: Mapping[str, Batch]) -> Any:
-        memory = encoded(self.captioner, batches)
+        memory = self.captioner.encode_batches(inputs_of(self.captioner, batches))
         if not self.step_1:
             return memory
-        if not isinstance(memory, RefocusMemory):
+        earlier = self.captioner.earlier_memory(memory)
+        if earlier is None:
             raise TypeError(f"{self.captioner.name} has no first step; only refocus has")
-        return memory.first_step()
+        return earlier
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,7 @@ class Averaged:
     ensemble: Ensemble
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        members: list[Any] = list(self.ensemble.members)
-        memory = self.ensemble.together([encoded(member, batches) for member in members])
+        memory = self.ensemble.encode_batches(inputs_of(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
         return [_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
@@ -87,7 +86,7 @@ class Fused:
     """All beams of several captioners, of which the video-semantic embedding picks one, as in the paper where
     the members' own likelihoods weigh nothing."""
 
-    members: Mapping[str, Captioner[Any, Any]]
+    members: Mapping[str, AnyCaptioner]
     embedding: SemanticEmbedding
     likelihood_weight: float = 0.0
 
@@ -96,23 +95,10 @@ class Fused:
         return [each.best.words for each in chosen]
 
 
-def encoded(captioner: Any, batches: Mapping[str, Batch]) -> Any:
-    """The captioner's memory of its own streams."""
-    return captioner.encode_batches(inputs_of(captioner, batches))
-
-
-def reread(captioner: Any, config: Mapping[str, Any]) -> Captioner[Any, Any]:
-    """The same weights under another config, to be evaluated. Raises RuntimeError where they do not fit."""
-    made = type(captioner)(captioner.config.model_copy(update=dict(config)), captioner.vocabulary)
-    made.load_state_dict(captioner.state_dict())
-    read: Captioner[Any, Any] = made.eval()
-    return read
-
-
-def _words(captioner: Captioner[Any, Any], hypothesis: Hypothesis) -> Words:
+def _words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
     return tuple(captioner.vocabulary.decode(hypothesis.tokens))
 
 
-def joined(captioners: Sequence[Captioner[Any, Any]]) -> Averaged:
+def joined(captioners: Sequence[AnyCaptioner]) -> Averaged:
     """Raises ValueError where their vocabularies differ."""
     return Averaged(Ensemble(captioners).eval())

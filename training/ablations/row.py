@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.recipes import DEMO, DEMO_CONFIGS
@@ -39,10 +39,10 @@ class Trained:
     config: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
-    def captioner_of(self, vocabulary: Vocabulary) -> Captioner[Any, Any]:
+    def captioner_of(self, vocabulary: Vocabulary) -> AnyCaptioner:
         """With random weights."""
         config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
-        made: Captioner[Any, Any] = captioner_class(self.captioner)(config, vocabulary)
+        made: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
         return made
 
 

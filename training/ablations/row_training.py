@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner
+from models.captioner import AnyCaptioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from models.refocus import Refocus
 from training.ablations.corpus import Corpus, OutOfTime
 from training.ablations.language_side import begin_with
 from training.ablations.results import Plan
@@ -43,7 +42,7 @@ class TooLittleTime(ValueError):
 class Learned:
     """steps of ``planned`` were taken, in ``seconds`` of this process."""
 
-    captioner: Captioner[Any, Any]
+    captioner: AnyCaptioner
     steps: int
     planned: int
     seconds: float
@@ -85,7 +84,7 @@ def learned(
     return Learned(checkpoint.captioner, told["steps"], told["planned"], told["seconds"])
 
 
-def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tensor]) -> Captioner[Any, Any]:
+def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tensor]) -> AnyCaptioner:
     """Random but for the words."""
     torch.manual_seed(seed)
     made = make.captioner_of(corpus.vocabulary)
@@ -111,16 +110,15 @@ def _train(
     weights.pop("n_averaged")
     captioner.load_state_dict(weights)
     told = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
-    config: Any = captioner.config
-    specs = {stream.name: corpus.specs[stream.name] for stream in config.streams}
+    specs = {name: corpus.specs[name] for name in (stream.name for stream in captioner.inputs)}
     ids = [item.id for item in batches.items]
     training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **told}
     save_checkpoint(checkpoint_in(folder), captioner, Card(captioner.name, specs, {}, training))
     (folder / "last.pt").unlink()
 
 
-def _take_steps(trainer: Trainer, captioner: Captioner[Any, Any]) -> None:
-    if isinstance(captioner, Refocus) and captioner.config.encoder == "vre":
+def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
+    if captioner.training_phases:
         refocusing = Refocusing(trainer, trainer)
         refocusing.first_step(captioner)
         refocusing.combined(captioner)
@@ -134,6 +132,6 @@ def _taken(state: Mapping[str, Any], recipe: Recipe) -> int:
     return before + int(state["step"])
 
 
-def _choose_none(captioner: Any, score: float, where: str) -> None:
+def _choose_none(captioner: AnyCaptioner, score: float, where: str) -> None:
     """In the place of keeping the best."""
     del captioner, score, where
