@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
+from models.extras import Extras, Moment
 from models.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
@@ -90,6 +93,30 @@ class OwnLoss:
 
     total: Tensor
     per_word: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionSteps:
+    """The steps of one caption, by which its captioner explains it.
+
+    steps: tensors (words, …) as they were batched. memory: of the batch; video: its place there. times:
+    (T, 2), the video's own moments. regions: N, the video's own.
+    """
+
+    steps: StepAttention
+    memory: Memory
+    video: int
+    times: NDArray[np.float64]
+    regions: int
+
+    def moment(self, row: int, weight: float) -> Moment:
+        """Row ``row`` of the captioner's clock, with the weight by which it was chosen."""
+        return Moment(row, round(float(self.times[row, 0]), 4), round(weight, 5))
+
+
+def as_numpy(value: Tensor) -> NDArray[np.float64]:
+    """A tensor as float64 on the CPU."""
+    return value.detach().to("cpu", torch.float64).numpy()
 
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
@@ -186,6 +213,10 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         other = type(self)(config, self.vocabulary)
         other.load_state_dict(self.state_dict())
         return other.eval()
+
+    def explain(self, caption: CaptionSteps) -> Extras:  # noqa: ARG002
+        """What its paper has beside the two maps; nothing by default."""
+        return Extras()
 
     def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:
         """(R,) ids that the first step is given."""

@@ -35,8 +35,18 @@ from torch import Tensor, nn
 from extractors.features import Features
 from models.alignment import Alignment, LayerConfig, alignment, step_by_step
 from models.attention import AdditiveAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, InputDescription, Memory, OwnLoss, State, StepAttention
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    OwnLoss,
+    State,
+    StepAttention,
+    as_numpy,
+)
 from models.collate import Batch
+from models.extras import Extras, Layers
 from models.likelihood import Forced, teacher_forced
 from models.streams import InputStream, collate_inputs, distinct, video_means
 from models.vocabulary import Vocabulary
@@ -213,6 +223,11 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         """(B,) slots that a layer's rows fill, the last perhaps in part."""
         ratio = self.config.layers[layer].pool[0]
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """The layers' weights for each word but the first."""
+        names = tuple(layer.name for layer in self.config.layers)
+        return Extras(layers=Layers(names, as_numpy(caption.steps.extras["layers"])))
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)

@@ -1,6 +1,6 @@
 """What a captioner tells of itself beside the two maps, under the names of its paper.
 
-Plain numbers and numpy, as ``models/caption.py``; the tensors they are read from are in own_attention.py.
+Plain numbers and numpy, as ``models/caption.py``; each captioner's ``explain`` makes them of its tensors.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention
 from models.collate import Batch
+from models.extras import Extras
 from models.streams import InputStream, collate_inputs, distinct, frame_means, nearest_rows, on_clock
 from models.vocabulary import Vocabulary
 
@@ -239,6 +240,16 @@ class G2L(Captioner[G2LMemory, G2LState]):
             return nothing, nothing
         r = self.dropout(self.sigma(self.W_r(regions.values)))  # eq. 7
         return r, self.attention_l.keys(r)
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """For each word the frames that the sampler took, weighed by the attention it took them from."""
+        selected = caption.steps.extras["selected"][:, : len(caption.times)]
+        weights = caption.steps.temporal.tolist()
+        by_word = tuple(
+            tuple(caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist())
+            for word, row in enumerate(selected)
+        )
+        return Extras(selected=by_word)
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:
         zero = self.word_embedding.weight.new_zeros(memory.size * rows_per_video, self.config.hidden)

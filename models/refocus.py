@@ -36,8 +36,9 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
 from models.collate import Batch
+from models.extras import Extras
 from models.likelihood import NextWord, teacher_forced
 from models.streams import InputStream, collate_inputs, distinct, frame_means, video_means
 from models.vocabulary import Vocabulary
@@ -332,6 +333,18 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
         frozen.predictor.requires_grad_(False)
         return frozen
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """Both key frames, which are the video's and no word's."""
+        assert isinstance(caption.memory, RefocusMemory)
+        watched, video = caption.memory.watched, caption.video
+        alpha = as_numpy(watched.scores[video, : len(caption.times)].float().softmax(0))
+        default, key = int(watched.default_key[video]), int(watched.key[video])
+        return Extras(
+            default_key_frame=caption.moment(default, float(alpha[default])),
+            key_frame=caption.moment(key, float(alpha[key])),
+            refocus=alpha,
+        )
 
     def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:
         o = memory.o.repeat_interleave(rows_per_video, 0)

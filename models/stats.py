@@ -36,8 +36,9 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.attention import AdditiveAttention, masked_softmax, per_row, sum_regions, weighted_sum
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
 from models.collate import Batch, collate
+from models.extras import Extras
 from models.vocabulary import Vocabulary
 
 #: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
@@ -304,6 +305,14 @@ class Stats(Captioner[StatsMemory, StatsState]):
         if labels is None:
             labels = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
         return StatsMemory(times=times, streams=streams, label=labels)
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """The branches' shares and ST's map."""
+        extras = caption.steps.extras
+        return Extras(
+            branch=as_numpy(extras["branch"]),
+            st_spatial=as_numpy(extras["st_spatial"][:, : caption.regions]),
+        )
 
     def start(self, memory: StatsMemory, rows_per_video: int) -> StatsState:
         rows = memory.size * rows_per_video

@@ -11,9 +11,8 @@ import torch
 
 from extractors.features import Features, Stream
 from models.caption import Attention, Caption, Word
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, CaptionSteps, Memory, StepAttention, as_numpy
 from models.decoding import DecodingOptions, Hypothesis, decode
-from models.own_attention import Looked, numpy, own_attention
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +55,17 @@ class Written:
         """The steps' tensors (L, …) as numpy, without the batch's padding."""
         lead = self.features[video][self.lead]
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
-        times = numpy(self.memory.times[video, :moments])
-        extras = own_attention(self.captioner, Looked(steps, self.memory, video, times, regions))
+        times = as_numpy(self.memory.times[video, :moments])
+        extras = self.captioner.explain(CaptionSteps(steps, self.memory, video, times, regions))
         if self._earlier is not None:
             extras = replace(extras, step_1=self._earlier[video], step_2=join(words))
         return Attention(
             words=tuple(words),
             times=times,
-            temporal=numpy(steps.temporal[:, :moments]),
-            spatial=None if steps.spatial is None else numpy(steps.spatial[:, :moments, :regions]),
+            temporal=as_numpy(steps.temporal[:, :moments]),
+            spatial=None if steps.spatial is None else as_numpy(steps.spatial[:, :moments, :regions]),
             grid=_grid(regions) if lead.boxes is None else None,
-            boxes=None if lead.boxes is None else numpy(lead.boxes),
+            boxes=None if lead.boxes is None else as_numpy(lead.boxes),
             extras=extras,
             view=lead.view,
         )
