@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from extractors.cell_edges import Edges, cell_edges
 from extractors.features import Features
 from models.vocabulary import BOS, Vocabulary
 
@@ -111,6 +112,13 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         self, state: StateT, word: Tensor, memory: MemoryT
     ) -> tuple[Tensor, StateT, StepAttention | None]:
         """word: (R,) ids just written. Returns log-probabilities (R, V), the state, the attention."""
+
+    def map_edges(self, stream: str, side: int) -> Edges:
+        """Where the rows, and columns, of its spatial attention lie in what the network saw.
+
+        stream: the map that it attends to, side: how many rows its attention has.
+        """
+        return cell_edges(stream, side)
 
     def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:
         """(R,) ids that the first step is given."""
