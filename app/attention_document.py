@@ -23,8 +23,20 @@ class GridAttention(Part):
     weights: list[list[Weights] | None] = Field(description="[word][moment][cell], cells row by row.")
     view: tuple[float, float, float, float] = Field(
         (0.0, 0.0, 1.0, 1.0),
-        description="The part of the picture that the grid covers: x0 y0 x1 y1 in [0, 1].",
+        description="The part of the picture that the network saw: x0 y0 x1 y1 in [0, 1].",
     )
+    row_edges: Weights | None = Field(
+        None, description="[row] and one more: where each row begins and the last ends, in [0, 1]."
+    )
+    column_edges: Weights | None = Field(
+        None, description="[column] and one more: where each column begins and the last ends."
+    )
+
+    def edges(self) -> tuple[Weights, Weights]:
+        """Of rows and columns; even within the view in documents that were kept before there were edges."""
+        x0, y0, x1, y1 = self.view
+        rows = self.row_edges or [y0 + (y1 - y0) * k / self.rows for k in range(self.rows + 1)]
+        return rows, self.column_edges or [x0 + (x1 - x0) * k / self.columns for k in range(self.columns + 1)]
 
 
 class BoxAttention(Part):
@@ -85,6 +97,23 @@ class AttentionDocument(Part):
 
     words: list[str]
     times: list[Weights] = Field(description="[moment], start and end in seconds.")
+    parts: list[Weights] | None = Field(
+        None, description="[moment], the part of the clip that it stands for: start and end in seconds."
+    )
     temporal: list[Weights | None] = Field(description="[word][moment], each row sums to one.")
+    entropy: list[float | None] | None = Field(
+        None, description="[word], of `temporal`, normalised: 0 for one moment alone, 1 for all alike."
+    )
+    spread: list[bool] | None = Field(
+        None, description="[word], whether `temporal` is so even that it names no moment."
+    )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
     extras: ExtrasDocument = ExtrasDocument()
+
+    def clip_parts(self) -> list[Weights]:
+        """The moments' parts; their times in documents that were kept before there were parts."""
+        return self.parts or self.times
+
+    def is_spread(self, word: int) -> bool:
+        """Whether a word's weights over time are nearly even."""
+        return self.spread is not None and self.spread[word]

@@ -7,6 +7,7 @@ what gets most of its word's attention glows, so that a map which looks nowhere 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from PIL import Image, ImageDraw
 
@@ -18,6 +19,7 @@ INFERNO: tuple[Colour, ...] = (
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
 )  # fmt: skip
 
+FINE = 64  #: places a side at which a map of uneven cells is read
 LEAST_RANGE = 2.0  #: full colour means at least this many even shares
 DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
 
@@ -46,27 +48,74 @@ def strengths(weights: Sequence[float]) -> list[float]:
 
 def over_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns: int) -> Image.Image:
     """The picture with the weights of its rows × columns cells, row by row, enlarged bilinearly, over it."""
-    cells = Image.new("L", (columns, rows))
-    cells.putdata([round(255 * strength) for strength in strengths(weights)])
+    cells = _grey(strengths(weights), columns, rows)
     return _over(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
 
 
-def over_view(
+def over_cells(
     picture: Image.Image,
     weights: Sequence[float],
-    rows: int,
-    columns: int,
-    view: tuple[float, float, float, float],
+    row_edges: Sequence[float],
+    column_edges: Sequence[float],
 ) -> Image.Image:
-    """The same of a grid that covers a part of the picture, x0 y0 x1 y1 in [0, 1]; the rest stays bare."""
-    if view == (0.0, 0.0, 1.0, 1.0):
-        return over_grid(picture, weights, rows, columns)
-    width, height = picture.size
-    left, top = min(int(view[0] * width), width - 1), min(int(view[1] * height), height - 1)
-    box = (left, top, max(left + 1, round(view[2] * width)), max(top + 1, round(view[3] * height)))
-    lit = picture.copy()
-    lit.paste(over_grid(picture.crop(box), weights, rows, columns), box)
+    """The same of cells that lie between edges in [0, 1] of the picture, even or not; the rest stays bare."""
+    (left, right), (top, bottom) = (
+        _reach(edges, pixels) for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
+    )
+    box, size = (left, top, right, bottom), (right - left, bottom - top)
+    cells = strengths(weights)
+    strength = _placed(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
+    lit = picture.convert("RGB")
+    lit.paste(_over(lit.crop(box), strength), box)
     return lit
+
+
+def _reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
+    """First and one past the last pixel between the outer edges, one at least."""
+    first = min(int(edges[0] * pixels), pixels - 1)
+    return first, max(first + 1, round(edges[-1] * pixels))
+
+
+def _placed(cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]) -> Image.Image:
+    """Strengths row by row as a grey map that can be enlarged evenly.
+
+    It has a pixel a cell where cells are of one size, else FINE a side, read off between their middles.
+    """
+    rows, columns = len(row_edges) - 1, len(column_edges) - 1
+    if _is_even(row_edges) and _is_even(column_edges):
+        return _grey(cells, columns, rows)
+    across = _between_middles(column_edges)
+    wide = [
+        [sum(part * cells[row * columns + column] for column, part in pair) for pair in across]
+        for row in range(rows)
+    ]
+    down = _between_middles(row_edges)
+    levels = [sum(part * wide[row][x] for row, part in pair) for pair in down for x in range(FINE)]
+    return _grey(levels, FINE, FINE)
+
+
+def _grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
+    found = Image.new("L", (columns, rows))
+    found.putdata([round(255 * level) for level in levels])
+    return found
+
+
+def _between_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
+    """For each of FINE even places between the outer edges the two nearest cells and their shares."""
+    middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
+    found = []
+    for number in range(FINE):
+        place = edges[0] + (edges[-1] - edges[0]) * (number + 0.5) / FINE
+        after = sum(middle <= place for middle in middles)
+        low, high = max(after - 1, 0), min(after, len(middles) - 1)
+        part = (place - middles[low]) / (middles[high] - middles[low]) if high > low else 0.0
+        found.append(((low, 1 - part), (high, part)))
+    return found
+
+
+def _is_even(edges: Sequence[float]) -> bool:
+    step = (edges[-1] - edges[0]) / (len(edges) - 1)
+    return all(abs(end - begin - step) < 1e-3 for begin, end in pairwise(edges))
 
 
 def over_boxes(

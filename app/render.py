@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app import heat, sheet
 from app.attention_document import AttentionDocument, BoxAttention, GridAttention
 from app.render_own import own_blocks
-from app.render_words import Seen, Tiles, shown, word_rows
+from app.render_words import SPREAD, Seen, Tiles, said_below, shown, word_rows
 from app.sheet import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
 
 CONTENT = 1440  #: widest line of tiles
@@ -64,7 +64,8 @@ def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int
     content = max(columns * (cell + GAP) - GAP, 900)
     frames = max((len(shown(attention, word, times)) for word in range(words)), default=1)
     has_bars = attention.extras.layers is not None
-    return Tiles(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars)
+    lines = max((len(said_below(attention, word, 0.0)) for word in range(words)), default=1)
+    return Tiles(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
 
 
 def _fit(size: tuple[int, int]) -> tuple[int, int]:
@@ -133,9 +134,16 @@ def _explanation(attention: AttentionDocument) -> str:
     which = "the key frames that were picked for it" if many else "the frame with its largest temporal weight"
     return (
         f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
-        "frame has one segment for each moment, darker for more weight, orange for the one that is shown."
-        f"{_own_explanation(attention)}"
+        "frame is the clip from its first to its last second, with a segment for the part that each moment "
+        "stands for, darker for more weight, orange for the one that is shown."
+        f"{_spread_explanation(attention)}{_own_explanation(attention)}"
     )
+
+
+def _spread_explanation(attention: AttentionDocument) -> str:
+    if not any(attention.spread or []):
+        return ""
+    return f" “{SPREAD.capitalize()}”: its weights are nearly even, so that no moment stands out."
 
 
 def _own_explanation(attention: AttentionDocument) -> str:

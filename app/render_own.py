@@ -67,7 +67,8 @@ def _refocused(seen: Seen, default: ChosenMoment, key: ChosenMoment, width: int)
         found.paste(part, (MARGIN + number * (column + GAP), 0))
     if extras.refocus:
         corner = (MARGIN, found.height - 16)
-        sheet.moments(ImageDraw.Draw(found), corner, width - 2 * MARGIN, extras.refocus, key.moment)
+        pen, of_clip = ImageDraw.Draw(found), seen.attention.clip_parts()
+        sheet.moments(pen, corner, width - 2 * MARGIN, extras.refocus, of_clip, key.moment)
     return found
 
 

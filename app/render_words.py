@@ -16,7 +16,8 @@ from app.attention_document import AttentionDocument, GridAttention
 from app.sheet import ACCENT, FAINT, GAP, INK, MARGIN, QUIET, SMALL, WORD
 
 BARS, NAMES = 46, 18  #: heights of dualAFR's bars and of the layers' names below them
-BELOW = 44  #: room below a frame, for the line of moments and the time
+BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line
+SPREAD = "spread over the whole clip"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Tiles:
-    """How words are laid out. ``tile``: (width, height) of a frame in its cell. frames: most in any tile."""
+    """How words are laid out. ``tile``: (width, height) of a frame in its cell. frames: most in any tile.
+    lines: most of text below any frame."""
 
     width: int
     tile: tuple[int, int]
@@ -46,6 +48,12 @@ class Tiles:
     columns: int
     frames: int
     has_bars: bool
+    lines: int = 1
+
+    @property
+    def below(self) -> int:
+        """Room below a frame."""
+        return BELOW + (self.lines - 1) * LINE
 
     @property
     def head(self) -> int:
@@ -54,7 +62,7 @@ class Tiles:
 
     @property
     def height(self) -> int:
-        return self.head + self.frames * (self.tile[1] + BELOW)
+        return self.head + self.frames * (self.tile[1] + self.below)
 
 
 def looked_at(
@@ -117,10 +125,36 @@ def _frames(page: Image.Image, left: int, word: int, seen: Seen, tiles: Tiles) -
         picture, time = seen.lit(moment, _places(seen.attention, word, moment), tiles.tile)
         page.paste(picture, (x, y))
         y += tiles.tile[1]
-        sheet.moments(pen, (left, y + 7), tiles.cell_width, seen.attention.temporal[word] or [1.0], moment)
-        said = f"{sheet.seconds(time)}{_branch(seen.attention, word)}"
-        sheet.centred(pen, (centre, y + 18), *sheet.fitted(said, SMALL, tiles.cell_width + GAP - 6), QUIET)
-        y += BELOW
+        _moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
+        for number, said in enumerate(said_below(seen.attention, word, time)):
+            fitted = sheet.fitted(said, SMALL, tiles.cell_width + GAP - 6)
+            sheet.centred(pen, (centre, y + 18 + number * LINE), *fitted, QUIET)
+        y += tiles.below
+
+
+def _moments(
+    pen: ImageDraw.ImageDraw,
+    corner: tuple[float, float],
+    width: float,
+    attention: AttentionDocument,
+    word: int,
+    moment: int,
+) -> None:
+    """The word's weights over the clip; no moment stands out where they are spread over all of it."""
+    marked = moment if attention.extras.selected is not None or not attention.is_spread(word) else None
+    weights = attention.temporal[word]
+    if weights:
+        sheet.moments(pen, corner, width, weights, attention.clip_parts(), marked)
+
+
+def said_below(attention: AttentionDocument, word: int, time: float) -> list[str]:
+    """The lines below a word's frame: its time, or that no moment stands out, and what STaTS has beside.
+
+    G2L's key frames were read whatever their weights, so that their times are always told.
+    """
+    is_spread = attention.is_spread(word)
+    lines = [] if is_spread and attention.extras.selected is None else [sheet.seconds(time)]
+    return [*lines, *([SPREAD] if is_spread else []), *_branch(attention, word)]
 
 
 def _places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
@@ -129,10 +163,10 @@ def _places(attention: AttentionDocument, word: int, moment: int) -> Sequence[fl
     return None if rows is None else rows[moment]
 
 
-def _branch(attention: AttentionDocument, word: int) -> str:
+def _branch(attention: AttentionDocument, word: int) -> list[str]:
     """STaTS: how much of the word came from following regions, the rest from the chosen frame."""
     branch = attention.extras.branch
-    return "" if branch is None else f" · ST {100 * branch[word][0][0]:.0f} %"
+    return [] if branch is None else [f"ST {100 * branch[word][0][0]:.0f} %"]
 
 
 def _bars(
@@ -163,7 +197,7 @@ def over(
         return picture
     if not isinstance(spatial, GridAttention):
         return heat.over_boxes(picture, weights, spatial.boxes[moment])
-    return heat.over_view(picture, weights, spatial.rows, spatial.columns, spatial.view)
+    return heat.over_cells(picture, weights, *spatial.edges())
 
 
 def _no_attention(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:

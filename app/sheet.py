@@ -94,12 +94,18 @@ def moments(
     corner: tuple[float, float],
     width: float,
     weights: Sequence[float],
-    shown: int,
+    parts: Sequence[Sequence[float]],
+    shown: int | None,
 ) -> None:
-    """A thin line of T segments in the order of time, darker for more weight, the one shown in ACCENT."""
-    top = max(weights) or 1.0
-    step = width / len(weights)
-    for k, weight in enumerate(weights):
-        x = corner[0] + k * step
-        ink = ACCENT if k == shown else mix(FAINT, QUIET, weight / top)
+    """A thin line over the clip's time, a segment for each part, darker for more weight.
+
+    parts: start and end of each in seconds; where one overlaps the next it is drawn up to that one's start.
+    shown: the one in ACCENT, None for none.
+    """
+    top, span = max(weights) or 1.0, max(end for _, end in parts) or 1.0
+    starts = [start for start, _ in parts]
+    ends = [min(end, later) for (_, end), later in zip(parts, [*starts[1:], span], strict=True)]
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        x, step = corner[0] + width * start / span, width * (end - start) / span
+        ink = ACCENT if k == shown else mix(FAINT, QUIET, weights[k] / top)
         pen.rectangle((x, corner[1], x + max(1.0, step - 2), corner[1] + 5), fill=ink)

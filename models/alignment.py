@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from extractors.cell_edges import Edges, cell_edges, even_edges, pooled_edges
 from models.collate import Batch
 from models.streams import InputStream
 
@@ -34,6 +35,17 @@ class LayerConfig(InputStream):
     def aligned_side(self) -> int:
         """Spatial pooling is padded by half its size, as C3D's own pool5 (7 → 4) is."""
         return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
+
+
+def aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
+    """Where the rows, and columns, of a layer's aligned map lie.
+
+    Pooling joins cells, the outer ones with its padding, so that what it leaves is uneven. A hypercolumn is
+    resized evenly, and the MLP over places has no places of its own.
+    """
+    if kind in ("hypercolumn", "mlp"):
+        return even_edges(layer.aligned_side)
+    return pooled_edges(cell_edges(layer.name, layer.side), layer.pool[1], layer.pool[1] // 2)
 
 
 def step_by_step(batch: Batch, side: int) -> Batch:

@@ -8,8 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from extractors.cell_edges import Edges, edges_in_view, even_edges
 from extractors.features import WHOLE, View
 from models.extras import Array, Extras, rounded, without_nothing
+
+#: From this normalised entropy on, a word's weights over time are called spread over the whole clip. Of eight
+#: moments the heaviest then has about twice an even share at most, if all others are alike.
+SPREAD_ENTROPY = 0.97
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,9 @@ class Attention:
     spatial: (L, T, N), sums to one over N, or None where a captioner attends to time alone.
     grid: (rows, columns) with rows·columns = N, or None where ``boxes`` (T, N, 4) say the places.
     extras: what the captioner tells of itself.
-    view: the part of the frame that the grid covers.
+    view: the part of the frame that the network saw.
+    edges: where the grid's rows and columns begin and end, in [0, 1] of the picture; None where they tile the
+    view evenly.
     """
 
     words: tuple[str, ...]
@@ -40,13 +49,18 @@ class Attention:
     boxes: Array | None
     extras: Extras = field(default_factory=Extras)
     view: View = WHOLE
+    edges: tuple[Edges, Edges] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``GET /jobs/{id}/attention`` answers with."""
+        entropies = [normalised_entropy(row) for row in self.temporal]
         return {
             "words": list(self.words),
             "times": rounded(self.times, 4),
+            "parts": rounded(parts_of_clip(self.times), 4),
             "temporal": without_nothing(self.temporal),
+            "entropy": entropies,
+            "spread": [value is not None and value >= SPREAD_ENTROPY for value in entropies],
             "spatial": self._spatial_json(),
             "extras": self.extras.to_json(),
         }
@@ -60,8 +74,46 @@ class Attention:
         if self.boxes is not None:
             return {"kind": "boxes", "weights": weights, "boxes": rounded(self.boxes, 4)}
         rows, columns = self.grid or (1, self.spatial.shape[2])
-        view = rounded(self.view, 4)
-        return {"kind": "grid", "rows": rows, "columns": columns, "weights": weights, "view": view}
+        row_edges, column_edges = self.edges or self._even_edges(rows, columns)
+        return {
+            "kind": "grid",
+            "rows": rows,
+            "columns": columns,
+            "weights": weights,
+            "view": rounded(self.view, 4),
+            "row_edges": rounded(row_edges),
+            "column_edges": rounded(column_edges),
+        }
+
+    def _even_edges(self, rows: int, columns: int) -> tuple[Edges, Edges]:
+        left, top, right, bottom = self.view
+        return edges_in_view(even_edges(rows), top, bottom), edges_in_view(even_edges(columns), left, right)
+
+
+def parts_of_clip(times: Array) -> Array:
+    """The part of the clip that each moment stands for, (T, 2) seconds, from the moments' own times.
+
+    A sampled frame lies in the middle of its part, while its time runs from its own begin to the next one's:
+    such moments follow each other without a gap and the first begins after 0. Their parts meet half way
+    between two frames. Windows, and frames taken from the very begin on, cover their parts as they are.
+    """
+    begins, ends = times[:, 0], times[:, 1]
+    follow_each_other = np.allclose(begins[1:], ends[:-1], atol=1e-3)
+    if len(times) == 0 or begins[0] <= 0 or not follow_each_other:
+        return times
+    meetings = (begins[1:] + begins[:-1]) / 2
+    return np.stack([np.r_[0.0, meetings], np.r_[meetings, ends[-1]]], 1)
+
+
+def normalised_entropy(weights: Array) -> float | None:
+    """Entropy of a word's weights over that of even ones: 0 for one moment alone, 1 for all alike.
+
+    None where there is nothing to spread over: no attention, or a single moment.
+    """
+    if len(weights) < 2 or not np.any(weights):
+        return None
+    some = weights[weights > 0]
+    return round(float(-(some * np.log(some)).sum() / np.log(len(weights))), 4)
 
 
 @dataclass(frozen=True, eq=False)

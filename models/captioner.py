@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from extractors.cell_edges import Edges, cell_edges
 from extractors.features import Features
 from models.extras import Extras, Moment
 from models.vocabulary import BOS, Vocabulary
@@ -217,6 +218,13 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     def explain(self, caption: CaptionSteps) -> Extras:  # noqa: ARG002
         """What its paper has beside the two maps; nothing by default."""
         return Extras()
+
+    def map_edges(self, stream: str, side: int) -> Edges:
+        """Where the rows, and columns, of its spatial attention lie in what the network saw.
+
+        stream: the map that it attends to, side: how many rows its attention has.
+        """
+        return cell_edges(stream, side)
 
     def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:
         """(R,) ids that the first step is given."""

@@ -32,8 +32,9 @@ import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from extractors.cell_edges import Edges
 from extractors.features import Features
-from models.alignment import Alignment, LayerConfig, alignment, step_by_step
+from models.alignment import Alignment, LayerConfig, aligned_edges, alignment, step_by_step
 from models.attention import AdditiveAttention, masked_softmax, per_row, weighted_sum
 from models.captioner import (
     Captioner,
@@ -218,6 +219,10 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
             mask=mask,
             h_1=torch.tanh(self.C(video_means(by_name[self.config.top.name]))),
         )
+
+    def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
+        """Attention is over the cells that a_L has after its alignment."""
+        return aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:
         """(B,) slots that a layer's rows fill, the last perhaps in part."""

@@ -9,6 +9,7 @@ from typing import Self
 
 import torch
 
+from extractors.cell_edges import Edges, edges_in_view
 from extractors.features import Features, Stream
 from models.caption import Attention, Caption, Word
 from models.captioner import AnyCaptioner, CaptionSteps, Memory, StepAttention, as_numpy
@@ -59,16 +60,24 @@ class Written:
         extras = self.captioner.explain(CaptionSteps(steps, self.memory, video, times, regions))
         if self._earlier is not None:
             extras = replace(extras, step_1=self._earlier[video], step_2=join(words))
+        grid = _grid(regions) if lead.boxes is None else None
         return Attention(
             words=tuple(words),
             times=times,
             temporal=as_numpy(steps.temporal[:, :moments]),
             spatial=None if steps.spatial is None else as_numpy(steps.spatial[:, :moments, :regions]),
-            grid=_grid(regions) if lead.boxes is None else None,
+            grid=grid,
             boxes=None if lead.boxes is None else as_numpy(lead.boxes),
             extras=extras,
             view=lead.view,
+            edges=None if grid is None else self._edges(grid[0], lead),
         )
+
+    def _edges(self, side: int, lead: Stream) -> tuple[Edges, Edges]:
+        """Where the rows and the columns of a square map lie in the whole picture."""
+        left, top, right, bottom = lead.view
+        seen = self.captioner.map_edges(self.lead, side)
+        return edges_in_view(seen, top, bottom), edges_in_view(seen, left, right)
 
     @cached_property
     def _earlier(self) -> list[str] | None:

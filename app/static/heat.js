@@ -28,22 +28,41 @@ export function drawFrame(canvas, image, spatial, weights, boxes) {
   pen.imageSmoothingEnabled = true;
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   if (!weights) return;
-  if (spatial.kind === "grid") drawGrid(pen, strengths(weights), spatial.rows, spatial.columns, spatial.view || [0, 0, 1, 1]);
+  if (spatial.kind === "grid") drawCells(pen, strengths(weights), edgesOf(spatial));
   else drawBoxes(pen, strengths(weights), boxes);
 }
 
-// Bilinear by strength, not by colour, as the picture on the server is.
-function drawGrid(pen, strength, rows, columns, [x0, y0, x1, y1]) {
-  const [width, height] = [(x1 - x0) * pen.canvas.width, (y1 - y0) * pen.canvas.height];
+// Where rows and columns begin and end, in [0, 1] of the picture; answers of earlier versions have a view alone.
+export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_edges }) {
+  const even = (count, begin, end) => Array.from({ length: count + 1 }, (_, k) => begin + ((end - begin) * k) / count);
+  return [row_edges || even(rows, view[1], view[3]), column_edges || even(columns, view[0], view[2])];
+}
+
+// Bilinear between the middles of cells, by strength and not by colour, as the picture on the server is.
+function drawCells(pen, strength, [rowEdges, columnEdges]) {
+  const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, pen.canvas.height), reach(columnEdges, pen.canvas.width)];
   const small = new OffscreenCanvas(Math.max(1, Math.min(width, 160)), Math.max(1, Math.min(height, 160)));
-  const at = (row, column) => strength[Math.min(Math.max(row, 0), rows - 1) * columns + Math.min(Math.max(column, 0), columns - 1)];
+  const [down, across] = [betweenMiddles(rowEdges, small.height), betweenMiddles(columnEdges, small.width)];
   paint(small, (x, y) => {
-    const [row, column] = [((y + 0.5) / small.height) * rows - 0.5, ((x + 0.5) / small.width) * columns - 0.5];
-    const [r, c] = [Math.floor(row), Math.floor(column)];
-    const [down, right] = [row - r, column - c];
-    return (at(r, c) * (1 - right) + at(r, c + 1) * right) * (1 - down) + (at(r + 1, c) * (1 - right) + at(r + 1, c + 1) * right) * down;
+    const [[upper, lower, fall], [left, right, run]] = [down[y], across[x]];
+    const level = (row) => strength[row * columns + left] * (1 - run) + strength[row * columns + right] * run;
+    return level(upper) * (1 - fall) + level(lower) * fall;
   });
-  pen.drawImage(small, x0 * pen.canvas.width, y0 * pen.canvas.height, width, height);
+  pen.drawImage(small, x0, y0, width, height);
+}
+
+// Begin and length in pixels.
+const reach = (edges, pixels) => [edges[0] * pixels, (edges.at(-1) - edges[0]) * pixels];
+
+// For each of `count` even places between the outer edges the two nearest cells, and the share of the second.
+export function betweenMiddles(edges, count) {
+  const middles = edges.slice(1).map((end, k) => (edges[k] + end) / 2);
+  return Array.from({ length: count }, (_, number) => {
+    const place = edges[0] + ((edges.at(-1) - edges[0]) * (number + 0.5)) / count;
+    const after = middles.filter((middle) => middle <= place).length;
+    const [low, high] = [Math.max(after - 1, 0), Math.min(after, middles.length - 1)];
+    return [low, high, high > low ? (place - middles[low]) / (middles[high] - middles[low]) : 0];
+  });
 }
 
 function paint(canvas, strengthAt) {

@@ -8,6 +8,7 @@ const $ = (id) => document.getElementById(id);
 const STAGES = { decode: "Reading the video", extract: "Looking at its frames", caption: "Writing the caption" };
 const POLL_MS = [150, 250, 400, 700, 1000];
 const PATIENCE = 15; // polls in a row that may go unanswered, e.g. while the server restarts
+const SPREAD = "spread over the whole clip"; // said where a word's weights over time are nearly even
 const COMBINED = ["fusion", "ensemble"]; // captioners that are made of others
 // What the server calls the fields, and what this page calls them.
 const LABELS = {
@@ -175,8 +176,10 @@ class Looked {
     this.job = job;
     this.attention = attention;
     this.frames = new Map(); // k → promise of an image
+    this.parts = attention.parts || attention.times; // of the clip, that the moments stand for
     this.word = 0;
     this.moment = 0;
+    this.asked = false; // whether the moment was chosen by hand
   }
 
   start() {
@@ -185,9 +188,9 @@ class Looked {
     this.words.forEach((button, word) => { button.title = this.logprob(word); });
     $("caption").replaceChildren(...this.words);
     $("caption").onkeydown = (event) => this.step(event);
-    const span = Math.max(this.job.media?.duration || 0, ...this.attention.times.map(([, end]) => end)) || 1;
-    this.moments = this.attention.times.map(([start, end], moment) => {
-      const button = this.button(undefined, () => this.chooseMoment(moment));
+    const span = Math.max(this.job.media?.duration || 0, ...this.parts.map(([, end]) => end)) || 1;
+    this.moments = this.parts.map(([start, end], moment) => {
+      const button = this.button(undefined, () => this.chooseMoment(moment, true));
       button.append(make("span"));
       button.style.left = `${(100 * start) / span}%`;
       button.style.width = `${Math.max(0.8, (100 * (end - start)) / span)}%`;
@@ -241,8 +244,10 @@ class Looked {
     this.chooseMoment(keys.length ? keys.reduce((a, b) => (weights[b] > weights[a] ? b : a)) : Math.max(0, weights.indexOf(top)));
   }
 
-  chooseMoment(moment) {
+  chooseMoment(moment, asked = false) {
     this.moment = moment;
+    this.asked = asked;
+    $("timeline").classList.toggle("spread", this.namesNoMoment());
     this.moments.forEach((button, k) => button.setAttribute("aria-pressed", String(k === moment)));
     this.show();
   }
@@ -254,10 +259,23 @@ class Looked {
     if (word !== this.word || moment !== this.moment || following !== this.job.id) return;
     const spatial = this.attention.spatial;
     drawFrame($("frame"), image, spatial, spatial?.weights[word]?.[moment], spatial?.boxes?.[moment]);
-    const share = Math.round(100 * (this.attention.temporal[word]?.[moment] || 0));
-    const label = `“${this.attention.words[word]}” at ${this.job.sampled[k].toFixed(1)} s: ${share} % of its attention`;
+    const label = this.label(this.job.sampled[k].toFixed(1));
     $("frame-label").textContent = label;
     $("frame").setAttribute("aria-label", `Frame of the video. ${label}`);
+  }
+
+  // Where weights are nearly even, unless a moment was chosen by hand, or read as a key frame.
+  namesNoMoment() {
+    return Boolean(this.attention.spread?.[this.word]) && !this.asked && !keyMoments(this.attention, this.word).length;
+  }
+
+  label(seconds) {
+    const { word, moment } = this;
+    const [text, weights, isSpread] = [this.attention.words[word], this.attention.temporal[word], this.attention.spread?.[word]];
+    if (!weights) return `“${text}” had no attention. Frame at ${seconds} s`;
+    if (this.namesNoMoment()) return `“${text}”: ${SPREAD}. Frame at ${seconds} s`;
+    const said = `“${text}” at ${seconds} s: ${Math.round(100 * weights[moment])} % of its attention`;
+    return isSpread ? `${said}, which is ${SPREAD}` : said;
   }
 
   frame(k) {
@@ -270,7 +288,7 @@ class Looked {
   }
 
   time(moment) {
-    return `${this.attention.times[moment][0].toFixed(1)} to ${this.attention.times[moment][1].toFixed(1)} s`;
+    return `${this.parts[moment].map((seconds) => seconds.toFixed(1)).join(" to ")} s`;
   }
 }
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from app import headers, heat
-from app.attention_document import ExtrasDocument
+from app.attention_document import ExtrasDocument, GridAttention
 from app.options import FORM_FIELDS
 from app.redis_server import RedisServer
+from app.render_words import SPREAD
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
 
@@ -154,3 +158,40 @@ def test_page_and_picture_show_the_same_scale() -> None:
     assert [tuple(map(int, triple)) for triple in triples] == list(heat.INFERNO)
     assert f"LEAST_RANGE = {heat.LEAST_RANGE:g};" in script
     assert f"[DIM, GLOW] = [{heat.DIM:g}, {heat.GLOW:g}]" in script
+
+
+def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None:
+    """Which words are so is decided once, by models/caption.py, and served as ``spread``."""
+    script = (STATIC / "page.js").read_text()
+    assert f'SPREAD = "{SPREAD}";' in script
+    assert "attention.spread" in script
+    assert "attention.parts" in script
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script in Node.js")
+@pytest.mark.parametrize(
+    "spatial",
+    [
+        {"rows": 2, "columns": 3, "row_edges": [0.0, 0.5, 1.0], "column_edges": [0.0, 0.2, 0.6, 1.0]},
+        {"rows": 3, "columns": 1, "view": [0.25, 0.125, 0.75, 1.0]},
+    ],
+)  # fmt: skip
+def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "heat.mjs").write_bytes((STATIC / "heat.js").read_bytes())
+    script = (
+        'import { betweenMiddles, edgesOf } from "./heat.mjs";'
+        f"const edges = edgesOf({json.dumps(spatial)});"
+        f"console.log(JSON.stringify([edges, edges.map((each) => betweenMiddles(each, {heat.FINE}))]));"
+    )
+    (tmp_path / "main.mjs").write_text(script)
+    said = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    edges, places = json.loads(said.stdout)
+    document = {"kind": "grid", "weights": [], **spatial}
+    ours = GridAttention.model_validate(document).edges()
+    for its, their_places, own in zip(edges, places, ours, strict=True):
+        assert its == pytest.approx(own)
+        for (low, high, part), ((first, _), (second, share)) in zip(
+            their_places, heat._between_middles(own), strict=True
+        ):
+            assert (low, high) == (first, second)
+            assert part == pytest.approx(share)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from PIL import Image, ImageChops, ImageFont, ImageStat
+from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from app import heat, render, sheet
-from app.attention_document import AttentionDocument
+from app.attention_document import AttentionDocument, GridAttention
 from app.render import attention_picture
-from app.render_words import looked_at, shown
+from app.render_words import SPREAD, looked_at, said_below, shown
 
 GRID = 7
 
@@ -291,11 +291,68 @@ def test_what_is_drawn_is_explained() -> None:
 
 def test_heat_stays_in_the_part_that_the_network_saw() -> None:
     grey = Image.new("RGB", (200, 100), (90, 90, 90))
-    lit = heat.over_view(grey, peak(4, 0), 2, 2, (0.25, 0.0, 0.75, 1.0))
+    lit = heat.over_cells(grey, peak(4, 0), [0.0, 0.5, 1.0], [0.25, 0.5, 0.75])
     assert lit.crop((0, 0, 50, 100)).getcolors() == [(5000, (90, 90, 90))]
     assert lit.crop((150, 0, 200, 100)).getcolors() == [(5000, (90, 90, 90))]
     assert _brightness(lit.crop((50, 0, 75, 25))) > 110
-    assert heat.over_view(grey, peak(4, 0), 2, 2, (0, 0, 1, 1)) == heat.over_grid(grey, peak(4, 0), 2, 2)
+    whole = [0.0, 0.5, 1.0]
+    assert heat.over_cells(grey, peak(4, 0), whole, whole) == heat.over_grid(grey, peak(4, 0), 2, 2)
+
+
+@pytest.mark.parametrize("cell", range(4))
+def test_heat_of_uneven_cells_is_brightest_in_their_middles(cell: int) -> None:
+    """Four columns of 1/7, 2/7, 2/7, 2/7 of the picture."""
+    grey = Image.new("RGB", (280, 40), (90, 90, 90))
+    edges = [0.0, 0.14286, 0.42857, 0.71429, 1.0]
+    lit = heat.over_cells(grey, peak(4, cell), [0.0, 1.0], edges).convert("L")
+    line = list(lit.crop((0, 20, 280, 21)).tobytes())
+    brightest = [x for x, level in enumerate(line) if level == max(line)]
+    begin, end = 280 * edges[cell], 280 * edges[cell + 1]
+    assert all(begin <= x <= end for x in brightest)
+    if 0 < cell < 3:  # the outer ones are bright up to the rim
+        assert sum(brightest) / len(brightest) == pytest.approx((begin + end) / 2, abs=5)
+
+
+def test_a_document_without_edges_parts_and_spread_is_drawn_as_it_was_meant() -> None:
+    """Answers are kept a week and outlive an upgrade."""
+    old = document(["a", "dog"], 4)
+    assert isinstance(old.spatial, GridAttention)
+    assert old.spatial.edges()[0] == pytest.approx([k / GRID for k in range(GRID + 1)])
+    assert old.clip_parts() == old.times
+    assert not old.is_spread(0)
+
+
+@pytest.mark.parametrize(("spread", "lines"), [(False, ["1.4 s"]), (True, ["spread over the whole clip"])])
+def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, lines: list[str]) -> None:
+    attention = document(["a", "dog"], 4).model_copy(update={"spread": [spread, spread]})
+    assert said_below(attention, 1, 1.4) == lines
+    # the frame that is shown is marked on the line of moments alone
+    assert (count(drawn(attention), sheet.ACCENT) > 0) is not spread
+    assert ("nearly even" in render._explanation(attention)) is spread
+
+
+def test_key_frames_that_were_read_are_named_however_even_their_weights() -> None:
+    attention = with_extras(selected=[[chosen(0)], [chosen(2)]]).model_copy(update={"spread": [True, True]})
+    assert said_below(attention, 1, 2.0) == ["2.0 s", SPREAD]
+    assert count(drawn(attention), sheet.ACCENT) > 0
+
+
+def test_what_stats_tells_has_its_own_line() -> None:
+    attention = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
+    assert said_below(attention, 0, 2.0) == ["2.0 s", "ST 30 %"]
+
+
+def test_the_line_of_moments_is_the_clip() -> None:
+    """Parts are as long as their seconds; one that overlaps the next ends where that begins."""
+    page = Image.new("RGB", (200, 10), sheet.PAPER)
+    parts = [[0.0, 4.0], [4.0, 7.0], [6.0, 8.0], [8.0, 10.0]]
+    sheet.moments(ImageDraw.Draw(page), (0, 0), 200, [1.0, 0.0, 1.0, 0.0], parts, 1)
+    line = [page.getpixel((x, 2)) for x in range(200)]
+    assert set(line[:78]) == {sheet.QUIET}
+    assert line.count(sheet.ACCENT) == pytest.approx(40, abs=2)
+    assert line[81] == line[117] == sheet.ACCENT
+    assert set(line[121:158]) == {sheet.QUIET}
+    assert line[-3] == sheet.FAINT
 
 
 def count(picture: Image.Image, colour: tuple[int, int, int]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from models.caption import Attention
+from models.caption import SPREAD_ENTROPY, Attention, normalised_entropy, parts_of_clip
 from models.extras import Extras
 
 WORDS, FRAMES = 3, 4
@@ -71,6 +71,66 @@ def test_the_document_says_what_kind_of_places_it_weighs() -> None:
     assert boxes["spatial"].keys() == {"kind", "weights", "boxes"}
     assert none["spatial"] is None
     assert np.shape(grid["spatial"]["weights"]) == (WORDS, FRAMES, 6)
+
+
+def test_edges_say_where_cells_lie_in_the_picture() -> None:
+    """Even within the view unless the captioner says otherwise."""
+    ours = replace(attention("grid"), view=(0.25, 0.0, 0.75, 1.0))
+    even = ours.to_json()["spatial"]
+    assert even["row_edges"] == [0, 0.5, 1]
+    assert even["column_edges"] == pytest.approx([0.25, 0.41667, 0.58333, 0.75])
+    uneven = replace(ours, edges=((0.0, 1 / 3, 1.0), (0.0, 0.2, 0.6, 1.0))).to_json()["spatial"]
+    assert (uneven["row_edges"], uneven["column_edges"]) == ([0, 0.33333, 1], [0, 0.2, 0.6, 1])
+
+
+@pytest.mark.parametrize(
+    ("times", "parts"),
+    [
+        # eight frames and the like: each lies in the middle of its part
+        ([[0.5, 1.5], [1.5, 2.5], [2.5, 3.0]], [[0, 1], [1, 2], [2, 3]]),
+        # a still picture, and frames that are taken from the begin on, are shown as long as they stand
+        ([[0.0, 3.0]], [[0, 3]]),
+        ([[0.0, 2.0], [2.0, 5.0]], [[0, 2], [2, 5]]),
+        # windows that overlap
+        ([[0.0, 2.0], [1.0, 3.0]], [[0, 2], [1, 3]]),
+        # one frame from the middle
+        ([[1.0, 2.0]], [[0, 2]]),
+        ([[0.5, 1.0], [2.0, 3.0]], [[0.5, 1.0], [2.0, 3.0]]),
+    ],
+)
+def test_moments_stand_for_parts_of_the_clip(times: list[list[float]], parts: list[list[float]]) -> None:
+    np.testing.assert_allclose(parts_of_clip(np.array(times)), parts)
+
+
+def test_the_parts_of_sampled_frames_run_from_begin_to_end_without_a_gap() -> None:
+    times = np.array([0.36, 1.12, 1.84, 2.6, 3.36, 4.12, 4.84, 5.6, 6.0])
+    parts = parts_of_clip(np.stack([times[:-1], times[1:]], 1))
+    assert (parts[0, 0], parts[-1, 1]) == (0, 6)
+    np.testing.assert_array_equal(parts[1:, 0], parts[:-1, 1])
+    np.testing.assert_allclose(parts[:, 1] - parts[:, 0], 0.75, atol=0.03)
+
+
+def test_nearly_even_weights_are_called_spread() -> None:
+    ours = attention("none")
+    ours.temporal[:] = [[0.25] * 4, [0.97, 0.01, 0.01, 0.01], [0.0] * 4]
+    document = ours.to_json()
+    assert document["entropy"] == [1, pytest.approx(0.12, abs=0.01), None]
+    assert document["spread"] == [True, False, False]
+
+
+def test_entropy_is_of_the_moments_that_there_are() -> None:
+    assert normalised_entropy(np.array([1.0])) is None
+    assert normalised_entropy(np.array([1.0, 0.0, 0.0])) == 0
+    assert normalised_entropy(np.full(64, 1 / 64)) == 1
+
+
+def test_the_heaviest_of_eight_that_are_spread_has_about_two_even_shares() -> None:
+    def entropy(share: float) -> float:
+        found = normalised_entropy(np.array([share, *[(1 - share) / 7] * 7]))
+        assert found is not None
+        return found
+
+    assert entropy(1.9 / 8) >= SPREAD_ENTROPY > entropy(2.1 / 8)
 
 
 def test_rounding_keeps_sums_at_one_to_the_eye() -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from extractors.cell_edges import even_edges
 from extractors.features import Features
-from models.alignment import LayerConfig, alignment
+from models.alignment import LayerConfig, aligned_edges, alignment
 from models.dual_afr import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
 from models.likelihood import teacher_forced
 from models.streams import InputStream
@@ -177,6 +178,33 @@ def test_c3d_layers_come_out_as_the_paper_says() -> None:
         count = sum(p.numel() for c in C3D_LAYERS for p in alignment("convolution", c, 512).parameters())
     assert 45e6 < count < 47e6
     assert {layer.aligned_side for layer in (*C3D_LAYERS, *STAGES)} == {4}
+
+
+def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
+    """Seven cells padded by one and pooled by two: the first covers one of them, the others two."""
+    uneven = pytest.approx((0, 1 / 7, 3 / 7, 5 / 7, 1))
+    demo = DualAFR(DualAFRConfig.demo(), Vocabulary(WORDS))
+    assert demo.map_edges("grid", 4) == uneven
+    assert aligned_edges("average", STAGES[-1]) == uneven
+    # a_L of the paper is not pooled by us, but was by its network
+    assert aligned_edges("convolution", C3D_LAYERS[-1]) == uneven
+    # resized evenly, and from no place in particular
+    assert aligned_edges("hypercolumn", STAGES[-1]) == aligned_edges("mlp", STAGES[-1]) == even_edges(4)
+
+
+@pytest.mark.parametrize("lit", range(7))
+def test_the_cell_that_a_change_of_the_picture_moves_lies_there(lit: int) -> None:
+    """One of the network's seven rows changes; the aligned row whose edges hold it does, and no other."""
+    layer = STAGES[-1].model_copy(update={"width": 3})
+    align = alignment("convolution", layer, 5)
+    quiet = torch.zeros(1, 1, 49, 3)
+    loud = quiet.clone().view(1, 1, 7, 7, 3)
+    loud[:, :, lit, 3] = torch.randn(3) * 100
+    moved = (align(loud.view_as(quiet)) - align(quiet)).abs().sum(3).view(4, 4).sum(1)
+    edges = aligned_edges("convolution", layer)
+    (row,) = [row for row in range(4) if edges[row] <= (lit + 0.5) / 7 < edges[row + 1]]
+    assert moved[row] > 0
+    assert moved.count_nonzero() == 1
 
 
 def test_the_surrogate_has_the_gradient_of_the_bound() -> None:

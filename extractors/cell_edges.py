@@ -1,0 +1,47 @@
+"""Where the cells of a network's map lie in the part of the picture that the network saw.
+
+Nearly all networks pad so that their cells tile it evenly. Those that do not are listed here, by the name
+of their stream, so that feature files written by anyone are read rightly too.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+#: n + 1 rising numbers in [0, 1] where the n rows, or columns, of a map begin and end.
+Edges: TypeAlias = tuple[float, ...]
+
+#: C3D's last pooling pads its seven cells by one on either side: the first of four covers one, the rest two.
+C3D_POOL5: Edges = (0.0, 1 / 7, 3 / 7, 5 / 7, 1.0)
+#: Inception-V4 pads no convolution of a stride: its 8 cells are centred at 37, 69, … 261 of 299 pixels. An
+#: edge lies half way between two centres, and the outermost cells see up to the rim.
+INCEPTION_V4: Edges = (0.0, *((37.5 + 16 + 32 * cell) / 299 for cell in range(7)), 1.0)
+
+UNEVEN: dict[str, Edges] = {"c3d_pool5": C3D_POOL5, "inception_v4_grid": INCEPTION_V4}
+
+
+def even_edges(cells: int) -> Edges:
+    """Where ``cells`` of one size begin and end."""
+    return tuple(place / cells for place in range(cells + 1))
+
+
+def cell_edges(stream: str, cells: int) -> Edges:
+    """Where the rows, and columns, of a square map of ``cells`` each way lie. stream: the map's name."""
+    found = UNEVEN.get(stream)
+    return found if found is not None and len(found) == cells + 1 else even_edges(cells)
+
+
+def pooled_edges(edges: Edges, pool: int, padding: int) -> Edges:
+    """The same after pooling by ``pool`` cells, ``padding`` cells of nothing being put before and behind.
+
+    Windows that reach into the padding cover only the cells that there are; cells behind the last whole
+    window are not seen and lie outside the edges.
+    """
+    side = len(edges) - 1
+    windows = (side + 2 * padding - pool) // pool + 1
+    return tuple(edges[min(max(place * pool - padding, 0), side)] for place in range(windows + 1))
+
+
+def edges_in_view(edges: Edges, begin: float, end: float) -> Edges:
+    """Edges in [0, 1] of a view to [0, 1] of the whole picture, of which it takes ``begin`` to ``end``."""
+    return tuple(begin + (end - begin) * edge for edge in edges)
