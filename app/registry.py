@@ -9,12 +9,16 @@ import time
 from typing import Any
 
 import redis
+import structlog
+from pydantic import ValidationError
 
 from app.advertisement import CaptionerInfo, WorkerInfo
 from app.default_captioner import default_captioner
 from app.jobs import Keys
 from app.menu import Menu
 from app.redis_client import unavailable_if_away
+
+log = structlog.get_logger(__name__)
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
 
@@ -30,6 +34,8 @@ class Registry:
     def advertise(self, info: WorkerInfo) -> None:
         """Lists a worker for ``time_to_live`` seconds more."""
         with unavailable_if_away(), self._server.pipeline() as pipe:
+            if self._server.type(self._keys.workers) not in ("zset", "none"):
+                pipe.delete(self._keys.workers)  # whatever it is: all live workers say again who they are
             pipe.set(self._keys.worker(info.name), info.model_dump_json(), px=round(self._ttl * 1000))
             pipe.zadd(self._keys.workers, {info.name: time.time()})
             pipe.execute()
@@ -42,8 +48,13 @@ class Registry:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that live, by name; names whose advertisement has lapsed are dropped."""
+        """The workers that live, by name; names whose advertisement has lapsed are dropped.
+
+        An advertisement that this version cannot read counts for nothing and harms no other.
+        """
         with unavailable_if_away():
+            if self._server.type(self._keys.workers) != "zset":
+                return []
             names: Any = self._server.zrange(self._keys.workers, 0, -1)
             if not names:
                 return []
@@ -51,10 +62,8 @@ class Registry:
             lapsed = [name for name, text in zip(names, texts, strict=True) if text is None]
             if lapsed:
                 self._server.zrem(self._keys.workers, *lapsed)
-        return sorted(
-            (WorkerInfo.model_validate_json(text) for text in texts if text is not None),
-            key=lambda worker: worker.name,
-        )
+        found = (_readable(name, text) for name, text in zip(names, texts, strict=True) if text is not None)
+        return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
         """Some worker could take a job now."""
@@ -70,3 +79,13 @@ class Registry:
         infos = {info.name: info for worker in workers for info in worker.captioners}
         default = next((worker.default for worker in workers if worker.default), None)
         return Menu(infos.values(), default or default_captioner(infos.values()))
+
+
+def _readable(name: str, text: str) -> WorkerInfo | None:
+    try:
+        return WorkerInfo.model_validate_json(text)
+    except ValidationError as error:
+        log.warning(
+            "a worker's advertisement cannot be read", worker=name, reason=str(error.errors()[0]["msg"])
+        )
+        return None
