@@ -42,7 +42,9 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many letters there are."""
-        return len(self._texts())
+        with unavailable_if_away():
+            is_there = self._server.type(self._key) == "hash"
+            return int(self._server.hlen(self._key)) if is_there else 0
 
     def find(self, name: str) -> DeadLetter | None:
         """The letter of that name, or None."""

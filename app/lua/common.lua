@@ -48,7 +48,8 @@ local function tick(lease)
   if step > LONGEST_SILENCE then
     settles = elapsed + math.floor(lease / 4)
   end
-  redis.call('HSET', CLOCK, 'wall', string.format('%d', wall), 'elapsed', string.format('%d', elapsed),
+  -- Not kept where Redis is full: those who only read are answered all the same.
+  redis.pcall('HSET', CLOCK, 'wall', string.format('%d', wall), 'elapsed', string.format('%d', elapsed),
     'settles', string.format('%d', settles))
   return {text = time[1] .. '.' .. string.format('%06d', time[2]), seconds = tonumber(time[1]),
     ms = elapsed, is_settling = elapsed < settles}

@@ -104,6 +104,7 @@ def test_a_worker_lives_through_every_unexpected_value(crew: Service, api: LiveA
     assert sum(crew.jobs.server.xlen(jobs.keys.stream(each)) for each in ("high", "normal")) == 0
     for path in ("/readyz", "/models", "/metrics"):
         assert api.client.get(path).status_code == 200
+    assert f"reelword_dead_letters {len(letters):.1f}" in api.client.get("/metrics").text
     assert crew.wait(send(api, video.read_bytes(), captioner="echo").json()["id"]).state == "succeeded"
 
 
