@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from app import __version__, api_jobs, api_page, api_status, api_submit, problems
-from app.errors import QueueError
+from app.errors import QueueError, RecordUnreadable
 from app.headers import SecurityHeaders
 from app.metrics import CountRequests
 from app.problems import Problem, RequestError
@@ -52,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.mount("/static", api_page.static_files())
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
+    app.add_exception_handler(RecordUnreadable, _record_unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
@@ -85,8 +86,14 @@ async def _request_error(request: Request, error: Exception) -> Response:
 async def _queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)
     log.warning("queue error", path=request.url.path, error=str(error))
-    found = problems.describe_queue_error(error, request.url.path)
+    found = problems.describe_job_error(error, request.url.path)
     return _answer(request, found, {"Retry-After": "5"})
+
+
+async def _record_unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RecordUnreadable)
+    log.error("record unreadable", path=request.url.path, error=str(error))
+    return _answer(request, problems.describe_job_error(error, request.url.path), {})
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:

@@ -106,7 +106,8 @@ def readyz(service: ServiceDep) -> Ready:
 def exposition(service: ServiceDep) -> Response:
     """Prometheus's text format."""
     try:
-        service.metrics.observe_queue(service.waiting(), service.registry.workers())
+        workers, dead = service.registry.workers(), service.jobs.dead.count()
+        service.metrics.observe_queue(service.waiting(), workers, dead)
     except QueueError:
         service.metrics.observe_queue_away()
     return Response(service.metrics.exposition(), media_type=metrics.MEDIA_TYPE)

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
+from app.dead_cli import dead
 from app.errors import JobError
 from app.extract_cli import extract
 from app.options import CaptionOptions
@@ -32,6 +33,7 @@ cli = typer.Typer(
     help="A video goes in, a caption with its attention comes out.",
 )
 cli.add_typer(weights, name="weights")
+cli.add_typer(dead, name="dead")
 cli.command()(extract)
 
 

@@ -11,6 +11,7 @@
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -100,6 +101,17 @@ class UploadMissing(JobFailure):
     code = "upload_missing"
     hint = "Send the video again; if it happens again, see that all hosts share REELWORD_BLOBS."
     status = 410
+
+
+class RecordUnreadable(JobError):
+    """What Redis holds of a job means nothing to this version."""
+
+    code = "record_unreadable"
+    hint = (
+        "The operator sees why with python -m app dead list, and requeues the job once all processes are of "
+        "the version that wrote it."
+    )
+    status = 409
 
 
 class QueueError(JobError):

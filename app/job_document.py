@@ -9,14 +9,22 @@ from typing import Any
 
 from app.blobs import BlobMissingError, Blobs
 from app.documents import JobDocument
+from app.errors import RecordUnreadable
 from app.jobs import Job
 
 ANSWER_MEMBERS = ("media", "sampled", "caption", "captions", "model")
 
 
 def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Every member of the contract; what is not known (yet) is null."""
-    answer = _answer(job, blobs)
+    """Every member of the contract; what is not known (yet) is null. Raises RecordUnreadable."""
+    try:
+        return _document(job, _answer(job, blobs))
+    except (ValueError, TypeError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
+
+
+def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
     return JobDocument.model_validate(
         {
             "id": job.id,

@@ -3,27 +3,32 @@
     queued → running → succeeded | failed | canceled        each of these → expired
        ↑________|  handed back, or its worker fell silent
 
-Four Lua scripts are all that writes the record: submit, claim, beat, finish. Each is one step for everybody
-else, runs on the server's clock, and may be called twice with the same arguments. A claim carries a fencing
-token that only grows: whoever comes late with an old one changes nothing.
+Lua scripts are all that writes the record: submit, claim, beat, finish; take, bury and requeue where an entry
+changes hands. Each is one step for everybody else and may be called twice with the same arguments. Leases and
+durations go by a clock of our own (lua/common.lua) that never goes back, whatever the server's does. A claim
+carries a fencing token that only grows: whoever comes late with an old one changes nothing. A record that
+this version cannot read becomes a dead letter (app/dead_letters.py) and harms no other job.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import redis
 import structlog
+from pydantic import Field, FiniteFloat, ValidationError
+from pydantic.dataclasses import dataclass as validated
 
-from app.errors import NotOnDisk
+from app.dead_letters import DeadLetter, DeadLetters, letter_text
+from app.errors import NotOnDisk, RecordUnreadable
 from app.named_error import NamedError, error_document
 from app.options import CaptionOptions
-from app.redis_client import unavailable_if_away
+from app.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
 from app.states import Priority, Stage, State
 
@@ -33,6 +38,8 @@ Ending = Literal["done", "asked", "over", "lost"]
 GROUP = "workers"
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
 DISK_PATIENCE_MS = 2000
+RECORD_VERSION = 1  #: to be raised where an older version would misread a record
+LATEST = 253402300799.0  #: the last second of the year 9999
 
 log = structlog.get_logger(__name__)
 
@@ -57,34 +64,48 @@ class Keys:
         return f"{self.namespace}:workers"
 
     @property
+    def clock(self) -> str:
+        return f"{self.namespace}:clock"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.namespace}:dead"
+
+    @property
     def expiry(self) -> str:
         return f"{self.namespace}:expiry"
 
 
-@dataclass(frozen=True)
+Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
+
+
+@validated(frozen=True)
 class Job:
     """A job as it stood when it was read. Times are seconds since 1970 on Redis's clock.
 
-    answer: what is known of the result (media, sampled, warnings, captions, model, timings); it grows
-    while the job runs. error: code, message and hint of a failed job.
+    waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
+    changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
+    grows while the job runs. error: code, message and hint of a failed job.
     """
 
-    id: str
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     state: State
     priority: Priority
     options: CaptionOptions
-    upload: str
+    upload: Annotated[str, Field(pattern=r"^uploads/[A-Za-z0-9_-]{1,64}$")]
     filename: str
-    created_at: float
-    started_at: float | None
-    ended_at: float | None
+    created_at: Moment
+    started_at: Moment | None
+    ended_at: Moment | None
     stage: Stage | None
-    progress: float
-    attempt: int
+    progress: Annotated[float, Field(ge=0, le=1)]
+    attempt: Annotated[int, Field(ge=0, le=10**6)]
     answer: Mapping[str, Any]
     error: Mapping[str, str] | None
     cancel_requested: bool
-    entry: str
+    entry: Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
+    waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    took: Annotated[FiniteFloat, Field(ge=0)] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -93,30 +114,39 @@ class Job:
     @property
     def timings(self) -> dict[str, float | None]:
         """Seconds in the queue, in each stage of the run that counted, and from acceptance to end."""
-        queue = None if self.started_at is None else round(self.started_at - self.created_at, 4)
-        total = None if self.ended_at is None else round(self.ended_at - self.created_at, 4)
-        return {"queue": queue, **self.answer.get("timings", {}), "total": total}
+        return {"queue": self.waited, **self.answer.get("timings", {}), "total": self.took}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, str]) -> Job:
-        return cls(
-            id=record["id"],
-            state=record["state"],  # type: ignore[arg-type]
-            priority=record["priority"],  # type: ignore[arg-type]
-            options=CaptionOptions.model_validate_json(record["options"]),
-            upload=record["upload"],
-            filename=record["filename"],
-            created_at=float(record["created_at"]),
-            started_at=_seconds(record.get("started_at")),
-            ended_at=_seconds(record.get("ended_at")),
-            stage=record.get("stage"),  # type: ignore[arg-type]
-            progress=float(record["progress"]),
-            attempt=int(record["attempt"]),
-            answer=json.loads(record.get("answer") or "{}"),
-            error=json.loads(record.get("error") or "null"),
-            cancel_requested="cancel" in record,
-            entry=record["entry"],
-        )
+    def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
+        """Raises RecordUnreadable, which says what this version cannot read of it."""
+        try:
+            _check_version(record)
+            return cls(
+                id=_own(record["id"], job_id),
+                state=record["state"],  # type: ignore[arg-type]
+                priority=record["priority"],  # type: ignore[arg-type]
+                options=CaptionOptions.model_validate_json(record["options"]),
+                upload=record["upload"],
+                filename=record["filename"],
+                created_at=float(record["created_at"]),
+                started_at=_seconds(record.get("started_at")),
+                ended_at=_seconds(record.get("ended_at")),
+                stage=record.get("stage"),  # type: ignore[arg-type]
+                progress=float(record["progress"]),
+                attempt=int(record["attempt"]),
+                answer=json.loads(record.get("answer") or "{}"),
+                error=json.loads(record.get("error") or "null"),
+                cancel_requested="cancel" in record,
+                entry=record["entry"],
+                waited=_duration(record, "started"),
+                took=_duration(record, "ended"),
+            )
+        except (ValueError, RecursionError) as error:
+            raise RecordUnreadable(
+                f"The record of job {job_id[:64]} cannot be read: {_said(error)}."
+            ) from error
+        except KeyError as error:
+            raise RecordUnreadable(f"The record of job {job_id[:64]} lacks {error.args[0]}.") from error
 
 
 @dataclass(frozen=True)
@@ -131,10 +161,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to run."""
+    """Why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to run, and
+    what is ``unreadable`` has become a dead letter."""
 
     job_id: str
-    reason: Literal["busy", "over", "canceled", "exhausted"]
+    reason: Literal["busy", "over", "canceled", "exhausted", "unreadable"]
 
 
 class Jobs:
@@ -155,8 +186,9 @@ class Jobs:
         self.server, self.keys = server, keys or Keys()
         self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
         self._is_warned = False
-        self._submit, self._claim, self._beat, self._finish = (
-            server.register_script(_script(name)) for name in ("submit", "claim", "beat", "finish")
+        self.dead = DeadLetters(server, self.keys.dead)
+        self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
+            LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )
 
     @classmethod
@@ -184,16 +216,21 @@ class Jobs:
         withdrawn).
         """
         fields = {
+            "version": str(RECORD_VERSION),
             "options": options.model_dump_json(),
             "upload": upload,
             "filename": filename,
             "priority": priority,
         }
-        arguments = [job_id, *(part for pair in fields.items() for part in pair)]
+        arguments: list[str | int] = [
+            job_id,
+            self._lease_ms,
+            *(part for pair in fields.items() for part in pair),
+        ]
+        keys = [self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
-            self._submit(
-                keys=[self.keys.job(job_id), self.keys.stream(priority)], args=arguments, client=pipe
-            )
+            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
+            pipe.eval(self._submit.text, len(keys), *keys, *arguments)
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
@@ -213,10 +250,15 @@ class Jobs:
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
 
     def get(self, job_id: str) -> Job | None:
-        """The job, or None where there is none of that id. Raises QueueUnavailable."""
-        with unavailable_if_away():
-            record: Any = self.server.hgetall(self.keys.job(job_id))
-        return Job.from_record(record) if record else None
+        """The job, or None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
+        try:
+            with unavailable_if_away():
+                record: Any = self.server.hgetall(self.keys.job(job_id))
+        except redis.ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise RecordUnreadable(f"The key of job {job_id[:64]} holds no record.") from error
+        return Job.from_record(job_id, record) if record else None
 
     def cancel(self, job_id: str) -> Ending:
         """``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job."""
@@ -237,12 +279,18 @@ class Jobs:
         """Takes a job for one attempt.
 
         cause: recorded where no attempt is left. is_shared: it will run in a batch with others.
-        held: the claim of a holder that starts the job anew after a crash.
+        held: the claim of a holder that starts the job anew after a crash. What cannot be read becomes a
+        dead letter.
         """
+        try:
+            self.get(job_id)  # before an attempt is counted
+        except RecordUnreadable as error:
+            self.bury(job_id, entry, priority, str(error))
+            return Refusal(job_id, "unreadable")
         nonce = uuid.uuid4().hex
         with unavailable_if_away():
             answer: list[str] = self._claim(
-                keys=[self.keys.job(job_id), self.keys.stream(priority), self.keys.expiry],
+                keys=self._keys_of(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self._result_ttl,
@@ -251,7 +299,7 @@ class Jobs:
         if answer[0] != "claimed":
             return Refusal(job_id, answer[0])  # type: ignore[arg-type]
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
-        return Claim(Job.from_record(record), record["token"], worker, is_shared)
+        return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
 
     def claim_again(self, held: Claim, cause: NamedError) -> Claim | Refusal:
         """The next attempt at once, alone, by the holder of the last one (whose child died of it)."""
@@ -265,7 +313,7 @@ class Jobs:
         job = claim.job
         with unavailable_if_away():
             pulse: Pulse = self._beat(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority)],
+                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
                 args=[
                     GROUP, claim.worker, claim.token, self._lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "",
@@ -291,18 +339,61 @@ class Jobs:
 
     def expire(self, job_id: str) -> bool:
         """Forgets the result of a job that is over; the record itself stays as long again."""
-        job = self.get(job_id)
-        if job is None:
-            self.server.zrem(self.keys.expiry, job_id)
-            return False
-        return self._end(job, "", "expired") == "done"
+        is_done = self._finish_script(job_id, "normal", "", "expired") == "done"  # whatever its priority
+        if not is_done:
+            with unavailable_if_away():
+                self.server.zrem(self.keys.expiry, job_id)
+        return is_done
 
     def due(self, limit: int = 100) -> list[str]:
         """Ids of jobs whose results have been kept long enough."""
         with unavailable_if_away():
+            if self.server.type(self.keys.expiry) != "zset":  # the next job that ends makes it anew
+                return []
             now = self.server.time()[0]
             ids: Any = self.server.zrange(self.keys.expiry, "-inf", now, byscore=True, offset=0, num=limit)
         return list(ids)
+
+    def bury(
+        self,
+        job_id: str,
+        entry: str,
+        priority: Priority,
+        reason: str,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
+        """Takes an entry that cannot be read out of the queue and leaves a dead letter.
+
+        job_id: empty where the entry names none; fields are then what it has.
+        """
+        letter = DeadLetter(
+            name=job_id or entry,
+            kind="job" if job_id else "entry",
+            key=self.keys.job(job_id) if job_id else self.keys.stream(priority),
+            reason=reason,
+            at=time.time(),
+            fields=dict(fields or {}),
+        )
+        with unavailable_if_away():
+            self._bury(
+                keys=[self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys],
+                args=[GROUP, entry, letter.name, letter_text(letter)],
+            )
+        log.error("dead letter", letter=letter.name, reason=reason)
+
+    def requeue(self, letter: DeadLetter) -> None:
+        """Puts the job of a dead letter into its queue again. Raises RecordUnreadable where this version
+        cannot read it either, or there is no job to run."""
+        job = self.get(letter.name) if letter.kind == "job" else None
+        if job is None:
+            raise RecordUnreadable(f"{letter.name} names no job that could run ({letter.reason})")
+        if job.is_over:
+            raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
+        with unavailable_if_away():
+            self._requeue(
+                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                args=[job.id],
+            )
 
     def _end(
         self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
@@ -310,12 +401,30 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
+        return self._finish_script(job.id, job.priority, token, state, text, reason)
+
+    def _finish_script(
+        self, job_id: str, priority: Priority, token: str, state: State, text: str = "", reason: str = ""
+    ) -> Ending:
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), self.keys.expiry],
-                args=[GROUP, job.id, token, state, text, reason, self._result_ttl, self._lease_ms],
+                keys=[
+                    self.keys.job(job_id),
+                    self.keys.stream(priority),
+                    self.keys.expiry,
+                    *self._shared_keys,
+                ],
+                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],
             )
         return ending
+
+    def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
+        return [self.keys.job(job_id), self.keys.stream(priority), self.keys.expiry, *self._shared_keys]
+
+    @property
+    def _shared_keys(self) -> tuple[str, str]:
+        """What every script is given last (lua/common.lua)."""
+        return self.keys.clock, self.keys.dead
 
     @property
     def _lease_ms(self) -> int:
@@ -330,5 +439,32 @@ def _seconds(text: str | None) -> float | None:
     return None if text is None else float(text)
 
 
-def _script(name: str) -> str:
-    return (Path(__file__).parent / "lua" / f"{name}.lua").read_text()
+def _check_version(record: Mapping[str, str]) -> None:
+    """Records without a version are of before there were any. Raises ValueError."""
+    version = int(record.get("version", "1"))
+    if not 1 <= version <= RECORD_VERSION:
+        raise ValueError(f"it is of version {version}, and this program reads up to {RECORD_VERSION}")
+    int(record["token"])
+
+
+def _own(said: str, job_id: str) -> str:
+    if said != job_id:
+        raise ValueError(f"it says that it is job {said[:64]}")
+    return said
+
+
+def _duration(record: Mapping[str, str], event: str) -> float | None:
+    """Seconds from acceptance to an event; of records of before there was a clock for it by the server's."""
+    if f"{event}_at" not in record:
+        return None
+    if f"{event}_ms" in record and "created_ms" in record:
+        return max(0.0, round((float(record[f"{event}_ms"]) - float(record["created_ms"])) / 1000, 4))
+    return max(0.0, round(float(record[f"{event}_at"]) - float(record["created_at"]), 4))
+
+
+def _said(error: BaseException) -> str:
+    """The first thing that is wrong, in few words."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}"
+    return str(error)[:200]

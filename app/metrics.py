@@ -41,17 +41,21 @@ class Metrics:
         self._waiting = Gauge(
             "reelword_jobs_waiting", "Jobs that no worker has taken", registry=self.registry
         )
+        self._dead = Gauge(
+            "reelword_dead_letters", "Jobs and values that could not be read", registry=self.registry
+        )
         self._workers = Gauge("reelword_workers", "Live workers", ["ready"], registry=self.registry)
         self._restarts = Gauge(
             "reelword_engine_restarts", "Engines lost by live workers", ["worker"], registry=self.registry
         )
         self._redis_up = Gauge("reelword_redis_up", "Redis answers (1) or not (0)", registry=self.registry)
 
-    def observe_queue(self, waiting: int, workers: Iterable[WorkerInfo]) -> None:
+    def observe_queue(self, waiting: int, workers: Iterable[WorkerInfo], dead: int) -> None:
         listed = list(workers)
         ready = sum(worker.is_ready for worker in listed)
         self._redis_up.set(1)
         self._waiting.set(waiting)
+        self._dead.set(dead)
         self._workers.labels(ready="true").set(ready)
         self._workers.labels(ready="false").set(len(listed) - ready)
         self._restarts.clear()

@@ -22,7 +22,7 @@
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     └── StorageFull         507 storage_full
 
-Errors of the queue (app/errors.py) are said the same way. A problem's ``type`` is
+Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
 ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
@@ -34,7 +34,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from app.errors import QueueError
+from app.errors import QueueError, RecordUnreadable
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -214,8 +214,11 @@ def describe(error: RequestError, path: str) -> Problem:
     return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
 
 
-def describe_queue_error(error: QueueError, path: str) -> Problem:
-    return problem(error.status, error.code, "Jobs cannot be taken or read", str(error), error.hint, path)
+def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
+    title = "Jobs cannot be taken or read"
+    if isinstance(error, RecordUnreadable):
+        title = "The job's record cannot be read by this version"
+    return problem(error.status, error.code, title, str(error), error.hint, path)
 
 
 def problem(

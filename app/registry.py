@@ -5,16 +5,19 @@ An advertisement lives for a few seconds and is renewed with the lease, so what 
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import redis
+import structlog
+from pydantic import ValidationError
 
 from app.advertisement import CaptionerInfo, WorkerInfo
 from app.default_captioner import default_captioner
 from app.jobs import Keys
 from app.menu import Menu
-from app.redis_client import unavailable_if_away
+from app.redis_client import LuaScript, unavailable_if_away
+
+log = structlog.get_logger(__name__)
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
 
@@ -25,14 +28,14 @@ class Registry:
     def __init__(
         self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
     ) -> None:
-        self._server, self._keys, self._ttl = server, keys or Keys(), time_to_live
+        self._server, self._keys, self._lasts_ms = server, keys or Keys(), round(time_to_live * 1000)
+        self._advertise, self._listed = LuaScript(server, "advertise"), LuaScript(server, "listed")
 
     def advertise(self, info: WorkerInfo) -> None:
         """Lists a worker for ``time_to_live`` seconds more."""
-        with unavailable_if_away(), self._server.pipeline() as pipe:
-            pipe.set(self._keys.worker(info.name), info.model_dump_json(), px=round(self._ttl * 1000))
-            pipe.zadd(self._keys.workers, {info.name: time.time()})
-            pipe.execute()
+        keys = [self._keys.workers, self._keys.worker(info.name), self._keys.clock, self._keys.dead]
+        with unavailable_if_away():
+            self._advertise(keys, [info.name, info.model_dump_json(), self._lasts_ms])
 
     def withdraw(self, name: str) -> None:
         """Takes a worker off the list at once."""
@@ -42,19 +45,15 @@ class Registry:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that live, by name; names whose advertisement has lapsed are dropped."""
+        """The workers that live, by name; names whose advertisement has lapsed are dropped.
+
+        An advertisement that this version cannot read counts for nothing and harms no other.
+        """
+        keys = [self._keys.workers, self._keys.clock, self._keys.dead]
         with unavailable_if_away():
-            names: Any = self._server.zrange(self._keys.workers, 0, -1)
-            if not names:
-                return []
-            texts: Any = self._server.mget([self._keys.worker(name) for name in names])
-            lapsed = [name for name, text in zip(names, texts, strict=True) if text is None]
-            if lapsed:
-                self._server.zrem(self._keys.workers, *lapsed)
-        return sorted(
-            (WorkerInfo.model_validate_json(text) for text in texts if text is not None),
-            key=lambda worker: worker.name,
-        )
+            reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
+        found = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
+        return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
         """Some worker could take a job now."""
@@ -70,3 +69,13 @@ class Registry:
         infos = {info.name: info for worker in workers for info in worker.captioners}
         default = next((worker.default for worker in workers if worker.default), None)
         return Menu(infos.values(), default or default_captioner(infos.values()))
+
+
+def _readable(name: str, text: str) -> WorkerInfo | None:
+    try:
+        return WorkerInfo.model_validate_json(text)
+    except ValidationError as error:
+        log.warning(
+            "a worker's advertisement cannot be read", worker=name, reason=str(error.errors()[0]["msg"])
+        )
+        return None

@@ -150,7 +150,7 @@ class JobRunner:
                 return True
             self._watch.let_go(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
-        if taken.reason != "busy":
+        if taken.reason not in ("busy", "unreadable"):  # a dead letter may be requeued
             self._blobs.remove(run.claim.job.upload)
         run.is_settled = True
         return False

@@ -15,13 +15,14 @@ import time
 import uuid
 from collections.abc import Sequence
 
+import redis
 import structlog
 
 from app import __version__, results
 from app.advertisement import WorkerInfo
 from app.blobs import Blobs
 from app.engine import EngineProcess
-from app.errors import EngineStartFailed, QueueUnavailable, WorkerLost
+from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
 from app.jobs import Claim, Jobs, Keys, Refusal
 from app.queue import Offer, Queue
 from app.redis_client import connect
@@ -35,6 +36,7 @@ from extractors.decoder import Decoder
 SWEEP_SECONDS = 30.0  #: between looks for expired results
 PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
 BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
+UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an answer of Redis that nobody expected
 log = structlog.get_logger(__name__)
 
 
@@ -47,7 +49,9 @@ class Worker:
         url, keys = redis_url(settings), Keys(settings.namespace)
         brief = connect(url, BRIEF_PATIENCE)
         self._jobs = Jobs.from_settings(connect(url, PATIENCE), settings)
-        self._queue = Queue(brief, self.name, lease=settings.lease_seconds, keys=keys)
+        self._queue = Queue(
+            brief, self.name, lease=settings.lease_seconds, attempts=settings.attempts, keys=keys
+        )
         self._registry = Registry(brief, keys)
         self._blobs = Blobs(settings.blob_url, settings.staging)
         self._engine = EngineProcess(settings)
@@ -98,16 +102,26 @@ class Worker:
                     self._runner.work(claims)
             except QueueUnavailable as error:
                 log.warning("redis is away", reason=str(error))
+            except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse
+                log.exception("redis answered something unexpected, and the worker goes on")
+                time.sleep(UNEXPECTED_PAUSE)
 
     def _claim(self, offers: Sequence[Offer]) -> list[Claim]:
         is_shared = len(offers) > 1
-        taken = [self._claim_one(offer, is_shared) for offer in offers]
+        taken = [self._claim_one(offer, is_shared) for offer in offers if self._is_about_a_job(offer)]
         for refusal in taken:
             if isinstance(refusal, Refusal):
                 log.info("job not run", job=refusal.job_id, why=refusal.reason)
                 if refusal.reason in ("canceled", "exhausted"):
                     self._blobs.remove(f"uploads/{refusal.job_id}")
         return [claim for claim in taken if isinstance(claim, Claim)]
+
+    def _is_about_a_job(self, offer: Offer) -> bool:
+        """Whether an entry names a job; one that does not becomes a dead letter."""
+        if not offer.job_id:
+            said = "the entry names no job"
+            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
+        return bool(offer.job_id)
 
     def _claim_one(self, offer: Offer, is_shared: bool) -> Claim | Refusal:
         attempts = self._settings.attempts
@@ -122,7 +136,10 @@ class Worker:
             return
         self._swept_at = time.monotonic()
         for job_id in self._jobs.due():
-            results.forget(self._blobs, job_id)
+            try:
+                results.forget(self._blobs, job_id)
+            except ValueError as error:  # no id of ours
+                log.warning("no result to forget", job=job_id, reason=str(error))
             self._jobs.expire(job_id)
 
     def _advertise(self) -> None:

@@ -1,6 +1,6 @@
 -- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
 -- is still counted.
--- KEYS  1 record   2 stream   3 expiry
+-- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
 -- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
@@ -8,7 +8,7 @@
 -- Returns {outcome, field, value, …}; outcome is one of
 --   claimed    the fields are the record's
 --   busy       another worker's lease is good
---   over       the job has ended (or never was); its entry is gone now
+--   over       the job has ended (or never was, or is a dead letter); its entry is gone now
 --   canceled   cancellation had been asked for
 --   exhausted  no attempt was left: it has failed
 
@@ -17,9 +17,8 @@ local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local shared, held, cause, keep = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
-local time = redis.call('TIME')
-local now = time[1] .. '.' .. string.format('%06d', time[2])
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+expect(stream, 'stream')
+local now = tick(lease)
 
 local function drop()
   redis.call('XACK', stream, group, entry)
@@ -27,10 +26,12 @@ local function drop()
 end
 
 local function finish(state, reason)
-  redis.call('HSET', record, 'state', state, 'ended_at', now, 'error', reason)
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
+  expect(expiry, 'zset')
+  redis.call('HSET', record,
+    'state', state, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason)
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('HINCRBY', record, 'token', 1)
-  redis.call('ZADD', expiry, time[1] + keep, id)
+  redis.call('ZADD', expiry, now.seconds + keep, id)
   drop()
 end
 
@@ -40,8 +41,8 @@ local function claimed()
   return answer
 end
 
-local state = redis.call('HGET', record, 'state')
-if state ~= 'queued' and state ~= 'running' then
+local state = is_hash(record) and redis.call('HGET', record, 'state')
+if state ~= 'queued' and state ~= 'running' or redis.call('HEXISTS', record, 'dead') == 1 then
   drop()
   return {'over'}
 end
@@ -53,7 +54,8 @@ local is_holder = held ~= '' and state == 'running' and redis.call('HGET', recor
 if held ~= '' and not is_holder then
   return {'busy'}
 end
-if state == 'running' and not is_holder and tonumber(redis.call('HGET', record, 'lease')) > now_ms then
+if state == 'running' and not is_holder and (number(redis.call('HGET', record, 'lease')) or 0) > now.ms then
+  redis.call('HDEL', record, 'offered')
   return {'busy'}
 end
 if redis.call('HGET', record, 'cancel') then
@@ -64,17 +66,19 @@ end
 -- A batch that died is run again job by job within the attempt it had: nobody knows yet whose fault it was.
 local is_same_attempt = is_holder and shared == '0' and redis.call('HGET', record, 'shared') == '1'
 if not is_same_attempt then
-  if tonumber(redis.call('HGET', record, 'attempt')) >= allowed then
+  if (number(redis.call('HGET', record, 'attempt')) or 0) >= allowed then
     finish('failed', cause)
     return {'exhausted'}
   end
   redis.call('HINCRBY', record, 'attempt', 1)
 end
 
-redis.call('HSETNX', record, 'started_at', now)
+redis.call('HSETNX', record, 'started_at', now.text)
+redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
   'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
-  'lease', string.format('%d', now_ms + lease), 'stage', 'decode', 'progress', 0)
-redis.call('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
+  'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
+redis.call('HDEL', record, 'offered')
+redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

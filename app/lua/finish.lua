@@ -1,5 +1,5 @@
 -- Ends a claim or a job. A terminal state is written once.
--- KEYS  1 record   2 stream   3 expiry
+-- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
@@ -9,12 +9,11 @@
 
 local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
-local time = redis.call('TIME')
-local now = time[1] .. '.' .. string.format('%06d', time[2])
-
-local state = redis.call('HGET', record, 'state')
+expect(expiry, 'zset')
+expect(stream, 'stream')
+local state = is_hash(record) and redis.call('HGET', record, 'state')
 if not state then
   redis.call('ZREM', expiry, id)
   return 'lost'
@@ -23,11 +22,16 @@ local is_over = state ~= 'queued' and state ~= 'running'
 local entry = redis.call('HGET', record, 'entry')
 
 local function settle()
-  redis.call('HSET', record, 'state', target, 'ended_at', now, 'error', reason, 'ended_by', token)
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
-  redis.call('ZADD', expiry, time[1] + keep, id)
+  local now = tick(lease)
+  redis.call('HSET', record,
+    'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
+  redis.call('ZADD', expiry, now.seconds + keep, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
+  if redis.call('HDEL', record, 'dead') == 1 then
+    redis.pcall('HDEL', DEAD, id)
+  end
   return 'done'
 end
 
@@ -60,12 +64,15 @@ if state ~= 'running' or redis.call('HGET', record, 'token') ~= token then
   return 'lost'
 end
 if target == 'queued' then
-  redis.call('HSET', record, 'state', 'queued', 'progress', 0)
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared')
+  redis.call('HSET', record, 'state', 'queued')
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('HINCRBY', record, 'attempt', -1)
   redis.call('HINCRBY', record, 'token', 1)
-  -- As idle as a lapsed lease: the next worker that looks takes it, ahead of the backlog.
-  redis.call('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', lease, 'JUSTID')
+  -- Nobody's: the next worker that looks takes it, ahead of the backlog.
+  redis.pcall('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', string.format('%d', lease), 'JUSTID')
+  if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- somebody emptied the stream
+    redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
+  end
   return 'done'
 end
 

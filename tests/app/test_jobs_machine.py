@@ -84,7 +84,7 @@ class JobMachine(RuleBasedStateMachine):
         return multiple(*self.taken(worker))
 
     def taken(self, worker: str) -> list[Offer]:
-        self.queues[worker]._looked_at = 0.0  # recovery is looked for now and then; here, now
+        self.queues[worker]._looked_at = -1.0  # recovery is looked for now and then; here, now
         return self.queues[worker].take(2, block=0)
 
     @precondition(lambda self: self.told)
@@ -228,7 +228,7 @@ class JobMachine(RuleBasedStateMachine):
         for _ in range(3 * len(self.told) + 3):
             for job_id in self.told:
                 self.lapse(job_id)
-            worker._looked_at = 0.0
+            worker._looked_at = -1.0
             for offer in worker.take(2, block=0):
                 taken = self.jobs.claim(offer.job_id, offer.entry, offer.priority, "ann", cause=LOST)
                 if isinstance(taken, Claim):
@@ -239,14 +239,12 @@ class JobMachine(RuleBasedStateMachine):
             self.server.delete(*names)
 
     def lapse(self, job_id: str) -> None:
+        """A job that runs has an old lease; one that was offered and not begun was so a lease ago."""
         record = self.record(job_id)
-        stream, entry = self.keys.stream(record["priority"]), record["entry"]  # type: ignore[arg-type]
         if record["state"] == "running":
-            self.server.hset(self.keys.job(job_id), "lease", "0")
-        holders: Any = self.server.xpending_range(stream, GROUP, entry, entry, 1)
-        for holder in holders:
-            name = holder["consumer"]
-            self.server.xclaim(stream, GROUP, name, 0, [entry], idle=3_600_001, justid=True)
+            self.server.hset(self.keys.job(job_id), mapping={"lease": "0", "offered": "0"})
+        elif record["state"] == "queued":
+            self.server.hset(self.keys.job(job_id), "offered", "0")
 
     def record(self, job_id: str) -> dict[str, str]:
         record: Any = self.server.hgetall(self.keys.job(job_id))

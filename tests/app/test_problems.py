@@ -38,7 +38,7 @@ def test_known_values_are_listed_or_left_out() -> None:
 
 @pytest.mark.parametrize("error", [QueueUnavailable("Redis does not answer."), NotOnDisk("Not kept.")])
 def test_queue_errors_are_told_the_same_way(error: QueueError) -> None:
-    document = problems.describe_queue_error(error, "/jobs/1")
+    document = problems.describe_job_error(error, "/jobs/1")
     assert (document.status, document.code, document.detail) == (503, error.code, str(error))
     assert document.hint == error.hint
 

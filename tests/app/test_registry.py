@@ -46,3 +46,16 @@ def test_a_worker_that_falls_silent_is_off_the_list(server: redis.Redis, keys: K
     time.sleep(0.3)
     assert registry.workers() == []
     assert server.zcard(keys.workers) == 0
+
+
+def test_a_clock_set_back_keeps_no_dead_worker_on_the_list(server: redis.Redis, keys: Keys) -> None:
+    registry = Registry(server, keys, time_to_live=0.5)
+    registry.advertise(info("ann"))
+    server.pexpire(keys.worker("ann"), 600_000)  # to the server it lasts ten minutes longer
+    server.hincrby(keys.clock, "wall", 600_000)
+    assert [worker.name for worker in registry.workers()] == ["ann"]
+    time.sleep(0.6)
+    assert registry.workers() == []
+    registry.advertise(info("bob"))
+    server.hincrby(keys.clock, "wall", -600_000)  # and set forward it takes none off the list that lives
+    assert [worker.name for worker in registry.workers()] == ["bob"]

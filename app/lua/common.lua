@@ -1,0 +1,57 @@
+-- Stands before every script: the service's clock, and keys that hold something of another type.
+-- The last two of every script's KEYS are the clock (a hash) and the dead letters (a hash).
+
+local CLOCK, DEAD = KEYS[#KEYS - 1], KEYS[#KEYS]
+
+-- A number that a value stands for, or nil; neither infinite nor too large to count with.
+local function number(value)
+  local found = tonumber(value)
+  if found and found > -1e15 and found < 1e15 then
+    return found
+  end
+end
+
+-- Renames a key that holds something of another type than it must, and leaves a dead letter about it.
+local function expect(key, kind)
+  local found = redis.call('TYPE', key).ok
+  if found == kind or found == 'none' then
+    return
+  end
+  local kept_as = key .. ':unreadable'
+  redis.call('RENAME', key, kept_as)
+  if key ~= DEAD then
+    expect(DEAD, 'hash')
+    redis.call('HSET', DEAD, kept_as, cjson.encode({
+      kind = 'key', key = kept_as, reason = key .. ' was a ' .. found .. ' where a ' .. kind .. ' belongs',
+      at = tonumber(redis.call('TIME')[1])}))
+  end
+end
+
+local function is_hash(key)
+  return redis.call('TYPE', key).ok == 'hash'
+end
+
+-- The server's clock may be set, and durations and leases must not notice: a clock of our own goes on from call
+-- to call by what the server's has advanced since the last one, and never back. Workers call each second or
+-- more often. After a longer pause (the server was frozen, its clock was set forward, or nobody was there)
+-- leases seem to have lapsed that nobody could renew; `settles` is until when those who live may do so.
+-- lease: ms. Returns seconds since 1970 as text and as number, our clock in ms, and whether it still settles.
+local LONGEST_SILENCE = 2000
+local function tick(lease)
+  expect(CLOCK, 'hash')
+  local time = redis.call('TIME')
+  local wall = time[1] * 1000 + math.floor(time[2] / 1000)
+  local kept = redis.call('HMGET', CLOCK, 'wall', 'elapsed', 'settles')
+  local last, elapsed, settles = number(kept[1]), number(kept[2]), number(kept[3]) or 0
+  local step = last and elapsed and math.max(0, wall - last) or 0
+  elapsed = (last and elapsed or wall) + step
+  if step > LONGEST_SILENCE then
+    settles = elapsed + math.floor(lease / 4)
+  end
+  -- Not kept where Redis is full: those who only read are answered all the same.
+  redis.pcall('HSET', CLOCK, 'wall', string.format('%d', wall), 'elapsed', string.format('%d', elapsed),
+    'settles', string.format('%d', settles))
+  return {text = time[1] .. '.' .. string.format('%06d', time[2]), seconds = tonumber(time[1]),
+    ms = elapsed, is_settling = elapsed < settles}
+end
+
