@@ -36,7 +36,7 @@ from app.settings import Settings
 from app.states import Stage
 from app.watch import Watch
 from extractors.decoder import Decoder
-from extractors.errors import DecoderError, MediaError
+from extractors.errors import DecoderError, DecoderFault, MediaError
 from extractors.request import Limits
 
 log = structlog.get_logger(__name__)
@@ -85,6 +85,9 @@ class JobRunner:
             try:
                 self._read_frames(run)
                 return True
+            except DecoderFault as fault:
+                self._fail(run, WorkerFault(f"The worker could not read the file: {fault}"))
+                return False
             except DecoderError as death:
                 if not self._again(run, death):
                     return False

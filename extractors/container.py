@@ -47,7 +47,10 @@ WHITELIST = ",".join((*VIDEO_FORMATS, *STILL_FORMATS, *AUDIO_FORMATS))
 
 AnyStream = TypeVar("AnyStream", AudioStream, VideoStream)
 
-ATTACHED_PICTURE = 0x400
+# AV_DISPOSITION_…: covers and chapter pictures; parts of a tiled picture and layers on top of another track
+ATTACHED_PICTURE, TIMED_THUMBNAILS, DEPENDENT = 0x400, 0x800, 0x80000
+DEFAULT = 0x1
+COVER_CODECS = ("mjpeg", "png", "bmp", "gif", "webp")
 READ_TIMEOUT = 10.0
 READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
 LEAST_ROOM = 32 << 20
@@ -127,13 +130,13 @@ def _open_file(place: Path) -> int:
 
 
 def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
-    """The first track of moving pictures, ready to decode. Cover art is not one.
+    """The track that players show, ready to decode: the first that is enabled and default. No cover is.
 
-    Raises AudioOnly, NoVideoStream, UnsupportedCodec, TooManyPixels.
+    Raises AudioOnly, NoVideoStream, UnsupportedCodec, TiledImage, TooManyPixels.
     """
-    for stream in container.streams.video:
-        if int(stream.disposition) & ATTACHED_PICTURE:
-            continue
+    tracks = picture_tracks(container)
+    if tracks:
+        stream = tracks[0]
         context: VideoCodecContext | None = stream.codec_context
         if context is None:
             raise errors.UnsupportedCodec("The picture track is in a codec that cannot be decoded here.")
@@ -143,9 +146,27 @@ def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
         # the header may understate: the decoder itself refuses larger frames too
         context.options = {"max_pixels": str(max_pixels)}
         return stream
+    if any(int(track.disposition) & DEPENDENT for track in container.streams.video):
+        raise errors.TiledImage("The picture is made of tiles, which cannot be put together here.")
     if container.streams.audio:
         raise errors.AudioOnly("The file holds sound but no moving pictures.")
     raise errors.NoVideoStream("The file holds no picture track.")
+
+
+def picture_tracks(container: InputContainer) -> list[VideoStream]:
+    """All tracks that may be the film, the likeliest first: it can be decoded, it moves, it is the default.
+
+    FFmpeg calls the enabled tracks of an mp4 default, as it does those that Matroska marks so.
+    """
+    aside = ATTACHED_PICTURE | TIMED_THUMBNAILS | DEPENDENT
+    tracks = [track for track in container.streams.video if not int(track.disposition) & aside]
+    return sorted(tracks, key=lambda track: (_is_doubtful(track), not int(track.disposition) & DEFAULT))
+
+
+def _is_doubtful(track: VideoStream) -> bool:
+    """Whether the track cannot be decoded or is a cover that nothing marks as one."""
+    context: VideoCodecContext | None = track.codec_context
+    return context is None or (track.frames == 1 and context.name in COVER_CODECS)
 
 
 def keep_pixels(width: int, height: int, limit: int) -> None:

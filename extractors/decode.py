@@ -25,13 +25,13 @@ from extractors.features import Frames
 from extractors.index import Index, read_index
 from extractors.look import Look, look
 from extractors.picture import Painter
+from extractors.pillow_reader import decode_picture, is_picture
 from extractors.reading import Reading, Source, read_by_seeking, read_in_order, seek_share
 from extractors.report import report
 from extractors.request import Audio, Decoded, DecodeRequest, Limits
 from extractors.sampling import Sampling
 from extractors.timeline import Timeline, timeline_of_index, timeline_of_reading
 from extractors.video import MediaWarning
-from extractors.webp import decode_webp, is_webp
 
 __all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here"]
 
@@ -46,12 +46,12 @@ def decode_here(
 ) -> Decoded:
     """Decode in this process. A hostile file may crash native code or hang it: services use ``Decoder``.
 
-    Raises the leaves of ``MediaError`` but DecoderCrashed and DecoderKilled. The limit on memory is the
+    Raises the leaves of ``MediaError`` but those of DecoderError. The limit on memory is the
     decoding process's to keep and is not applied here.
     """
     request, limits = request or DecodeRequest(), limits or Limits()
-    if is_webp(path):
-        return decode_webp(path, request, limits)
+    if is_picture(path):
+        return decode_picture(path, request, limits)
     source, index, seen = examine(path, request.short_side, limits)
     shot = _shoot(source, seen, index, request, limits)
     video = report(seen, index, shot.reading, shot.timeline)

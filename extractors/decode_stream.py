@@ -21,12 +21,12 @@ from extractors.decode import READINGS, SEEK_BELOW, examine, keep_duration, sett
 from extractors.index import Index
 from extractors.look import Look
 from extractors.picture import Painter
+from extractors.pillow_reader import is_picture, stream_picture
 from extractors.reading import JumpMissed, Reading, Source, by_jumps, in_order, read_in_order, seek_share
 from extractors.report import report
 from extractors.request import Limits
 from extractors.streamed import Begin, End, Sizes, StreamPart, StreamRequest, chunked
 from extractors.timeline import Timeline, timeline_of_index
-from extractors.webp import is_webp, stream_webp
 
 
 def stream_here(
@@ -35,11 +35,11 @@ def stream_here(
     """Decode in this process, as the parts are asked for; services use ``Decoder.stream``.
 
     The limit in seconds does not count the time between one part and the asking for the next. Raises the
-    leaves of ``MediaError`` but DecoderCrashed and DecoderKilled, at any part.
+    leaves of ``MediaError`` but those of DecoderError, at any part.
     """
     limits = limits or Limits()
-    if is_webp(path):
-        yield from stream_webp(path, request, limits)
+    if is_picture(path):
+        yield from stream_picture(path, request, limits)
         return
     source, index, seen = examine(path, None, limits)
     reader = _StreamReader(source, index, seen, request, limits)

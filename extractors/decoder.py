@@ -82,7 +82,7 @@ class Decoder:
     ) -> Decoded:
         """Decode one file in the child; the arrays that come back are the caller's own.
 
-        Raises any leaf of ``MediaError``. After DecodeTimeout, DecoderCrashed or DecoderKilled the next
+        Raises any leaf of ``MediaError``. After DecodeTimeout or a DecoderError the next
         call starts a new child.
         """
         request, limits = request or DecodeRequest(), limits or Limits()

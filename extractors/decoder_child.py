@@ -60,7 +60,7 @@ def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
         except Exception as error:  # our own mistake: say which, and let a fresh process go on
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
-            link.send_bytes(pack_error(errors.DecoderCrashed(message)))
+            link.send_bytes(pack_error(errors.DecoderFault(message)))
             return
 
 

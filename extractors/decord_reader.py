@@ -20,20 +20,20 @@ from extractors.decode import decode_here
 from extractors.features import Frames
 from extractors.index import Index, read_index
 from extractors.look import Look, look
+from extractors.pillow_reader import is_picture
 from extractors.reading import Reading, Source
 from extractors.report import report
 from extractors.request import Decoded, DecodeRequest, Limits
 from extractors.timeline import timeline_of_index
 from extractors.video import MediaWarning
-from extractors.webp import is_webp
 
 LONGEST_SECONDS = 120.0
 
 
 def decode_with_decord(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
     """As ``decode_here``, with a warning ``reader_fallback`` where decord was not used."""
-    reason: str | None = "a WebP picture"
-    if not is_webp(path):
+    reason: str | None = "a picture"
+    if not is_picture(path):
         source = Source(path, limits.pixels, time.monotonic() + limits.seconds)
         index = read_index(
             path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
@@ -57,6 +57,8 @@ def why_not(index: Index, seen: Look) -> str | None:
         "some frames are hidden by an edit list": index.hidden > 0,
         "open groups of pictures": index.open_gops,
         "longer than two minutes": timeline_of_index(index).duration > LONGEST_SECONDS,
+        "cropped": seen.display.crop is not None,
+        "colours of HD without a tag": seen.assumes_bt709,
         "rotated": seen.display.rotation != 0 or seen.display.mirrored,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

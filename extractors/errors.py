@@ -7,6 +7,8 @@
     │   ├── NotAVideo              not_a_video
     │   ├── UnsupportedContainer   unsupported_container
     │   ├── UnsupportedCodec       unsupported_codec
+    │   ├── Encrypted              encrypted
+    │   ├── TiledImage             tiled_image
     │   ├── IncompleteFile         incomplete_file
     │   ├── NoVideoStream          no_video_stream
     │   ├── AudioOnly              audio_only
@@ -19,6 +21,7 @@
     │   ├── DecodeTimeout          decode_timeout
     │   └── DecodeMemory           decode_memory
     └── DecoderError               the decoding process, seldom the file's fault alone
+        ├── DecoderFault           decoder_error
         ├── DecoderCrashed         decoder_crashed
         └── DecoderKilled          decoder_killed
 
@@ -66,6 +69,16 @@ class UnsupportedContainer(InputError):
 class UnsupportedCodec(InputError):
     code = "unsupported_codec"
     hint = "Convert the video to H.264 in mp4 and send that."
+
+
+class Encrypted(InputError):
+    code = "encrypted"
+    hint = "Send a copy without copy protection (DRM), or decrypt the video with its key first."
+
+
+class TiledImage(InputError):
+    code = "tiled_image"
+    hint = "Convert the picture to JPEG or PNG and send that."
 
 
 class IncompleteFile(InputError):
@@ -124,6 +137,13 @@ class DecodeMemory(LimitError):
 
 class DecoderError(MediaError):
     """The process that decodes ended before it had answered."""
+
+
+class DecoderFault(DecoderError):
+    """Our own code raised; another attempt would too. A job fails with ``worker_error`` by it."""
+
+    code = "decoder_error"
+    hint = "This is a fault of the service and not of the video: report it with the file."
 
 
 class DecoderCrashed(DecoderError):

@@ -21,6 +21,7 @@ from av.video.stream import VideoStream
 
 from extractors import errors
 from extractors.container import open_media, packets_of, picture_stream
+from extractors.encryption import refuse_encrypted_file, refuse_encrypted_packet
 
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
@@ -72,7 +73,11 @@ class Index:
 
 
 def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float) -> Index:
-    """Read every packet's times once. Raises what ``open_media`` raises, TooManyFrames, DecodeTimeout."""
+    """Read every packet's times once.
+
+    Raises what ``open_media`` raises, Encrypted, TooManyFrames, DecodeTimeout.
+    """
+    refuse_encrypted_file(path)
     with open_media(path) as container:
         stream = picture_stream(container, max_pixels)
         index = Index(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
@@ -93,6 +98,7 @@ def _read_packets(
     for packet in packets:
         if packet.size == 0:  # the end-of-stream marker
             continue
+        refuse_encrypted_packet(packet)
         index.packets += 1
         if index.packets > max_frames:
             raise errors.TooManyFrames(f"The video has more than {max_frames} frames.")

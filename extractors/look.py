@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,11 +10,13 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from extractors import errors
-from extractors.container import STILL_FORMATS, keep_pixels, packets_of, sound_stream
-from extractors.picture import Display, picture_warnings, plan_display
+from extractors.container import STILL_FORMATS, keep_pixels, packets_of, picture_tracks, sound_stream
+from extractors.picture import Display, is_untagged_hd, picture_warnings, plan_display
 from extractors.reading import Reading, Source, decoded
+from extractors.side_data import TrackFacts, track_facts
 from extractors.video import MediaWarning
 
+ALIEN_COLOURS = 5  # the Dolby Vision profile whose base layer is in colours of its own
 FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
 
 
@@ -32,6 +35,7 @@ class Look:
 
     tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
     expected: frames the header claims. container_duration: seconds the header claims.
+    assumes_bt709: whether the colours are not tagged and taken for those of HD.
     """
 
     container: str
@@ -44,6 +48,7 @@ class Look:
     container_duration: float | None
     sound: Sound | None
     warnings: tuple[MediaWarning, ...]
+    assumes_bt709: bool = False
 
 
 def look(source: Source, short_side: int | None) -> Look:
@@ -57,13 +62,14 @@ def look(source: Source, short_side: int | None) -> Look:
         keep_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
-        warnings = picture_warnings(frame)
+        facts = track_facts(stream)
+        warnings = [*picture_warnings(frame), *_track_warnings(container, stream, facts)]
         if still:
             warnings.append(MediaWarning("still_image", "The file is a single picture, not a video."))
         return Look(
             container=container.format.name,
             codec=stream.codec_context.name,
-            display=plan_display(frame, stream.sample_aspect_ratio, short_side),
+            display=plan_display(frame, stream.sample_aspect_ratio, short_side, facts.crop),
             tick=frame.pts,
             zero=0.0 if frame.pts is None else float(frame.pts * time_base),
             expected=_promised(stream),
@@ -71,7 +77,22 @@ def look(source: Source, short_side: int | None) -> Look:
             container_duration=None if container.duration is None else container.duration / 1e6,
             sound=_sound(container),
             warnings=tuple(warnings),
+            assumes_bt709=is_untagged_hd(frame),
         )
+
+
+def _track_warnings(
+    container: InputContainer, stream: VideoStream, facts: TrackFacts
+) -> Iterator[MediaWarning]:
+    tracks = sorted(picture_tracks(container), key=lambda track: track.index)
+    if len(tracks) > 1:
+        number = 1 + [track.index for track in tracks].index(stream.index)
+        size = f"{stream.codec_context.width} × {stream.codec_context.height}"
+        text = f"The file has {len(tracks)} picture tracks; number {number} ({size}) is read."
+        yield MediaWarning("track_chosen", text)
+    if facts.dolby_vision == ALIEN_COLOURS:
+        text = "The video is Dolby Vision profile 5, whose colours are read wrongly (green and violet)."
+        yield MediaWarning("dolby_vision", text)
 
 
 def _promised(stream: VideoStream) -> int | None:

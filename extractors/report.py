@@ -12,6 +12,7 @@ from extractors.video import MediaWarning, Video
 
 # Header durations that run on by more than this are a missing end, where no sound explains them.
 DURATION_SLACK = 1.0
+ANIMATIONS = ("gif", "apng")
 HEADER_DURATION_FORMATS = ("matroska,webm", "flv")
 
 
@@ -50,6 +51,8 @@ def _file_warnings(
     elif _ends_early(look, duration):
         claim = f"The header promises {look.container_duration:.1f} seconds"
         yield MediaWarning("incomplete", f"{claim} and the pictures end at {duration:.1f}.")
+    if found == 1 and look.container in ANIMATIONS:
+        yield MediaWarning("still_image", "The file is a single picture, not a video.")
     if reading.lost:
         yield MediaWarning("frames_lost", f"{reading.lost} frames could not be decoded and were passed over.")
     if reading.damaged:

@@ -230,7 +230,7 @@ def test_nothing_is_printed_and_nothing_is_left_behind(clip: Path, tmp_path: Pat
 def test_a_mistake_of_ours_is_named_and_the_next_file_is_decoded(decoder: Decoder, clip: Path) -> None:
     nonsense = Limits(pixels="many")  # type: ignore[arg-type]
     pid = pid_of(decoder)
-    with pytest.raises(errors.DecoderCrashed, match="TypeError in"):
+    with pytest.raises(errors.DecoderFault, match="TypeError in"):
         decoder.decode(clip, limits=nonsense)
     assert len(decoder.decode(clip).frames) == 8
     assert pid_of(decoder) != pid

@@ -14,6 +14,8 @@ import pytest
 from extractors import errors
 from extractors.decode import Limits, decode_here
 from extractors.decoder import Decoder
+from tests.extractors.films import write_encrypted
+from tests.extractors.pictures import CASES
 from tests.media import cut, without_index, write_audio, write_still, write_video
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +45,21 @@ def unknown_codec(folder: Path) -> None:
     content = write_video(folder / "a.mkv", codec="mjpeg", pix_fmt="yuvj420p").read_bytes()
     (folder / "a.mkv").write_bytes(content.replace(b"V_MJPEG", b"V_XXXXX"))
     decode_here(folder / "a.mkv")
+
+
+def protected(folder: Path) -> None:
+    decode_here(write_encrypted(folder / "a.mp4"))
+
+
+def tiles(folder: Path) -> None:
+    content = (CASES / "tiles.heic").read_bytes()
+    (folder / "a.mp4").write_bytes(content.replace(b"heic", b"isom").replace(b"mif1", b"iso2"))
+    decode_here(folder / "a.mp4")
+
+
+def our_own_fault(folder: Path) -> None:
+    with Decoder() as decoder:
+        decoder.decode(write_video(folder / "a.mp4"), limits=Limits(pixels="many"))  # type: ignore[arg-type]
 
 
 def no_index(folder: Path) -> None:
@@ -128,6 +145,8 @@ REACHED: dict[type[errors.MediaError], Callable[[Path], None]] = {
     errors.NotAVideo: text,
     errors.UnsupportedContainer: playlist,
     errors.UnsupportedCodec: unknown_codec,
+    errors.Encrypted: protected,
+    errors.TiledImage: tiles,
     errors.IncompleteFile: no_index,
     errors.NoVideoStream: subtitles_only,
     errors.AudioOnly: sound_only,
@@ -138,6 +157,7 @@ REACHED: dict[type[errors.MediaError], Callable[[Path], None]] = {
     errors.TooManyFrames: many,
     errors.DecodeTimeout: slow,
     errors.DecodeMemory: hungry,
+    errors.DecoderFault: our_own_fault,
     errors.DecoderCrashed: crashed,
     errors.DecoderKilled: killed,
 }

@@ -16,8 +16,8 @@ from tqdm import tqdm
 from extractors.container import open_media, picture_stream
 from extractors.decoder import Decoder
 from extractors.errors import MediaError
+from extractors.pillow_reader import is_picture
 from extractors.request import DecodeRequest, Limits
-from extractors.webp import is_webp
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
 from training.datasets.data_set import DataSet
@@ -178,7 +178,7 @@ def _lacks(annotation: Annotation) -> bool:
 
 def header(path: Path) -> None:
     """Open the file and find its picture track. Raises MediaError."""
-    if is_webp(path):
+    if is_picture(path):
         return
     with open_media(path) as container:
         picture_stream(container, Limits().pixels)

@@ -1,0 +1,122 @@
+"""Tells by a file's bytes whether it is a picture, and which, whatever follows the picture in it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+# the last is BigTIFF; Canon's raw files say CR behind a TIFF's first eight bytes
+TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+AVIF_BRANDS = {b"avif", b"avis"}
+HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", b"miaf", b"1pic", b"jpeg"}
+# films of HEVC in the same boxes: FFmpeg reads them
+FILM_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
+HEAD = 4096
+# A marker that is neither a stuffed byte nor a restart, so the end of a scan's data.
+MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+SHORTEST_FILM = 3
+
+
+def picture_format(path: str | os.PathLike[str]) -> str | None:
+    """Pillow's name of the format, None where FFmpeg is to read the file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD)
+            if head.startswith(JPEG):
+                return None if _is_film_of_jpegs(file.fileno()) else "JPEG"
+            if head.startswith(PNG):
+                return None if _is_animated_png(file.fileno()) else "PNG"
+    except (OSError, ValueError):
+        return None
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WEBP"
+    if head.startswith(TIFF):
+        return "TIFF"
+    return _by_brand(head) if head[4:8] == b"ftyp" else None
+
+
+def _by_brand(head: bytes) -> str | None:
+    """ISO/IEC 23008-12: the major brand says what to show, the others what else the file can be read as."""
+    size = min(int.from_bytes(head[:4], "big"), len(head))
+    major, others = head[8:12], {head[at : at + 4] for at in range(16, size, 4)}
+    if major in AVIF_BRANDS or (major in HEIF_BRANDS and others & AVIF_BRANDS):
+        return "AVIF"
+    if major in FILM_BRANDS:
+        return None
+    return "HEIF" if major in HEIF_BRANDS else None
+
+
+def _is_animated_png(descriptor: int) -> bool:
+    """Whether a chunk acTL with more than one frame stands before the pixels."""
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        at = len(PNG)
+        while at + 12 <= len(content):
+            kind = content[at + 4 : at + 8]
+            if kind == b"acTL":
+                return int.from_bytes(content[at + 8 : at + 12], "big") > 1
+            if kind == b"IDAT":
+                return False
+            at += 12 + int.from_bytes(content[at : at + 4], "big")
+    return False
+
+
+@dataclass(frozen=True)
+class _Jpeg:
+    """One JPEG among the bytes of a file. has_more: it says itself that other pictures belong to it."""
+
+    end: int
+    size: bytes
+    has_more: bool
+
+
+def _is_film_of_jpegs(descriptor: int) -> bool:
+    """Whether pictures of one size stand end to end, and the first does not call the others its own."""
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        first: _Jpeg | None = None
+        for count, jpeg in enumerate(_jpegs(content), start=1):
+            first = first or jpeg
+            if first.has_more or jpeg.size != first.size:
+                return False
+            if count == SHORTEST_FILM:
+                return True
+    return False
+
+
+def _jpegs(content: mmap.mmap) -> Iterator[_Jpeg]:
+    at = 0
+    while content[at : at + 3] == JPEG:
+        jpeg = _jpeg(content, at)
+        if jpeg is None:
+            return
+        yield jpeg
+        at = jpeg.end
+
+
+def _jpeg(content: mmap.mmap, begin: int) -> _Jpeg | None:
+    """The JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
+    at, size, has_more = begin + 2, b"", False
+    while at + 4 <= len(content) or content[at : at + 2] == b"\xff\xd9":
+        marker = content[at + 1]
+        if content[at] != 0xFF:
+            return None
+        if marker == 0xD9:
+            return _Jpeg(at + 2, size, has_more)
+        if marker == 0xFF:  # fill
+            at += 1
+            continue
+        length = int.from_bytes(content[at + 2 : at + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            size = content[at + 5 : at + 9]
+        # the multi-picture format (CIPA DC-007) is for stereo pairs and gain maps
+        has_more = has_more or content[at + 4 : at + 8] == b"MPF\0"
+        at += 2 + length
+        if marker == 0xDA:
+            found = MARKER.search(content, at)
+            if found is None:
+                return None
+            at = found.start()
+    return None
