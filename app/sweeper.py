@@ -20,7 +20,6 @@ from typing import Any
 import redis
 import structlog
 
-from app import results
 from app.blobs import BlobMissingError, Blobs
 from app.errors import QueueUnavailable
 from app.jobs import Jobs
@@ -99,7 +98,7 @@ class Sweeper:
         try:
             owner = self._blobs.read(OWNER).decode()
         except BlobMissingError:
-            owner = f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+            owner = known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
             self._blobs.write(OWNER, owner.encode())
         is_ours = owner == known or (known is None and owner.split()[0] == self._jobs.keys.namespace)
         if not is_ours:
@@ -144,7 +143,7 @@ class Sweeper:
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:
                 return
-            results.forget(self._blobs, job_id)
+            self._blobs.remove(f"results/{job_id}")
             self._jobs.expire(job_id)
             total -= sizes[job_id]
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -129,6 +130,15 @@ def test_the_blobs_of_another_service_are_left_alone(
     stranger.sweep()
     stranger.sweep()
     assert all_blobs(blobs) == before
+
+
+def test_a_new_store_is_swept_too(sweeper: Sweeper, jobs: Jobs, blobs: Blobs, tmp_path: Path) -> None:
+    sweeper.sweep()
+    shutil.rmtree(tmp_path / "blobs")
+    put_result(blobs, "nobody")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == set()
 
 
 def test_one_process_sweeps_the_blobs_and_another_takes_over(
