@@ -191,8 +191,7 @@ def everything_killed(service: Deployment) -> Iterator[Finding]:
     yield seconds("started again: 10 accepted jobs are done after", time.monotonic() - killed)
     while count_living(everyone) and time.monotonic() - killed < LEAVE_SECONDS:
         time.sleep(0.1)
-    yield seconds("  the last process of before has ended after", time.monotonic() - killed, LEAVE_SECONDS)
-    yield Finding("  processes of before left", count_living(everyone), limit=0)
+    yield Finding(f"  processes of before left after {LEAVE_SECONDS:g} s", count_living(everyone), limit=0)
 
 
 def count_living(processes: Sequence[psutil.Process]) -> int:
