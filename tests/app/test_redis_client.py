@@ -76,13 +76,19 @@ def test_many_who_ask_a_frozen_redis_wait_no_longer_than_one(
 ) -> None:
     def ask(_: int) -> tuple[int, float]:
         began = time.monotonic()
-        status = httpx.get(f"http://127.0.0.1:{own_api.port}/models", timeout=60).status_code
+        status = client.get("/models").status_code
         return status, time.monotonic() - began
 
-    with frozen(own_server), ThreadPoolExecutor(100) as pool:
+    limits = httpx.Limits(max_connections=100)
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{own_api.port}", timeout=60, limits=limits) as client,
+        frozen(own_server),
+        ThreadPoolExecutor(100) as pool,
+    ):
         answers = list(pool.map(ask, range(100)))
     assert {status for status, _ in answers} == {503}
-    assert max(seconds for _, seconds in answers) < PROMISED_SECONDS + 1.0  # of a busy machine
+    # one round of waiting and what a busy machine takes for a hundred; in a queue it would be two or three
+    assert max(seconds for _, seconds in answers) < 2 * ANSWER_SECONDS
 
 
 def test_a_freeze_shorter_than_a_worker_s_patience_is_waited_out(own_server: RedisServer) -> None:
