@@ -26,7 +26,7 @@ help:
 	@echo "make test         checks and tests"
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
-	@echo "make crash        kill workers, engines and poison jobs, print what was measured"
+	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make bench        the benchmarks"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make setup        install everything, start nothing"
@@ -53,7 +53,7 @@ format: setup
 	$(BIN)/ruff format .
 
 .PHONY: crash
-crash: setup-serve
+crash: setup
 	$(BIN)/python -m benchmarks.crash
 
 .PHONY: bench

@@ -27,8 +27,10 @@ from app.metrics import CountRequests
 from app.problems import Problem, RequestError
 from app.service import Service, service_of
 from app.settings import Settings
+from app.sweeper import Sweeper
 
-SWEEP_AGE = 6 * 3600.0  #: a staged file untouched for so long belongs to a server that was killed
+#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
+THREADS = 200
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
 log = structlog.get_logger(__name__)
@@ -73,8 +75,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    await anyio.to_thread.run_sync(service.blobs.sweep, SWEEP_AGE)
-    yield
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    with Sweeper(service.jobs, service.blobs, service.settings):
+        yield
     await anyio.to_thread.run_sync(service.close)
 
 

@@ -23,6 +23,7 @@ from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.job_document import document_of
 from app.jobs import Job
 from app.options import FORM_FIELDS, CaptionOptions
+from app.room import announced_bytes
 from app.service import Service, ServiceDep
 from app.upload import Upload, receive
 
@@ -75,9 +76,10 @@ def _form_schema() -> dict[str, Any]:
 async def caption(request: Request, service: ServiceDep) -> Response:
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
-    file = service.blobs.new_file()
-    upload = await receive(request.stream(), request.headers, file, service.settings.max_upload_bytes)
-    job = await anyio.to_thread.run_sync(_submit, service, upload)
+    limit = service.settings.max_upload_bytes
+    with service.blobs.staged() as file:
+        upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
+        job = await anyio.to_thread.run_sync(_submit, service, upload)
     return await _answer(service, job, preferred_wait(request.headers.get("prefer")))
 
 
@@ -91,14 +93,11 @@ def preferred_wait(prefer: str | None) -> float | None:
 
 
 def _check_room(service: Service, headers: Mapping[str, str]) -> None:
+    needed = announced_bytes(headers)
+    if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
+        service.room.check(needed)
     if service.waiting() >= service.settings.max_backlog:
         raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
-    announced = headers.get("content-length", "0")
-    needed = int(announced) if announced.isdecimal() else 0
-    if needed > service.settings.max_upload_bytes:
-        return  # refused for its size in a moment, whatever room there is
-    if service.blobs.free_bytes() - needed < service.settings.min_free_bytes:
-        raise problems.StorageFull("The disk that uploads arrive on is almost full.")
 
 
 def _submit(service: Service, upload: Upload) -> Job:

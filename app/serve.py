@@ -30,6 +30,9 @@ from app.registry import Registry
 from app.settings import Settings
 
 LOOK_SECONDS = 0.2
+REDIS_PAUSE = 2.0  #: longest pause before Redis is started again: without it nothing works
+ANSWER_SECONDS = 1.0  #: longest silence of a Redis that is asked whether all is ready
+REMIND_SECONDS = 10.0  #: how often it is said what is waited for
 STOP_SECONDS = 15.0  #: beyond the workers' drain time, before what still runs is killed
 
 log = structlog.get_logger(__name__)
@@ -73,9 +76,9 @@ class Supervisor:
 
     def __init__(self, settings: Settings, port: int, redis: RedisServer | None) -> None:
         self._settings, self._redis = settings, redis
-        self._redis_backoff = Backoff()
+        self._redis_backoff = Backoff(longest=REDIS_PAUSE)
         url = redis.url if redis else str(settings.redis_url)
-        self._registry = Registry(connect(url, patience=0.5), Keys(settings.namespace))
+        self._registry = Registry(connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace))
         self._address = f"http://{_in_url(settings.host)}:{port}"
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
@@ -87,18 +90,19 @@ class Supervisor:
     def run(self, over: threading.Event) -> None:
         """Until ``over`` is set."""
         log.info("starting", redis="embedded" if self._redis else "REDIS_URL", data=str(self._settings.data))
-        is_announced = False
+        starting = Starting()
         try:
             while not over.wait(LOOK_SECONDS):
                 self._look()
-                if not is_announced and self._is_ready():
+                if not starting.is_over and starting.waits_for(self._missing()) is None:
                     print(f"Reelword is ready at {self._address}", flush=True)
-                    is_announced = True
         finally:
             self._stop()
 
     def _look(self) -> None:
-        if self._redis is not None and not self._redis.is_running:
+        if self._redis is not None and self._redis.is_running:
+            self._redis.tend()
+        elif self._redis is not None:
             self._restart_redis(self._redis)
         for keeper in self._keepers:
             keeper.look()
@@ -113,15 +117,19 @@ class Supervisor:
             log.error("redis does not start", reason=str(error))
         self._redis_backoff.began()
 
-    def _is_ready(self) -> bool:
-        """Redis is asked first, so that the API's log is not full of this question."""
+    def _missing(self) -> str | None:
+        """What is not there yet, in a few words. Redis is asked first: the API's log has better to say."""
         try:
-            if not self._registry.is_ready():
-                return False
+            workers = self._registry.workers()
+        except QueueUnavailable:
+            return "Redis to answer"
+        if not any(worker.is_ready for worker in workers):
+            return "a worker to load its models, which takes about half a minute"
+        try:
             with urllib.request.urlopen(f"{self._address}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (QueueUnavailable, OSError):  # urllib's errors are OSErrors
-            return False
+                return None if answer.status == 200 else "the API to be ready"
+        except OSError:  # urllib's errors are OSErrors
+            return "the API to answer"
 
     def _stop(self) -> None:
         log.info("stopping")
@@ -130,6 +138,25 @@ class Supervisor:
         until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
         for keeper in self._keepers:
             keeper.wait(until)
+
+
+class Starting:
+    """Says on the log what a start waits for: whenever that changes, and now and then while it does not."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._began = time.monotonic()
+        self._said: str | None = None
+        self._said_at = 0.0
+
+    def waits_for(self, missing: str | None) -> str | None:
+        """Notes what is missing; None ends the start."""
+        now = time.monotonic()
+        self.is_over = missing is None
+        if missing is not None and (missing != self._said or now - self._said_at > REMIND_SECONDS):
+            log.info(f"waiting for {missing}", seconds=round(now - self._began))
+            self._said, self._said_at = missing, now
+        return missing
 
 
 def _in_url(host: str) -> str:

@@ -14,9 +14,13 @@ from app.queue import waiting
 from app.redis_client import connect
 from app.redis_server import redis_url
 from app.registry import Registry
+from app.room import Room
 from app.settings import Settings
 
 PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
+#: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
+#: the two seconds that Redis may take to write a job to its disk.
+ANSWER_SECONDS = 2.5
 
 
 @dataclass(frozen=True)
@@ -27,17 +31,19 @@ class Service:
     jobs: Jobs
     registry: Registry
     blobs: Blobs
+    room: Room
     metrics: Metrics
 
     @classmethod
     def connect(cls, settings: Settings) -> Service:
         """Speaks to nobody yet. Raises RedisMissing where no server is named or runs in the data folder."""
-        server = connect(redis_url(settings), PATIENCE)
+        server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
         return cls(
             settings=settings,
             jobs=Jobs.from_settings(server, settings),
             registry=Registry(server, Keys(settings.namespace)),
             blobs=Blobs(settings.blob_url, settings.staging),
+            room=Room(settings.staging, settings.min_free_bytes),
             metrics=Metrics(),
         )
 

@@ -72,6 +72,12 @@ class Settings(BaseSettings):
     result_ttl: float = Field(
         7 * 86400.0, gt=0, description="Seconds that a result is kept; then the job is expired."
     )
+    max_results_bytes: int = Field(
+        10 * 1024 * MIB, gt=0, description="Room for results; beyond it those that finished first expire."
+    )
+    sweep_seconds: float = Field(
+        60.0, ge=5, description="How often files that belong to no job any more are looked for."
+    )
 
     # decoding
     decode_seconds: float = Field(300.0, gt=0, description="Longest time for reading one video.")

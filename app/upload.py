@@ -21,6 +21,7 @@ from streaming_form_data.targets import BaseTarget
 
 from app import problems
 from app.options import FORM_FIELDS
+from app.room import Room, announced_bytes
 
 FIELD_LIMIT = 1024  #: bytes in the value of an option
 FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
@@ -99,15 +100,18 @@ async def receive(
     file: Path,
     max_video_bytes: int,
     stall_seconds: float = STALL_SECONDS,
+    room: Room | None = None,
 ) -> Upload:
     """Reads a whole form from ``body``; the video is in ``file`` and flushed to disk when this returns.
 
-    Raises leaves of RequestError, and whatever ``body`` raises (the client went away); ``file`` is
-    then removed.
+    room: of the disk, and what must stay free of it; by default nothing. Raises leaves of RequestError, and
+    whatever ``body`` raises (the client went away); ``file`` is then removed.
     """
     _refuse_by_header(headers, max_video_bytes)
     try:
-        return await _receive(_unstalled(body, stall_seconds), headers, file, max_video_bytes)
+        room = room or Room(file.parent, min_free=0)
+        with await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output:
+            return await _receive(_unstalled(body, stall_seconds), headers, file, output, max_video_bytes)
     except OSError as error:
         file.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -130,15 +134,18 @@ def _refuse_by_header(headers: Mapping[str, str], max_video_bytes: int) -> None:
 
 
 async def _receive(
-    body: AsyncIterator[bytes], headers: Mapping[str, str], file: Path, max_video_bytes: int
+    body: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    file: Path,
+    output: BinaryIO,
+    max_video_bytes: int,
 ) -> Upload:
     options = {name: _Option(name) for name in FORM_FIELDS}
-    with file.open("wb") as output:
-        video = _Video(output, max_video_bytes)
-        parser = _parser(headers, video, options)
-        await _feed(parser, body, max_video_bytes)
-        _check(video)
-        await anyio.to_thread.run_sync(_flush, output)
+    video = _Video(output, max_video_bytes)
+    parser = _parser(headers, video, options)
+    await _feed(parser, body, max_video_bytes)
+    _check(video)
+    await anyio.to_thread.run_sync(_flush, output)
     fields = {name: option.value for name, option in options.items()}
     return Upload(file, video.size, {name: value for name, value in fields.items() if value is not None})
 

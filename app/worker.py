@@ -30,6 +30,7 @@ from app.redis_server import redis_url
 from app.registry import Registry
 from app.runner import JobRunner
 from app.settings import Settings
+from app.sweeper import Sweeper
 from app.watch import Watch
 from extractors.decoder import Decoder
 
@@ -56,6 +57,7 @@ class Worker:
         self._blobs = Blobs(settings.blob_url, settings.staging)
         self._engine = EngineProcess(settings)
         self._decoder = Decoder(settings.decoder)
+        self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
         self._watch = Watch(Jobs.from_settings(brief, settings), settings, self._advertise)
         self._runner = JobRunner(self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings)
         self._started_at = time.time()
@@ -73,7 +75,7 @@ class Worker:
 
     def _run(self) -> None:
         self._queue.open()
-        with self._decoder, self._engine, self._watch:
+        with self._decoder, self._engine, self._watch, self._sweeper:
             self._advertise()
             log.info("worker ready", worker=self.name)
             self._work_until_stopped()

@@ -50,6 +50,17 @@ def _ignored(path: str, rules: list[str]) -> bool:
     return ignored
 
 
+def test_compose_s_redis_refuses_writes_before_it_is_killed(root: Path) -> None:
+    redis = _compose(root)["services"]["redis"]
+    options = dict(zip(redis["command"][1::2], redis["command"][2::2], strict=True))
+    assert options["--maxmemory-policy"] == "noeviction"
+    limit = redis["deploy"]["resources"]["limits"]["memory"]
+    assert limit.endswith("M")
+    assert options["--maxmemory"].endswith("mb")
+    # a quarter at least is left for buffers and for pages copied while the file is rewritten
+    assert int(options["--maxmemory"].removesuffix("mb")) <= 0.75 * int(limit.removesuffix("M"))
+
+
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_dockerfiles_are_clean(root: Path, name: str) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")

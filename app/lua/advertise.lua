@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Lists a worker, by our clock, for a while more.
 -- KEYS  1 names of workers   2 the worker's advertisement   3 clock   4 dead letters
 -- ARGV  1 name   2 advertisement, JSON   3 how long, ms

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Renews the lease of a running job, tells how far it is, and learns whether to go on.
 -- KEYS  1 record   2 stream   3 clock   4 dead letters
 -- ARGV  1 group   2 worker   3 token   4 lease, ms   5 stage   6 progress   7 answer so far, or ''

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Takes an entry out of its queue and leaves a dead letter for it. The record stays, its attempt not counted.
 -- KEYS  1 record   2 stream   3 clock   4 dead letters
 -- ARGV  1 group   2 entry   3 name of the letter   4 the letter, JSON

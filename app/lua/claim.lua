@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
 -- is still counted.
 -- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters

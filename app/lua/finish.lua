@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Ends a claim or a job. A terminal state is written once.
 -- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state

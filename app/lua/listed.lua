@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- The workers that live: those whose advertisement has lapsed neither by our clock nor by the server's.
 -- KEYS  1 names of workers   2 clock   3 dead letters
 -- ARGV  1 what a worker's key begins with   2 how long an advertisement lasts, ms

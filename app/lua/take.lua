@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait.
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed

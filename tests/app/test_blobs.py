@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -27,10 +29,10 @@ def test_what_is_written_is_read(blobs: Blobs) -> None:
 
 
 def test_a_staged_file_moves_to_its_key(blobs: Blobs) -> None:
-    file = blobs.new_file()
-    file.write_bytes(b"video")
-    blobs.adopt(file, "uploads/a")
-    assert not file.exists()
+    with blobs.staged() as file:
+        file.write_bytes(b"video")
+        blobs.adopt(file, "uploads/a")
+        assert not file.exists()
     with blobs.local("uploads/a") as path:
         assert path.read_bytes() == b"video"
     assert list(blobs.staging.iterdir()) == []
@@ -68,11 +70,63 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert list(blobs.staging.iterdir()) == []
 
 
+def left_over(blobs: Blobs, age: float) -> Path:
+    """A staged file whose writer was killed: nobody holds its lock."""
+    with blobs.staged() as file:
+        pass
+    file.write_bytes(b"half")
+    touched = time.time() - age
+    os.utime(file, (touched, touched))
+    return file
+
+
 def test_sweeping_takes_what_a_killed_server_left(blobs: Blobs) -> None:
-    old, new = blobs.new_file(), blobs.new_file()
-    for file in (old, new):
-        file.write_bytes(b"half")
-    long_ago = time.time() - 1000
-    os.utime(old, (long_ago, long_ago))
+    old, new = left_over(blobs, 1000), left_over(blobs, 0)
     assert blobs.sweep(older_than=500) == 1
+    assert not old.exists()
     assert list(blobs.staging.iterdir()) == [new]
+
+
+def test_sweeping_takes_what_a_clock_set_back_left(blobs: Blobs) -> None:
+    from_the_future = left_over(blobs, -1000)
+    assert blobs.sweep(older_than=500) == 1
+    assert not from_the_future.exists()
+
+
+def test_sweeping_leaves_what_is_being_written_however_slowly(blobs: Blobs) -> None:
+    long_ago = time.time() - 1000
+    with blobs.staged() as file:
+        file.write_bytes(b"half")  # opened, written and closed while the lock is held
+        os.utime(file, (long_ago, long_ago))
+        assert blobs.sweep(older_than=500) == 0
+        assert file.exists()
+    assert list(blobs.staging.iterdir()) == []
+
+
+def test_sweeping_takes_what_a_killed_process_left(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from app.blobs import Blobs\n"
+        "with Blobs(sys.argv[1], Path(sys.argv[2])).staged() as file:\n"
+        "    print(file, flush=True); time.sleep(600)"
+    )
+    blobs = Blobs(str(tmp_path / "blobs"), tmp_path / "staging")
+    command = [sys.executable, "-c", program, str(tmp_path / "blobs"), str(blobs.staging)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        file = Path(writer.stdout.readline().strip())
+        assert blobs.sweep(older_than=0) == 0
+        writer.kill()
+    assert file.exists()
+    assert blobs.sweep(older_than=0) == 1
+
+
+def test_names_and_sizes_below_a_key(blobs: Blobs) -> None:
+    assert blobs.names("results") == set()
+    blobs.write("results/a/frames/0.jpg", b"0123")
+    blobs.write("results/a/attention.json", b"01")
+    blobs.write("results/b/attention.json", b"0")
+    blobs.write("uploads/c", b"012")
+    assert blobs.names("results") == {"a", "b"}
+    assert blobs.names("uploads") == {"c"}
+    assert blobs.sizes("results") == {"a": 6, "b": 1}
+    assert blobs.sizes("uploads") == {"c": 3}

@@ -17,10 +17,11 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import structlog
 
 from app.errors import PortInUse
-from app.keeper import FIRST_PAUSE, LONGEST_PAUSE, Backoff, Keeper
-from app.serve import free_port
+from app.keeper import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, Keeper
+from app.serve import REDIS_PAUSE, REMIND_SECONDS, Starting, free_port
 from tests.app.workers import eventually
 from tests.media import write_video
 
@@ -111,12 +112,14 @@ def test_serve_from_start_to_restart(root: Path, tmp_path: Path) -> None:
 
 
 def survives_kills(running: Served, clip: Path) -> None:
-    """The worker, the API and Redis die; each is started again and the next job is done."""
-    for command in ("app worker", "app api", "valkey-server"):
+    """The worker, the API and Redis die; each is started again, the API at once, and the next job is done."""
+    for command in ("app worker", "app api", "app api", "valkey-server"):
         before = running.pids(command)
         assert len(before) == 1
         os.kill(before[0], signal.SIGKILL)
-        eventually(lambda name=command, old=before: running.pids(name) not in ([], old), 30)  # type: ignore[misc]
+        eventually(lambda name=command, old=before: running.pids(name) not in ([], old), 2)  # type: ignore[misc]
+        if command == "app api":
+            eventually(lambda: is_alive(running.address), 10)
     eventually(lambda: is_ready(running.address), 120)
     assert caption(running.address, clip)["state"] == "succeeded"
 
@@ -133,6 +136,13 @@ def refuses_a_second(root: Path, data: Path) -> None:
     assert second.returncode == 1
     assert "Another server uses the data folder" in second.stderr
     assert "Traceback" not in second.stderr
+
+
+def is_alive(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/livez", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def is_ready(address: str) -> bool:
@@ -161,13 +171,47 @@ def test_a_port_in_use_is_said_by_name() -> None:
 
 def test_what_keeps_ending_is_started_ever_more_slowly() -> None:
     backoff = Backoff()
-    pauses = []
-    for _ in range(9):
+    pauses: list[float] = []
+    for _ in range(9 + AT_ONCE):
+        assert backoff.is_due == (len(pauses) <= AT_ONCE)
         backoff.began()
         pauses.append(backoff.ended())
-    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[:AT_ONCE] == [0.0] * AT_ONCE
+    assert pauses[AT_ONCE : AT_ONCE + 3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
     assert not backoff.is_due
+
+
+def test_what_lived_long_is_started_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    backoff = Backoff()
+    for _ in range(2000):  # days of it, without an overflow
+        backoff.began()
+        assert backoff.ended() <= LONGEST_PAUSE
+    monkeypatch.setattr("app.keeper.SETTLED_AFTER", -1.0)
+    assert backoff.ended() == 0.0
+    assert backoff.is_due
+
+
+def test_redis_is_never_waited_for_long() -> None:
+    backoff = Backoff(longest=REDIS_PAUSE)
+    pauses: list[float] = []
+    for _ in range(20):
+        backoff.began()
+        pauses.append(backoff.ended())
+    assert max(pauses) == REDIS_PAUSE == 2.0
+
+
+def test_a_start_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("app.serve.time.monotonic", lambda: now)
+    starting = Starting()
+    with structlog.testing.capture_logs() as said:
+        for missing, seconds in [("it", 0), ("it", 1), ("a worker", 2), ("a worker", REMIND_SECONDS + 1)]:
+            now += seconds
+            assert starting.waits_for(missing) == missing
+        assert starting.waits_for(None) is None
+    assert starting.is_over
+    assert [line["event"] for line in said] == ["waiting for it", *["waiting for a worker"] * 2]
 
 
 def test_a_process_that_will_not_end_is_killed() -> None:

@@ -1,4 +1,4 @@
-"""Engines for benchmarks/crash.py: a video's colour says what to do, so that the whole path is real.
+"""Clips of one colour, and what an engine does when it sees one: so that the whole path is real.
 
 Cyan takes three seconds, magenta kills the process, everything else is captioned as usual.
 """
@@ -9,13 +9,16 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from pathlib import Path
+
+import av
+import numpy as np
 
 from app.advertisement import CaptionerInfo
 from app.answer import Answer, EngineInfo, Report
 from app.default_captioner import FALLBACK
 from app.errors import JobFailure
 from app.options import CaptionOptions
-from app.pipeline import Engine
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.request import DecodeRequest
@@ -24,14 +27,26 @@ SLOW_SECONDS = 3.0
 COLOURS = {"plain": (90, 140, 60), "slow": (0, 255, 255), "poison": (255, 0, 255)}
 
 
-class Obedient(Engine):
-    """The real engine with its real weights, which obeys the colours first."""
+def draw(path: Path, colour: tuple[int, int, int]) -> Path:
+    """Two seconds of one colour."""
+    picture = np.full((96, 128, 3), colour, np.uint8)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
+        for _ in range(20):
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        out.mux(stream.encode())
+    return path
 
-    def describe_and_caption(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
-    ) -> list[Answer | JobFailure]:
-        obey(videos, report)
-        return super().describe_and_caption(videos, options, report)
+
+def obey(videos: Sequence[Frames], report: Report) -> None:
+    report("extract", 0.0)
+    for video in videos:
+        red, green, blue = video.pixels.mean(axis=(0, 1, 2))
+        if min(red, blue) > 200 and green < 60:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if min(green, blue) > 200 and red < 60:
+            time.sleep(SLOW_SECONDS)
 
 
 class Sleeping:
@@ -49,14 +64,5 @@ class Sleeping:
     ) -> list[Answer | JobFailure]:
         obey(videos, report)
         caption = {"text": "a colour", "score": -1.0, "words": []}
-        return [Answer([caption], None, {"captioner": wanted.captioner}, {}) for wanted in options]
-
-
-def obey(videos: Sequence[Frames], report: Report) -> None:
-    report("extract", 0.0)
-    for video in videos:
-        red, green, blue = video.pixels.mean(axis=(0, 1, 2))
-        if min(red, blue) > 200 and green < 60:
-            os.kill(os.getpid(), signal.SIGSEGV)
-        if min(green, blue) > 200 and red < 60:
-            time.sleep(SLOW_SECONDS)
+        model = {"captioner": FALLBACK}
+        return [Answer([caption], None, model, {}) for _ in options]

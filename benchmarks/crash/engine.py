@@ -1,0 +1,20 @@
+"""The real engine with its real weights, which obeys the colours first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.answer import Answer, Report
+from app.errors import JobFailure
+from app.options import CaptionOptions
+from app.pipeline import Engine
+from benchmarks.crash.colours import obey
+from extractors.features import Frames
+
+
+class Obedient(Engine):
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[Answer | JobFailure]:
+        obey(videos, report)
+        return super().describe_and_caption(videos, options, report)
