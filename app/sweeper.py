@@ -122,7 +122,10 @@ class Sweeper:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
     def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        names = sorted(self._blobs.names(folder))
+        letters = {
+            letter.name for letter in self._jobs.dead.all()
+        }  # what may be sent in again by hand is kept
+        names = sorted(set(self._blobs.names(folder)) - letters)
         return [
             f"{folder}/{name}"
             for start in range(0, len(names), AT_A_TIME)

@@ -51,7 +51,7 @@ def test_a_disk_that_fills_up_while_it_is_looked_after(disk: Path) -> None:
         fill(disk, leave=LOW_BYTES // 2)
         server.tend()
         assert how_it_flushes(client) == "everysec"
-        put(jobs, "short of room")
+        put(jobs, "short-of-room")
         fill(disk)
         write_until_refused(client)
         assert server.is_running
@@ -60,13 +60,13 @@ def test_a_disk_that_fills_up_while_it_is_looked_after(disk: Path) -> None:
             put(jobs, "refused")
         server.tend()
         assert not server.ballast.exists()
-        eventually(lambda: takes(jobs, "in the ballast's place"), 20)
+        eventually(lambda: takes(jobs, "in-the-ballasts-place"), 20)
         (disk / "filler").unlink()
         server.tend()
         server.tend()
         assert (how_it_flushes(client), server.ballast.stat().st_size) == ("always", BALLAST_BYTES)
         put(jobs, "after")
-        for name in ("before", "short of room", "in the ballast's place", "after"):
+        for name in ("before", "short-of-room", "in-the-ballasts-place", "after"):
             assert jobs.get(name) is not None
 
 

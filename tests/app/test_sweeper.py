@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from app.blobs import Blobs
+from app.dead_letters import DeadLetter, letter_text
 from app.errors import QueueUnavailable
 from app.jobs import Jobs, Keys
 from app.options import CaptionOptions
@@ -93,6 +94,18 @@ def test_a_record_that_cannot_be_read_keeps_its_blobs(
 ) -> None:
     blobs.write("uploads/odd", b"video")
     server.set(jobs.keys.job("odd"), "a string where a hash should be")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/odd"}
+
+
+def test_a_dead_letter_keeps_its_blobs(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    """A record that lost its state, and has been laid aside to be requeued by hand."""
+    blobs.write("uploads/odd", b"video")
+    server.hset(jobs.keys.job("odd"), "options", "{}")
+    server.hset(jobs.keys.dead, "odd", letter_text(DeadLetter(name="odd", kind="job", key="", reason="lost")))
     sweeper.sweep()
     sweeper.sweep()
     assert all_blobs(blobs) == {"uploads/odd"}
