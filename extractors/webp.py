@@ -120,7 +120,7 @@ def _video(image: Image.Image, count: int, duration: float) -> Video:
         fps=None,
         fps_average=count / duration,
         frames=count,
-        frames_expected=count,
+        frames_expected=None,
         frames_counted=True,
         frames_lost=0,
         times_estimated=False,
