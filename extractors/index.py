@@ -11,10 +11,11 @@ import os
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import av
 from av.container import InputContainer
@@ -27,6 +28,7 @@ from extractors.container import open_media, packets_of, picture_stream
 
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
+WRAP = 1 << 33  # ticks of 1/90000 s until a broadcast clock begins anew: 26.5 hours
 UNTIMED = -(2**63)
 # Where fewer packets than this share run backwards, they are wrong; with B-frames every third and more do.
 FEW_BACKWARDS = 0.05
@@ -173,13 +175,15 @@ def _finish(index: Index, reorders: bool) -> None:
     arrived, index.pts = index.pts, array("q", sorted(index.pts))
     index.keys = array("q", sorted(index.keys))
     unique = all(earlier < later for earlier, later in pairwise(index.pts))
+    gaps = (later - earlier for earlier, later in pairwise(index.pts))
+    restarts = index.container in CLOCK_STAMPED and max(gaps, default=0) > WRAP // 2
     descents = 0
     if not reorders and arrived != index.pts:
         descents = sum(later < earlier for earlier, later in pairwise(arrived))
     stray = 0 < descents < FEW_BACKWARDS * len(arrived)
     # AVI has no presentation times: with B-frames, what is read are times of decoding
     decoding_times = index.container == "avi" and reorders
-    index.trusted = complete and unique and not (index.jumps_back or stray or decoding_times)
+    index.trusted = complete and unique and not (index.jumps_back or restarts or stray or decoding_times)
     if not index.trusted and not reorders:
         index.pts = arrived
 
@@ -196,16 +200,25 @@ def _claimed_seconds(container: InputContainer, stream: VideoStream) -> float | 
 
 
 def _last_second(container: InputContainer, index: Index, deadline: float) -> float | None:
-    """Seconds at which the last of all tracks ends, read from where the pictures do; None where unknown."""
+    """Seconds at which the last of the other tracks ends, None without any; infinity where unknown."""
     tracks = [track for track in container.streams if track.type != "video"]
-    last = 0.0
-    try:
-        container.seek(int(index.pictures_end * 1e6), backward=True)
-        for packet in container.demux(*tracks) if tracks else ():
-            if packet.pts is not None and packet.time_base is not None:
-                last = max(last, float((packet.pts + (packet.duration or 0)) * packet.time_base))
-            if time.monotonic() > deadline:
-                raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
-    except av.error.FFmpegError:
+    if not tracks:
         return None
-    return last or None
+    for begin in (index.pictures_end, 0.0):  # some jump to the file's end where their own index ends early
+        try:
+            container.seek(int(begin * 1e6), backward=True)
+            last = max(_ends(container.demux(*tracks), deadline), default=0.0)
+        except av.error.FFmpegError:
+            continue
+        if last:
+            return last
+    return float("inf")
+
+
+def _ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
+    """Seconds at which each packet ends."""
+    for packet in packets:
+        if packet.pts is not None and packet.time_base is not None:
+            yield float((packet.pts + (packet.duration or 0)) * packet.time_base)
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")

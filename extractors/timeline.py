@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.container import BARE_FORMATS
-from extractors.index import UNTIMED, Index
+from extractors.index import CLOCK_STAMPED, UNTIMED, WRAP, Index
 from extractors.reading import Reading
 
 # Of all times, those that may be wrong while the others are still believed.
@@ -63,6 +63,7 @@ def timeline_of_reading(reading: Reading, index: Index) -> Timeline:
 
 def _from_doubtful(ticks: NDArray[np.int64], index: Index) -> Timeline:
     """Ticks in display order, wrong ones mended where they are few, else times from the rate."""
+    ticks = _without_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
     if len(ticks) and ticks.min() != UNTIMED and bool((np.diff(ticks) > 0).all()):
         return _from_ticks(ticks, index)
     good = rising(ticks)
@@ -71,6 +72,15 @@ def _from_doubtful(ticks: NDArray[np.int64], index: Index) -> Timeline:
         frames = len(ticks) or index.packets - index.hidden - index.damaged
         return _from_rate(max(1, frames), index)
     return replace(_from_ticks(mend(ticks, good, index.step), index), mended=wrong)
+
+
+def _without_false_wraps(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Undo what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
+    places = np.flatnonzero(ticks != UNTIMED)
+    around = np.cumsum(np.diff(ticks[places], prepend=ticks[places][:1]) > WRAP // 2)
+    unwrapped = ticks.copy()
+    unwrapped[places] -= around * WRAP
+    return unwrapped
 
 
 def _from_ticks(ticks: Sequence[int] | NDArray[np.int64] | NDArray[np.float64], index: Index) -> Timeline:
@@ -97,7 +107,8 @@ def _within_claim(timeline: Timeline, claimed: float | None, step: float) -> Tim
     longest = int(stays.argmax())
     if excess <= max(STAY_SLACK, STAY_SLACK_SHARE * claimed) or stays[longest] < excess:
         return timeline
-    excess = min(excess, float(stays[longest]) - min(step, float(stays[longest]) / 2))
+    least = min(step, claimed / len(timeline))
+    excess = min(excess, max(0.0, float(stays[longest]) - least))
     times = timeline.times.copy()
     times[longest + 1 :] -= excess
     return replace(timeline, times=times, duration=timeline.duration - excess, shortened=excess)
