@@ -26,7 +26,14 @@ from extractors.index import Index, read_index
 from extractors.look import Look, look
 from extractors.picture import Painter
 from extractors.pillow_reader import decode_picture, is_picture
-from extractors.reading import Reading, Source, read_by_seeking, read_in_order, seek_share
+from extractors.reading import (
+    Reading,
+    Source,
+    ends_in_a_picture,
+    read_by_seeking,
+    read_in_order,
+    seek_share,
+)
 from extractors.report import report
 from extractors.request import Audio, Decoded, DecodeRequest, Limits
 from extractors.sampling import Sampling
@@ -56,6 +63,7 @@ def decode_here(
     shot = _shoot(source, seen, index, request, limits)
     video = report(seen, index, shot.reading, shot.timeline)
     audio, warnings = sound_of(source, request.audio_rate, seen, limits)
+    warnings += request.shortfall(shot.timeline.times, shot.timeline.duration, len(shot.positions))
     return Decoded(replace(video, warnings=(*video.warnings, *warnings)), _frames(shot), audio)
 
 
@@ -67,6 +75,8 @@ def examine(
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
     seen = look(source, short_side)
     index.begin_at(seen.tick)
+    if index.open_end and index.trusted and ends_in_a_picture(source, index):
+        index.missing = 1
     return source, index, seen
 
 

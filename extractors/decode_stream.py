@@ -24,9 +24,10 @@ from extractors.picture import Painter
 from extractors.pillow_reader import is_picture, stream_picture
 from extractors.reading import JumpMissed, Reading, Source, by_jumps, in_order, read_in_order, seek_share
 from extractors.report import report
-from extractors.request import Limits
+from extractors.request import Limits, counted, fewer_frames
 from extractors.streamed import Begin, End, Sizes, StreamPart, StreamRequest, chunked
 from extractors.timeline import Timeline, timeline_of_index
+from extractors.video import MediaWarning
 
 
 def stream_here(
@@ -49,6 +50,7 @@ def stream_here(
         source.deadline += time.monotonic() - handed_over
     video = report(seen, index, reader.reading, reader.timeline)
     audio, warnings = sound_of(source, request.audio_rate, seen, limits)
+    warnings += reader.shortfall()
     yield End(replace(video, warnings=(*video.warnings, *warnings)), audio)
 
 
@@ -83,6 +85,12 @@ class _StreamReader:
             if _same(promised, self.timeline):
                 return
         raise errors.TooDamaged("The file shows other frames each time it is decoded.")
+
+    def shortfall(self) -> list[MediaWarning]:
+        """A warning where fewer frames were handed over than asked for, from a file that has more."""
+        duration, frames = self.timeline.duration, len(self.timeline)
+        asked = counted(self._request.windows, duration, frames / duration)
+        return fewer_frames(asked, len(self._wanted()), frames)
 
     def _counted(self) -> Timeline:
         reading = read_in_order(self._source, self._painters[0], (), self._index)

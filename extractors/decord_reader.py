@@ -15,8 +15,7 @@ from dataclasses import replace
 import decord
 import numpy as np
 
-from extractors.audio import read_audio
-from extractors.decode import decode_here
+from extractors.decode import decode_here, sound_of
 from extractors.features import Frames
 from extractors.index import Index, read_index
 from extractors.look import Look, look
@@ -73,9 +72,8 @@ def _read(source: Source, request: DecodeRequest, limits: Limits, index: Index, 
     video = report(seen, index, Reading(), timeline)
     rate = len(timeline.times) / timeline.duration
     frames = Frames(pixels, timeline.times[positions], timeline.duration, rate)
-    if request.audio_rate is None or seen.sound is None:
-        return Decoded(video, frames)
-    audio, warnings = read_audio(source, request.audio_rate, seen.zero, limits.audio_seconds)
+    audio, warnings = sound_of(source, request.audio_rate, seen, limits)
+    warnings += request.shortfall(timeline.times, timeline.duration, len(positions))
     return Decoded(replace(video, warnings=(*video.warnings, *warnings)), frames, audio)
 
 

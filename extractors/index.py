@@ -11,31 +11,48 @@ import os
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
+import av
+from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
 from extractors import errors
+from extractors.completeness import LastPacket, may_end_in_a_picture, missing_bytes
 from extractors.container import open_media, packets_of, picture_stream
 from extractors.encryption import refuse_encrypted_file, refuse_encrypted_packet
 
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
-LONGEST_GAP = 10.0
+WRAP = 1 << 33  # ticks of 1/90000 s until a broadcast clock begins anew: 26.5 hours
+UNTIMED = -(2**63)
+# Where fewer packets than this share run backwards, they are wrong; with B-frames every third and more do.
+FEW_BACKWARDS = 0.05
+#: Containers whose header says how long the pictures, or all tracks, last.
+CLAIMING_FORMATS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "asf", "mxf", "rm")
+LONGEST_CLAIM = 30 * 24 * 3600.0
+# Claims that run on by more than this are a missing end: seconds, and share of the claim.
+END_SLACK = 1.0
+END_SLACK_SHARE = 0.1
 
 
 @dataclass
 class Index:
-    """Times are in ticks of ``time_base``; ``pts`` and ``keys`` are rising.
+    """Times are in ticks of ``time_base``; ``keys`` are rising.
 
-    pts: the times of all packets that are meant to be shown. keys: times of the packets decoding can
+    pts: the times of all packets that are meant to be shown, rising where the index is trusted; else, as far
+    as known, in the order of display, UNTIMED where missing. keys: times of the packets decoding can
     start at, hidden ones included (a film cut by an edit list starts at one). newest, last_length: the
     last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
-    incomplete.
+    incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
+    least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
+    claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
+    known only where the pictures end long before the header does.
     """
 
     container: str
@@ -49,6 +66,11 @@ class Index:
     untimed: int = 0
     newest: int | None = None
     last_length: int = 0
+    last_packet: LastPacket | None = None
+    missing: int = 0
+    open_end: bool = False
+    claimed_seconds: float | None = None
+    ends: float | None = None
     open_gops: bool = False
     jumps_back: bool = False
     trusted: bool = True
@@ -57,6 +79,18 @@ class Index:
     def step(self) -> int:
         """Ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
+
+    @property
+    def pictures_end(self) -> float:
+        """Seconds on the container's clock."""
+        return float(((self.newest or 0) + self.last_length) * self.time_base)
+
+    @property
+    def promises_more(self) -> bool:
+        """Whether the header's duration goes on long after what was found."""
+        claimed = self.claimed_seconds
+        found = max(self.pictures_end, self.ends or 0.0)
+        return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
 
     def begin_at(self, first: int | None) -> None:
         """Forget the frames before the first one that decodes: nobody will see them."""
@@ -83,6 +117,11 @@ def read_index(path: str | os.PathLike[str], *, max_pixels: int, max_frames: int
         index = Index(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
         _read_packets(packets_of(container, stream), index, max_frames, deadline)
         _finish(index, reorders=bool(stream.codec_context.has_b_frames))
+        index.claimed_seconds = _claimed_seconds(container, stream)
+        if index.promises_more:
+            index.ends = _last_second(container, index, deadline)
+    index.missing = missing_bytes(path, index.container, index.last_packet) or min(1, index.damaged)
+    index.open_end = not index.missing and may_end_in_a_picture(path, index.container)
     return index
 
 
@@ -118,10 +157,13 @@ def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
 
 
 def _note(index: Index, packet: Packet[VideoStream]) -> None:
+    if packet.pos is not None:
+        index.last_packet = LastPacket(packet.pos, packet.size)
     if is_cut_off(packet, index.container):
         index.damaged += 1
     elif packet.pts is None:
         index.untimed += 1
+        index.pts.append(UNTIMED)
     else:
         if packet.is_keyframe:
             index.keys.append(packet.pts)
@@ -136,12 +178,53 @@ def _note(index: Index, packet: Packet[VideoStream]) -> None:
 def _finish(index: Index, reorders: bool) -> None:
     """Sort the times and decide whether they can be believed."""
     complete = index.untimed == 0 and bool(index.keys)
-    index.pts = array("q", sorted(index.pts))
+    arrived, index.pts = index.pts, array("q", sorted(index.pts))
     index.keys = array("q", sorted(index.keys))
-    gaps = [later - earlier for earlier, later in pairwise(index.pts)]
-    unique = min(gaps, default=1) > 0
-    # a recording that restarts its clock shows a gap that nobody would sit through
-    restarts = index.container in CLOCK_STAMPED and max(gaps, default=0) * index.time_base > LONGEST_GAP
+    unique = all(earlier < later for earlier, later in pairwise(index.pts))
+    gaps = (later - earlier for earlier, later in pairwise(index.pts))
+    restarts = index.container in CLOCK_STAMPED and max(gaps, default=0) > WRAP // 2
+    descents = 0
+    if not reorders and arrived != index.pts:
+        descents = sum(later < earlier for earlier, later in pairwise(arrived))
+    stray = 0 < descents < FEW_BACKWARDS * len(arrived)
     # AVI has no presentation times: with B-frames, what is read are times of decoding
     decoding_times = index.container == "avi" and reorders
-    index.trusted = complete and unique and not (index.jumps_back or restarts or decoding_times)
+    index.trusted = complete and unique and not (index.jumps_back or restarts or stray or decoding_times)
+    if not index.trusted and not reorders:
+        index.pts = arrived
+
+
+def _claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
+    """The header's duration of the picture track, or of all tracks."""
+    if container.format.name not in CLAIMING_FORMATS:
+        return None
+    if stream.duration is not None and stream.time_base is not None:
+        claimed = float(stream.duration * stream.time_base)
+    else:
+        claimed = (container.duration or 0) / 1e6
+    return claimed if 0 < claimed < LONGEST_CLAIM else None
+
+
+def _last_second(container: InputContainer, index: Index, deadline: float) -> float | None:
+    """Seconds at which the last of the other tracks ends, None without any; infinity where unknown."""
+    tracks = [track for track in container.streams if track.type != "video"]
+    if not tracks:
+        return None
+    for begin in (index.pictures_end, 0.0):  # some jump to the file's end where their own index ends early
+        try:
+            container.seek(int(begin * 1e6), backward=True)
+            last = max(_ends(container.demux(*tracks), deadline), default=0.0)
+        except av.error.FFmpegError:
+            continue
+        if last:
+            return last
+    return float("inf")
+
+
+def _ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
+    """Seconds at which each packet ends."""
+    for packet in packets:
+        if packet.pts is not None and packet.time_base is not None:
+            yield float((packet.pts + (packet.duration or 0)) * packet.time_base)
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")

@@ -10,6 +10,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from extractors import errors
+from extractors.completeness import opendml_frames
 from extractors.container import STILL_FORMATS, keep_pixels, packets_of, picture_tracks, sound_stream
 from extractors.picture import Display, is_untagged_hd, picture_warnings, plan_display
 from extractors.reading import Reading, Source, decoded
@@ -17,6 +18,9 @@ from extractors.side_data import TrackFacts, track_facts
 from extractors.video import MediaWarning
 
 ALIEN_COLOURS = 5  # the Dolby Vision profile whose base layer is in colours of its own
+# What streams write in place of a count that they cannot know yet begins here.
+LEAST_PLACEHOLDER = 1 << 30
+COUNTING_FORMATS = ("mov,mp4,m4a,3gp,3g2,mj2",)
 FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
 
 
@@ -72,7 +76,7 @@ def look(source: Source, short_side: int | None) -> Look:
             display=plan_display(frame, stream.sample_aspect_ratio, short_side, facts.crop),
             tick=frame.pts,
             zero=0.0 if frame.pts is None else float(frame.pts * time_base),
-            expected=_promised(stream),
+            expected=_promised(source, container, stream),
             fps=None if still else _nominal_rate(stream),
             container_duration=None if container.duration is None else container.duration / 1e6,
             sound=_sound(container),
@@ -95,10 +99,19 @@ def _track_warnings(
         yield MediaWarning("dolby_vision", text)
 
 
-def _promised(stream: VideoStream) -> int | None:
-    """Frames the header claims, less those that an edit list takes out of the container's own table."""
+def _promised(source: Source, container: InputContainer, stream: VideoStream) -> int | None:
+    """Frames the header claims, less those that an edit list takes out of the container's own table.
+
+    Other containers claim none: FFmpeg counts what it found in them, or takes ticks for frames.
+    """
+    frames = stream.frames
+    if container.format.name == "avi":
+        frames = max(frames, opendml_frames(source.path) or 0)
+        return frames if 0 < frames < LEAST_PLACEHOLDER else None
     listed = len(stream.index_entries)
-    return min(stream.frames, listed or stream.frames) or None
+    if container.format.name not in COUNTING_FORMATS or listed > frames:  # fragments: the header has a part
+        return None
+    return min(frames, listed or frames) or None
 
 
 def _nothing_shown(lost: int) -> str:

@@ -142,7 +142,7 @@ class _PictureFile:
             fps=None,
             fps_average=count / self.duration,
             frames=count,
-            frames_expected=count,
+            frames_expected=None,
             frames_counted=True,
             frames_lost=0,
             times_estimated=False,

@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 
 from extractors import errors
 from extractors.container import has_room, open_media, packets_of, picture_stream
-from extractors.index import Index, is_cut_off
+from extractors.index import UNTIMED, Index, is_cut_off
 from extractors.picture import Painter
 
 Picture = TypeVar("Picture")
 Paint: TypeAlias = Callable[[VideoFrame], Picture]
 
+LAST_FRAMES = 3  # one of them was stored last, whatever their order
 BYTES_PER_PIXEL = 4
-UNTIMED = -(2**63)
 # How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
 LEADS = (0, 1, 5)
 
@@ -59,16 +59,21 @@ class Reading:
 
     pictures: position among the shown frames → pixels. ticks: presentation times of the frames in the
     order they came (UNTIMED where missing). lost: packets that would not decode. damaged: frames that
-    came with errors patched over. agrees: whether the frames kept to the index so far. complete: whether the
-    pass went on to the file's end.
+    came with errors patched over. last_damaged: how many frames had come with the last of these. agrees:
+    whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
     """
 
     pictures: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     ticks: array[int] = field(default_factory=lambda: array("q"))
     lost: int = 0
     damaged: int = 0
+    last_damaged: int = 0
     agrees: bool = True
     complete: bool = False
+
+    def ends_damaged(self, frames: int) -> bool:
+        """Whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
+        return self.damaged > 0 and self.damaged <= LAST_FRAMES and frames - self.last_damaged < LAST_FRAMES
 
 
 class JumpMissed(Exception):
@@ -79,6 +84,7 @@ def decoded(
     packets: Iterable[Packet[VideoStream]], container_format: str, source: Source, reading: Reading
 ) -> Iterator[VideoFrame]:
     """All shown frames of the packets; what cannot be decoded is counted in ``reading``."""
+    count = 0
     for packet in packets:
         if time.monotonic() > source.deadline:
             raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
@@ -93,7 +99,9 @@ def decoded(
             reading.lost += 1
             continue
         for frame in frames:
-            reading.damaged += bool(frame.is_corrupt)
+            count += 1
+            if frame.is_corrupt:
+                reading.damaged, reading.last_damaged = reading.damaged + 1, count
             yield frame
 
 
@@ -185,6 +193,17 @@ def _hits(
         if not waiting:
             return
     raise JumpMissed
+
+
+def ends_in_a_picture(source: Source, index: Index) -> bool:
+    """Whether decoding from the last key frame on ends with a damaged picture."""
+    reading, frames = Reading(), 0
+    with source.open() as (container, stream):
+        stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage
+        packets = _packets_from(container, stream, index.keys[-1])
+        for _ in decoded(packets, container.format.name, source, reading):
+            frames += 1
+    return reading.ends_damaged(frames)
 
 
 def seek_groups(wanted: Sequence[int], index: Index) -> list[tuple[int, list[int]]]:

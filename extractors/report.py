@@ -10,15 +10,14 @@ from extractors.reading import Reading
 from extractors.timeline import Timeline
 from extractors.video import MediaWarning, Video
 
-# Header durations that run on by more than this are a missing end, where no sound explains them.
-DURATION_SLACK = 1.0
 ANIMATIONS = ("gif", "apng")
-HEADER_DURATION_FORMATS = ("matroska,webm", "flv")
+# The last frame's stay is part of what AVI counts in ticks, and not known to us.
+TICKS_SLACK = 1.1
 
 
 def report(look: Look, index: Index, reading: Reading, timeline: Timeline) -> Video:
     """Everything that is known about the file after its frames were read."""
-    expected = None if look.expected is None else max(0, look.expected - index.hidden)
+    expected = _frames_expected(look, index)
     sound = look.sound
     return Video(
         container=look.container,
@@ -38,20 +37,15 @@ def report(look: Look, index: Index, reading: Reading, timeline: Timeline) -> Vi
         audio_codec=sound.codec if sound else None,
         audio_channels=sound.channels if sound else None,
         audio_rate=sound.rate if sound else None,
-        warnings=(*look.warnings, *_file_warnings(look, index, reading, timeline, expected)),
+        warnings=(*look.warnings, *_file_warnings(index, reading, timeline, expected)),
     )
 
 
 def _file_warnings(
-    look: Look, index: Index, reading: Reading, timeline: Timeline, expected: int | None
+    index: Index, reading: Reading, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    found, duration = len(timeline), timeline.duration
-    if expected is not None and index.packets - index.hidden - index.damaged < expected:
-        yield MediaWarning("incomplete", f"The header promises {expected} frames and the file has {found}.")
-    elif _ends_early(look, duration):
-        claim = f"The header promises {look.container_duration:.1f} seconds"
-        yield MediaWarning("incomplete", f"{claim} and the pictures end at {duration:.1f}.")
-    if found == 1 and look.container in ANIMATIONS:
+    yield from _missing_end(index, reading, timeline, expected)
+    if len(timeline) == 1 and index.container in ANIMATIONS:
         yield MediaWarning("still_image", "The file is a single picture, not a video.")
     if reading.lost:
         yield MediaWarning("frames_lost", f"{reading.lost} frames could not be decoded and were passed over.")
@@ -59,10 +53,45 @@ def _file_warnings(
         yield MediaWarning("frames_damaged", f"{reading.damaged} frames were decoded with errors in them.")
     if timeline.estimated:
         yield MediaWarning("times_estimated", "The file has no usable times; they follow from its rate.")
+    if timeline.mended:
+        wrong = f"{timeline.mended} of {len(timeline)} frames have a doubled, backward or missing time"
+        yield MediaWarning("times_mended", f"{wrong}, which was set between those of its neighbours.")
+    if timeline.shortened:
+        claim = f"The header and the edit list end the film at {timeline.duration:.1f} seconds"
+        stay = f"a frame's own stay would make it {timeline.shortened:.1f} longer"
+        yield MediaWarning("stay_shortened", f"{claim} and {stay}; the header was followed.")
 
 
-def _ends_early(look: Look, duration: float) -> bool:
-    claimed = look.container_duration
-    if look.container not in HEADER_DURATION_FORMATS or claimed is None or look.sound is not None:
-        return False
-    return claimed > duration + max(DURATION_SLACK, 0.1 * claimed)
+def _frames_expected(look: Look, index: Index) -> int | None:
+    """What the header claims; a claim of fewer frames than there are was made of a part of the file."""
+    if look.expected is None:
+        return None
+    expected = max(0, look.expected - index.hidden)
+    if index.container == "avi":  # counts ticks where frames do not follow each other at one rate
+        ticks = not index.missing and index.packets < expected <= TICKS_SLACK * _found(index)
+        return None if ticks else expected
+    return expected if expected >= _found(index) else None
+
+
+def _found(index: Index) -> int:
+    """Frames in the file, with those that AVI leaves out because they equal the one before."""
+    found = index.packets - index.hidden - index.damaged
+    return max(found, (index.newest or 0) + 1) if index.container == "avi" else found
+
+
+def _missing_end(
+    index: Index, reading: Reading, timeline: Timeline, expected: int | None
+) -> Iterator[MediaWarning]:
+    """One warning at most, by the plainest of the claims that are not kept."""
+    if expected is not None and _found(index) < expected:
+        claim = f"The header promises {expected} frames and the file has {len(timeline)}."
+    elif index.promises_more and expected is None:
+        claim = f"The header promises {index.claimed_seconds:.1f} seconds"
+        claim = f"{claim} and the pictures end at {timeline.duration:.1f}."
+    elif index.missing:
+        claim = f"The file ends {index.missing} bytes, or more, before its own structure says that it does."
+    elif index.open_end and reading.complete and reading.ends_damaged(len(reading.ticks)):
+        claim = "The file ends in the middle of its last picture."
+    else:
+        return
+    yield MediaWarning("incomplete", claim)

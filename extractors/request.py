@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from extractors.errors import NoFrames
 from extractors.features import Frames
 from extractors.sampling import Sampling, shown
-from extractors.video import Video
+from extractors.video import MediaWarning, Video
 from extractors.windows import Windows
+
+# A rate asks for what is on screen, and times that are rounded show some frame twice: not worth a word.
+LEAST_OF_A_RATE = 0.5
 
 
 def looked_at(
@@ -24,6 +27,22 @@ def looked_at(
     """
     instants = [each.cut(duration, fps or len(times) / duration).instants for each in windows]
     return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
+
+
+def counted(windows: Sequence[Windows], duration: float, fps: float) -> int:
+    """How many frames the windows ask for, as far as they ask for a number of them."""
+    totals = [each for each in windows if each.extraction_total is not None]
+    instants = [each.cut(duration, fps).instants for each in totals]
+    return len(np.unique(np.concatenate([np.zeros(0), *instants])))
+
+
+def fewer_frames(asked: int, taken: int, there: int) -> list[MediaWarning]:
+    """A warning where fewer frames were taken than asked for though the file has more."""
+    if taken >= min(asked, there):
+        return []
+    why = "no others are on screen at the times that were looked at"
+    found = f"{asked} frames were wanted and {taken} of the {there} taken"
+    return [MediaWarning("fewer_frames", f"{found}: {why}.")]
 
 
 def part_of(
@@ -74,6 +93,18 @@ class DecodeRequest:
         if self.windows:
             return first + looked_at(self.windows, times, duration, fps)
         return first + self.sampling.choose(times, duration)
+
+    def shortfall(self, times: NDArray[np.float64], duration: float, taken: int) -> list[MediaWarning]:
+        """A warning where ``choose`` took fewer frames than asked for, from a file that has more."""
+        fps = len(times) / duration
+        if self.part is not None:
+            _, times, duration = part_of(times, duration, *self.part)
+        if self.windows:
+            return fewer_frames(counted(self.windows, duration, fps), taken, len(times))
+        asked = len(self.sampling.instants(duration))
+        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(asked, len(times)):
+            return []
+        return fewer_frames(asked, taken, len(times))
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
