@@ -50,6 +50,8 @@ def decode_here(
     decoding process's to keep and is not applied here.
     """
     request, limits = request or DecodeRequest(), limits or Limits()
+    if request.sizes:
+        raise ValueError("frames in several sizes are decoded by extractors/gathered.py")
     if is_webp(path):
         return decode_webp(path, request, limits)
     source, index, seen = examine(path, request.short_side, limits)
