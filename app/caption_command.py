@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from PIL import Image
 from app.attention_document import AttentionDocument
 from app.documents import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure
+from app.extract_inputs import Input, find_videos
 from app.installed import menu
 from app.job_document import ANSWER_MEMBERS
 from app.named_error import error_document
@@ -26,18 +26,21 @@ from app.pipeline import Engine, Outcome, caption_videos
 from app.progress import progress
 from app.render import attention_picture
 from app.settings import Settings
+from app.terminal import complain, printable, printable_json
 from app.usage import UsageError, sentence
 from models.checkpoint import CheckpointError
 from models.stream_sets import UnknownStreamSet
 
 
 def caption_files(
-    files: Sequence[Path], options: CaptionOptions, settings: Settings, *, as_json: bool, folder: Path | None
+    paths: Sequence[Path], options: CaptionOptions, settings: Settings, *, as_json: bool, folder: Path | None
 ) -> int:
-    """Captions files and prints what came of each; returns how many failed.
+    """Captions files, and the videos in folders, and prints what came of each; returns how many failed.
 
     folder: where pictures and documents of the attention go. Raises UsageError, EngineStartFailed.
     """
+    videos = find_videos(paths, folder)
+    files = [video.file for video in videos]
     _check_choice(options, settings)
     if folder is not None:
         _make(folder)
@@ -47,9 +50,9 @@ def caption_files(
         engine = _engine(settings)
         bar.say("Captioning")
         outcomes = caption_videos(files, options, settings, engine)
-        for outcome, stem in zip(outcomes, stems(files), strict=True):
+        for outcome, name in zip(outcomes, distinct_names(videos), strict=True):
             if folder is not None:
-                keep_attention(outcome, folder / stem)
+                keep_attention(outcome, folder / name)
             bar.print(_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
             if not as_json:
                 _warn(outcome)
@@ -59,18 +62,18 @@ def caption_files(
     return len(failed)
 
 
-def stems(files: Sequence[Path]) -> list[str]:
-    """A name for each file's pictures: its stem, or stem-2, stem-3 … where that is taken.
+def distinct_names(videos: Sequence[Input]) -> list[str]:
+    """A name for each video's pictures: its own, or name-2, name-3 … where that is taken.
 
     Compared without case, since some file systems do.
     """
     taken: set[str] = set()
     names = []
-    for file in files:
-        name, number = file.stem, 1
+    for video in videos:
+        name, number = video.name, 1
         while name.lower() in taken:
             number += 1
-            name = f"{file.stem}-{number}"
+            name = f"{video.name}-{number}"
         taken.add(name.lower())
         names.append(name)
     return names
@@ -83,6 +86,7 @@ def keep_attention(outcome: Outcome, path: Path) -> None:
     frames = [Image.fromarray(pixels) for pixels in outcome.frames]
     document = AttentionDocument.model_validate(outcome.attention)
     picture = io.BytesIO()
+    path.parent.mkdir(parents=True, exist_ok=True)
     attention_picture(document, frames, outcome.answer["sampled"]).save(picture, "PNG")
     path.with_name(f"{path.name}.json").write_text(json.dumps(outcome.attention))
     path.with_name(f"{path.name}.png").write_bytes(picture.getvalue())
@@ -95,7 +99,8 @@ def file_document(outcome: Outcome) -> FileDocument:
     is_done = outcome.error is None
     return FileDocument.model_validate(
         {
-            "file": str(outcome.file),
+            # bytes of a name that are no UTF-8 cannot stand in JSON: they are escaped
+            "file": str(outcome.file).encode("utf-8", "backslashreplace").decode(),
             "state": outcome.state,
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,
@@ -137,24 +142,24 @@ def _make(folder: Path) -> None:
 
 def _lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
     if as_json:
-        return [file_document(outcome).model_dump_json()]
+        return [printable_json(file_document(outcome).model_dump_json())]
     name = "" if is_alone else f"{outcome.file}: "
     captions: list[dict[str, Any]] = outcome.answer.get("captions") or []
-    return [f"{name}{each['text']}" for each in captions]
+    return [printable(f"{name}{each['text']}") for each in captions]
 
 
 def _warn(outcome: Outcome) -> None:
     """What was odd about a file that was captioned all the same."""
     for warning in outcome.answer.get("warnings") or []:
-        print(f"{outcome.file}: {warning['message']} [{warning['code']}]", file=sys.stderr)
+        complain(f"{outcome.file}: {warning['message']} [{warning['code']}]")
 
 
 def _report(failed: Sequence[Outcome], count: int) -> None:
     """Which files failed, why, and what to do, after everything else."""
     if not failed:
         return
-    print(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:", file=sys.stderr)
+    complain(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:")
     for outcome in failed:
         if outcome.error is not None:
             error = error_document(outcome.error)
-            print(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]", file=sys.stderr)
+            complain(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]")

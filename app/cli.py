@@ -11,11 +11,13 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
+from app import __version__
 from app.dead_cli import dead
 from app.errors import JobError
 from app.extract_cli import extract
 from app.options import CaptionOptions
 from app.settings import Settings
+from app.terminal import complain
 from app.usage import UsageError
 from app.weights_cli import weights
 
@@ -37,12 +39,28 @@ cli.add_typer(dead, name="dead")
 cli.command()(extract)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"reelword {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def options_of_all(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
 def main() -> None:
     """Runs a command; errors that are told in a sentence end it with that sentence."""
     try:
         cli(prog_name=PROGRAM)
     except JobError as error:
-        typer.echo(f"{error} {error.hint}", err=True)
+        complain(f"{error} {error.hint}")
         raise SystemExit(1) from error
 
 
@@ -53,7 +71,10 @@ def _option(name: str) -> str:
 
 @cli.command()
 def caption(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Video files.", show_default=False)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
+    ],
     captioner: Annotated[
         str | None, typer.Option(help="Which captioner writes; models lists them and marks the default.")
     ] = None,
@@ -67,11 +88,11 @@ def caption(
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write <stem>.png and <stem>.json there, for each file."),
+        typer.Option(metavar="DIR", help="Write <name>.png and <name>.json there, for each file."),
     ] = None,
     streams: Streams = None,
 ) -> None:
-    """Caption video files, without a server."""
+    """Caption video files and folders of them, without a server."""
     options = _options(
         captioner=captioner,
         members=members,
@@ -143,11 +164,11 @@ def models(
 
 
 @cli.command()
-def doctor() -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print every setting, versions, engines and weights, and say what is wrong."""
     from app.doctor import examine
 
-    raise typer.Exit(1 if examine(settings()) else 0)
+    raise typer.Exit(1 if examine(settings(), as_json=as_json) else 0)
 
 
 @cli.command(context_settings=PASS_ON)
@@ -209,7 +230,7 @@ def _options(**given: object) -> CaptionOptions:
 
 
 def _wrong_usage(sentence: str) -> NoReturn:
-    typer.echo(sentence, err=True)
+    complain(sentence)
     raise typer.Exit(2)
 
 

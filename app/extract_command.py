@@ -7,7 +7,6 @@ output where predictions are asked for; progress, what was done anew and what fa
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from app.extract_inputs import Input, find_videos, name_apart
 from app.extract_jobs import describe_all
 from app.extract_plan import Outcome, Plan, form_of
 from app.progress import progress
+from app.terminal import complain, printable
 from app.usage import UsageError, sentence
 from extractors.extractor import UnknownExtractor, inputs_of, names
 from extractors.saved import FeaturesDamaged, Source, path_digest
@@ -89,7 +89,7 @@ def _completed(plan: Plan) -> Plan:
 
 
 def _lines(outcome: Outcome) -> list[str]:
-    return [f"{outcome.file}: {line}" for line in outcome.predictions]
+    return [printable(f"{outcome.file}: {line}") for line in outcome.predictions]
 
 
 def _report(outcomes: Sequence[Outcome]) -> int:
@@ -99,11 +99,11 @@ def _report(outcomes: Sequence[Outcome]) -> int:
     made = len(outcomes) - kept - len(failed)
     for outcome in outcomes:
         for reason in outcome.renewed:
-            print(f"  {outcome.file}: made anew, {reason}", file=sys.stderr)
+            complain(f"  {outcome.file}: made anew, {reason}")
     videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
-    print(f"{videos}: {made} described, {kept} were there, {len(failed)} failed.", file=sys.stderr)
+    complain(f"{videos}: {made} described, {kept} were there, {len(failed)} failed.")
     for outcome in failed:
         if outcome.error:
             error = outcome.error
-            print(f"  {outcome.file}: {error.message} {error.hint} [{error.code}]", file=sys.stderr)
+            complain(f"  {outcome.file}: {error.message} {error.hint} [{error.code}]")
     return len(failed)

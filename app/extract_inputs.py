@@ -1,4 +1,4 @@
-"""Which videos ``extract`` is to describe, and what their features are called.
+"""Which videos ``extract`` is to describe (``caption`` takes the same), and what their features are called.
 
 A file's features are called by its stem; a file found in a folder that was given keeps its path below that
 folder. Where two files would share a name, or the name is taken by another video's features from an earlier
@@ -36,10 +36,11 @@ class Input:
         return Input(self.file, f"{self.name}-{path_digest(self.file)}")
 
 
-def find_videos(paths: Sequence[Path], out: Path) -> list[Input]:
-    """Files as they are given, folders searched to the bottom (``out`` left out), each file once.
+def find_videos(paths: Sequence[Path], out: Path | None) -> list[Input]:
+    """Files as they are given, folders searched to the bottom (``out``, where results go, left out), each
+    file once.
 
-    Raises UsageError where there is nothing to describe.
+    Raises UsageError where there is no video.
     """
     found: dict[str, Input] = {}
     for path in paths:
@@ -50,12 +51,12 @@ def find_videos(paths: Sequence[Path], out: Path) -> list[Input]:
     return list(found.values())
 
 
-def _below(folder: Path, out: Path) -> Iterator[Input]:
-    out = Path(os.path.abspath(out))
+def _below(folder: Path, out: Path | None) -> Iterator[Input]:
+    left_out = None if out is None else Path(os.path.abspath(out))
     for place, folders, files in os.walk(folder):
         inner = Path(place)
         folders[:] = sorted(
-            name for name in folders if name[0] != "." and Path(os.path.abspath(inner / name)) != out
+            name for name in folders if name[0] != "." and Path(os.path.abspath(inner / name)) != left_out
         )
         for name in sorted(files):
             file = inner / name

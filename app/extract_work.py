@@ -15,6 +15,7 @@ import torch
 from app.extract_inputs import Input
 from app.extract_plan import CannotWrite, ExtractError, ExtractorFault, Failure, Outcome, Plan, form_of
 from app.predictions import predictions
+from app.terminal import printable
 from extractors.decoder import Decoder
 from extractors.describe import Described, describe_files
 from extractors.device import chosen_device
@@ -137,7 +138,7 @@ class Work:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
             return Outcome(todo.video.file, error=Failure.of(failure))
         except Exception as error:  # a network's own trouble with one video must not end all the others
-            log.error("no features of %s", todo.video.file, exc_info=error)
+            log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
             return Outcome(todo.video.file, error=Failure.of(fault))
 

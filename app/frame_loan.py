@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extractors.features import Frames
+from extractors.frame_size import FrameSize
 from extractors.request import Audio, Footage
 
 ALIGNMENT = 4  #: bytes: samples are float32
 
 
 @dataclass(frozen=True)
-class FrameLoan:
-    """Where a video's pixels, and its sound behind them, lie in the shared memory.
-
-    offset: of the first byte. shape: (T, H, W, 3). pts: T seconds as float64 bytes. duration: seconds.
-    fps: frames a second of the whole video. samples: how many of sound, None where the frames came without.
-    rate: samples a second.
-    """
+class Place:
+    """Where an array lies in the shared memory. offset: of the first byte."""
 
     offset: int
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FrameLoan:
+    """Where a video's pixels, and its sound, lie in the shared memory.
+
+    pixels: (T, H, W, 3). sized: the same frames in the sizes that extractors asked for. pts: T seconds as
+    float64 bytes. duration: seconds. fps: frames a second of the whole video. samples: None where the frames
+    came without sound. rate: samples a second.
+    """
+
+    pixels: Place
+    sized: tuple[tuple[FrameSize, Place], ...]
     pts: bytes
     duration: float
     fps: float
-    samples: int | None = None
+    samples: Place | None = None
     rate: int = 0
 
 
@@ -45,22 +57,32 @@ def shared_memory() -> int:
 def lend(videos: Sequence[Frames], shared: int) -> list[FrameLoan]:
     """Writes pixels to the shared memory, replacing what was there."""
     os.ftruncate(shared, 0)
-    loans, offset = [], 0
     with open(shared, "wb", closefd=False) as file:
         file.seek(0)
-        for video in videos:
-            pixels = np.ascontiguousarray(video.pixels)
-            file.write(pixels.data.cast("B"))
-            file.write(bytes(-pixels.nbytes % ALIGNMENT))
-            sound = video.sound if isinstance(video, Footage) else None
-            loan = FrameLoan(offset, pixels.shape, video.pts.tobytes(), video.duration, video.rate)
-            offset += pixels.nbytes + -pixels.nbytes % ALIGNMENT
-            if sound is not None:
-                file.write(np.ascontiguousarray(sound.samples).data.cast("B"))
-                offset += sound.samples.nbytes
-                loan = replace(loan, samples=len(sound.samples), rate=sound.rate)
-            loans.append(loan)
-    return loans
+        return [_lent(video, file) for video in videos]
+
+
+def _lent(video: Frames, file: BinaryIO) -> FrameLoan:
+    pixels = _written(video.pixels, file)
+    sized = video.sized if isinstance(video, Footage) else {}
+    places = tuple((size, _written(array, file)) for size, array in sized.items())
+    sound = video.sound if isinstance(video, Footage) else None
+    return FrameLoan(
+        pixels,
+        places,
+        video.pts.tobytes(),
+        video.duration,
+        video.rate,
+        None if sound is None else _written(sound.samples, file),
+        0 if sound is None else sound.rate,
+    )
+
+
+def _written(array: NDArray[Any], file: BinaryIO) -> Place:
+    place = Place(file.tell(), array.shape)
+    file.write(np.ascontiguousarray(array).data.cast("B"))
+    file.write(bytes(-array.nbytes % ALIGNMENT))
+    return place
 
 
 def borrow(loans: Sequence[FrameLoan], shared: int) -> list[Footage]:
@@ -72,15 +94,18 @@ def borrow(loans: Sequence[FrameLoan], shared: int) -> list[Footage]:
 
 
 def _borrowed(loan: FrameLoan, memory: mmap.mmap) -> Footage:
-    size = int(np.prod(loan.shape))
     sound = None
     if loan.samples is not None:
-        start = loan.offset + size + -size % ALIGNMENT
-        sound = Audio(np.frombuffer(memory, np.float32, loan.samples, start), loan.rate)
+        sound = Audio(_array(memory, np.float32, loan.samples), loan.rate)
     return Footage(
-        np.frombuffer(memory, np.uint8, size, loan.offset).reshape(loan.shape),
+        _array(memory, np.uint8, loan.pixels),
         np.frombuffer(loan.pts, np.float64).copy(),
         loan.duration,
         loan.fps,
         sound,
+        {size: _array(memory, np.uint8, place) for size, place in loan.sized},
     )
+
+
+def _array(memory: mmap.mmap, kind: type[Any], place: Place) -> NDArray[Any]:
+    return np.frombuffer(memory, kind, math.prod(place.shape), place.offset).reshape(place.shape)

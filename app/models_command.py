@@ -8,13 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from app.about import ABOUT
 from app.advertisement import CaptionerInfo
 from app.default_captioner import default_captioner
 from app.installed import combined, described
+from app.terminal import print_table
 from extractors.extractor import weights_of
 from extractors.weights_folder import WeightsFolder
 from extractors.weights_manifest import candidates
@@ -39,7 +37,8 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
     if as_json:
         print(json.dumps(found))
     elif found:
-        Console().print(_table(found))
+        columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100)")
+        print_table(columns, [_row(each) for each in found])
     else:
         print("There is no captioner: train one with python -m app train stats.")
 
@@ -80,11 +79,12 @@ def print_sets(data: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
         return
-    table = Table("stream set", "for", "streams", "missing here")
-    for each in STREAM_SETS.values():
-        missing = ", ".join(missing_weights(each, data)) or "nothing"
-        table.add_row(each.name, each.captioner, "\n".join(map(_input, each.inputs)), missing)
-    Console().print(table)
+    rows = [
+        (each.name, each.captioner, "\n".join(map(_input, each.inputs)),
+         ", ".join(missing_weights(each, data)) or "nothing")
+        for each in STREAM_SETS.values()
+    ]  # fmt: skip
+    print_table(("stream set", "for", "streams", "missing here"), rows)
 
 
 def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
@@ -121,17 +121,13 @@ def _said(windows: WindowOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(windows).items() if value is not None}
 
 
-def _table(found: list[dict[str, Any]]) -> Table:
-    table = Table("captioner", "features", "size", "a 10 s clip", "scores (×100)")
-    for model in found:
-        name = f"{model['name']} (default)" if model["default"] else model["name"]
-        if model["error"]:
-            table.add_row(name, model["error"], _size(model), "", "")
-            continue
-        features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
-        made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
-        table.add_row(name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"])))
-    return table
+def _row(model: dict[str, Any]) -> tuple[str, ...]:
+    name = f"{model['name']} (default)" if model["default"] else model["name"]
+    if model["error"]:
+        return name, model["error"], _size(model), "", ""
+    features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
+    made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
+    return name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"]))
 
 
 def _size(model: dict[str, Any]) -> str:

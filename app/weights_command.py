@@ -6,7 +6,6 @@ Each function prints what it did and returns the exit code: 0 all well, 1 someth
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +20,9 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
 
 from app.settings import Settings
+from app.terminal import complain, print_table, printable
 from extractors.download import Downloader
 from extractors.weights_errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
 from extractors.weights_folder import COMMAND, Found, Look, WeightsFolder
@@ -46,7 +45,7 @@ def print_weights(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(described))
     else:
-        Console().print(_table(described))
+        print_table(("name", "of", "source", "size", "here", "licence"), [_row(known) for known in described])
     return 0
 
 
@@ -93,7 +92,7 @@ def _manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
     try:
         return manifest(folder.manifest)
     except ManifestDamaged as error:
-        print(f"{error} {error.hint}", file=sys.stderr)
+        complain(f"{error} {error.hint}")
         raise SystemExit(2) from error
 
 
@@ -114,18 +113,18 @@ def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], F
     try:
         entries = [entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
-        print(unknown, file=sys.stderr)
+        complain(str(unknown))
         return 2
     failed: list[tuple[str, WeightsError]] = []
     for known in entries:
         try:
-            print(_said(work(known)), flush=True)
+            print(printable(_said(work(known))), flush=True)
         except WeightsError as error:
             failed.append((known.name, error))
     for name, failure in failed:
         # some sentences name the very command; what the hint adds would be less
         hint = "" if COMMAND in str(failure) else f" {failure.hint}"
-        print(f"{name}: {failure}{hint} [{failure.code}]", file=sys.stderr)
+        complain(f"{name}: {failure}{hint} [{failure.code}]")
     return 1 if failed else 0
 
 
@@ -153,14 +152,10 @@ def _bar(known: Entry) -> Iterator[Downloader]:
         )
 
 
-def _table(described: Sequence[dict[str, Any]]) -> Table:
+def _row(known: dict[str, Any]) -> tuple[str, ...]:
     """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
-    table = Table("name", "of", "source", "size", "here", "licence", show_edge=False)
-    table.columns[0].no_wrap = True
-    for known in described:
-        source = SOURCES[known["source"]]
-        size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
-        here = "yes" if known["file"] else "no"
-        serves = "" if known["network"] == known["name"] else known["network"]
-        table.add_row(known["name"], serves, source, size, here, known["licence"].partition(" (")[0])
-    return table
+    source = SOURCES[known["source"]]
+    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
+    here = "yes" if known["file"] else "no"
+    serves = "" if known["network"] == known["name"] else known["network"]
+    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]

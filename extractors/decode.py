@@ -57,6 +57,8 @@ def decode_here(
     decoding process's to keep and is not applied here.
     """
     request, limits = request or DecodeRequest(), limits or Limits()
+    if request.sizes:
+        raise ValueError("frames in several sizes are decoded by extractors/gathered.py")
     if is_picture(path):
         return decode_picture(path, request, limits)
     source, index, seen = examine(path, request.short_side, limits)

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from extractors import errors
+from extractors.gathered import gather, stream_request
 from extractors.request import Decoded, DecodeRequest, Limits
 from extractors.streamed import Chunk, End, StreamPart, StreamRequest
 from extractors.wire import LONGEST_MESSAGE, TAKEN, pack_request, unpack_answer, unpack_part
@@ -82,10 +83,13 @@ class Decoder:
     ) -> Decoded:
         """Decode one file in the child; the arrays that come back are the caller's own.
 
+        Frames in several ``sizes`` are gathered from a stream, which PyAV reads, whichever reader was chosen.
         Raises any leaf of ``MediaError``. After DecodeTimeout or a DecoderError the next
         call starts a new child.
         """
         request, limits = request or DecodeRequest(), limits or Limits()
+        if request.sizes:
+            return gather(self.stream(path, stream_request(request), limits), request, limits)
         message = pack_request(os.path.abspath(path), request, limits)
         with self._turn:
             child = self._ready_child()

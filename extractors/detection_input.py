@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from extractors.frame_size import Resizing
 from extractors.preprocess import by_axes
 
 
@@ -36,6 +37,11 @@ class DetectionInput:
             f"BGR, (x - {list(self.mean)}) / {list(self.std)}; zeros to a multiple of {self.multiple}"
         )
 
+    @property
+    def resizing(self) -> Resizing:
+        """What is done to whole pictures."""
+        return Resizing(self.shortest, self.longest)
+
     def normalised(self, planes: Tensor) -> Tensor:
         """Planes (N, 3, H, W) of bytes, blue first, to what the network takes."""
         mean, std = (planes.new_tensor(v, dtype=torch.float32)[:, None, None] for v in (self.mean, self.std))
@@ -45,7 +51,7 @@ class DetectionInput:
 
     def resize(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) to (T, h, w, 3): on a CPU Pillow's very bytes, elsewhere to one level."""
-        size = resized_size(frames.shape[1], frames.shape[2], self.shortest, self.longest)
+        size = self.resizing.size(frames.shape[1], frames.shape[2])
         if frames.shape[1:3] == size:
             return frames
         if frames.device.type != "cpu":
@@ -57,16 +63,6 @@ class DetectionInput:
 def blue_first(frames: Tensor) -> Tensor:
     """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
     return frames.permute(0, 3, 1, 2).flip(1)
-
-
-def resized_size(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """(height, width) with the shortest edge as wished, unless the longest would be too long."""
-    scale = shortest / min(height, width)
-    new_height, new_width = (shortest, scale * width) if height < width else (scale * height, shortest)
-    if max(new_height, new_width) > longest:
-        shrink = longest / max(new_height, new_width)
-        new_height, new_width = new_height * shrink, new_width * shrink
-    return int(new_height + 0.5), int(new_width + 0.5)
 
 
 def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

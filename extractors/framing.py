@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from extractors.features import WHOLE, View
-from extractors.preprocess import Filter, kept_ratio, resized, shrink_or_enlarge
+from extractors.frame_size import Filter, Resizing
+from extractors.preprocess import resized
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class Framing:
         if self.rounding not in ("down", "even"):
             raise ValueError(f"rounding is 'down' or 'even', not {self.rounding!r}")
 
+    @property
+    def resizing(self) -> Resizing:
+        """What is done to whole pictures, before anything is cut out."""
+        return Resizing(self.size, filter=self.filter)
+
     def __call__(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
-        if isinstance(self.size, int):
-            frames = shrink_or_enlarge(frames, self.size, self.filter)
-        else:
-            frames = resized(frames, *self.size, self.filter)
+        frames = resized(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
         if self.crop is None:
             return frames
         for axis in (1, 2):
@@ -44,7 +47,7 @@ class Framing:
         """The part that is left of frames of that size."""
         if self.crop is None:
             return WHOLE
-        rows, columns = kept_ratio(height, width, self.size) if isinstance(self.size, int) else self.size
+        rows, columns = self.resizing.size(height, width)
         top, left = self._begin(rows - self.crop), self._begin(columns - self.crop)
         return left / columns, top / rows, (left + self.crop) / columns, (top + self.crop) / rows
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from extractors.engines import Engine, Precision, choose_engine
 from extractors.features import StreamSpec, View
+from extractors.frame_size import Resizing
 from extractors.framing import Framing
 from extractors.labels import labels
 from extractors.options import ExtractorOptions
@@ -79,6 +80,10 @@ class NetworkExtractor(StackExtractor):
             self.engine.name,
             self.engine.precision,
         )
+
+    @property
+    def resizing(self) -> Resizing:
+        return self.plan.framing.resizing
 
     def prepare(self, frames: Tensor) -> Tensor:
         return self.plan.framing(frames)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -12,11 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-Filter = Literal["bilinear", "bicubic"]
-PILLOW: Mapping[Filter, Image.Resampling] = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
+from extractors.frame_size import PILLOW, Filter, kept_ratio
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
@@ -48,13 +41,6 @@ def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") ->
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
     """
     return resized(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
-
-
-def kept_ratio(height: int, width: int, side: int) -> tuple[int, int]:
-    """(rows, columns) with the shorter one ``side``, the longer cut to a whole number."""
-    short, long = min(height, width), max(height, width)
-    longer = int(side * long / short)
-    return (longer, side) if height > width else (side, longer)
 
 
 def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:

@@ -22,6 +22,7 @@ from extractors.detectron2_adapter import Detectron2, is_installed
 from extractors.engines import Engine, choose_engine
 from extractors.extractor import UnknownExtractor
 from extractors.features import StreamSpec
+from extractors.frame_size import Resizing
 from extractors.options import ExtractorOptions
 from extractors.regions import Regions, rows
 from extractors.rows import Rows
@@ -36,6 +37,11 @@ class PictureInput(Protocol):
 
     @property
     def preprocessing(self) -> str: ...
+
+    @property
+    def resizing(self) -> Resizing | None:
+        """What ``resize`` does, None where that is nothing."""
+        ...
 
     def resize(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
@@ -131,6 +137,10 @@ class RegionsExtractor(StackExtractor):
             detector.engine,
             detector.precision,
         )
+
+    @property
+    def resizing(self) -> Resizing | None:
+        return self.detector.input.resizing
 
     def prepare(self, frames: Tensor) -> Tensor:
         return self.detector.input.resize(frames)

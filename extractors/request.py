@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from extractors.errors import NoFrames
 from extractors.features import Frames
+from extractors.frame_size import FrameSize
 from extractors.sampling import Sampling, shown
 from extractors.video import MediaWarning, Video
 from extractors.windows import Windows
@@ -60,6 +61,22 @@ def part_of(
     return first, np.maximum(inside, 0.0), end - start
 
 
+def looked_at_in(
+    part: tuple[float, float] | None,
+    windows: Sequence[Windows],
+    times: NDArray[np.float64],
+    duration: float,
+) -> NDArray[np.int64]:
+    """The same of a part of the file (None: all of it) cut as if nothing else were in it.
+
+    Raises NoFrames where the video ends before its part begins.
+    """
+    first, fps = 0, len(times) / duration
+    if part is not None:
+        first, times, duration = part_of(times, duration, *part)
+    return first + looked_at(windows, times, duration, fps)
+
+
 @dataclass(frozen=True)
 class DecodeRequest:
     """Which frames, how large, and whether sound.
@@ -68,6 +85,8 @@ class DecodeRequest:
     audio_rate: samples a second of the mono sound, or None for no sound.
     windows: ways to cut the video; where any are given, the frames that they look at are taken, and
     ``sampling`` is left aside.
+    sizes: in which extractors are to be handed the frames beside ``short_side``'s; ``Decoder.decode`` and
+    extractors/gathered.py make them.
     part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
     the sound stay the file's; extractors/part.py makes a video of its own of them.
     """
@@ -77,6 +96,7 @@ class DecodeRequest:
     audio_rate: int | None = None
     windows: tuple[Windows, ...] = ()
     part: tuple[float, float] | None = None
+    sizes: tuple[FrameSize, ...] = ()
 
     def __post_init__(self) -> None:
         if self.short_side < 1 or (self.audio_rate is not None and self.audio_rate < 1):
@@ -87,11 +107,11 @@ class DecodeRequest:
 
         Raises NoFrames where the file ends before its part begins.
         """
-        first, fps = 0, len(times) / duration
+        if self.windows:
+            return looked_at_in(self.part, self.windows, times, duration)
+        first = 0
         if self.part is not None:
             first, times, duration = part_of(times, duration, *self.part)
-        if self.windows:
-            return first + looked_at(self.windows, times, duration, fps)
         return first + self.sampling.choose(times, duration)
 
     def shortfall(self, times: NDArray[np.float64], duration: float, taken: int) -> list[MediaWarning]:
@@ -119,11 +139,13 @@ class DecodeRequest:
         first = replace(distinct[0], audio_rate=max(rates, default=None))
         if all(replace(each, audio_rate=first.audio_rate) == first for each in distinct):
             return first
-        windows = dict.fromkeys(window for each in distinct for window in each._as_windows())
+        windows = dict.fromkeys(window for each in distinct for window in each.as_windows())
         side = max(each.short_side for each in distinct)
-        return replace(first, short_side=side, windows=tuple(windows))
+        sizes = dict.fromkeys(size for each in distinct for size in each.sizes)
+        return replace(first, short_side=side, windows=tuple(windows), sizes=tuple(sizes))
 
-    def _as_windows(self) -> tuple[Windows, ...]:
+    def as_windows(self) -> tuple[Windows, ...]:
+        """The frames in the words of windows. Raises ValueError where they are asked for at a rate."""
         if self.windows:
             return self.windows
         if self.sampling.fps is not None:
@@ -163,21 +185,36 @@ class Audio:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """audio is None where none was asked for or the file has none (``video.has_audio`` tells)."""
+    """audio is None where none was asked for or the file has none (``video.has_audio`` tells). sized: the
+    same frames in each of the request's ``sizes``."""
 
     video: Video
     frames: Frames
     audio: Audio | None = None
+    sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
 
     @property
     def footage(self) -> Footage:
         """What is shown and heard, without what the file is."""
         frames = self.frames
-        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio)
+        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
 
 
 @dataclass(frozen=True, eq=False)
 class Footage(Frames):
-    """Frames with the sound that goes with them; None where there is none, or none was asked for."""
+    """Frames with the sound that goes with them; None where there is none, or none was asked for.
+
+    sized: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``.
+    """
 
     sound: Audio | None = None
+    sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
+
+    def at(self, size: FrameSize) -> Frames:
+        """The frames in an extractor's size, where they were decoded for several."""
+        return Frames(self.sized.get(size, self.pixels), self.pts, self.duration, self.fps)
+
+    def take(self, places: NDArray[np.int64]) -> Footage:
+        """Some of the frames, in every size."""
+        sized = {size: pixels[places] for size, pixels in self.sized.items()}
+        return replace(self, pixels=self.pixels[places], pts=self.pts[places], sized=sized)

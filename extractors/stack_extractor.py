@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import WHOLE, Frames, Stream, StreamSpec, View
+from extractors.frame_size import FrameSize, Resizing
 from extractors.preprocess import to_device
 from extractors.rows import Rows
 from extractors.stacks import Batcher, Stacker, Ticket
@@ -38,6 +39,16 @@ class StackExtractor(ABC):
     batch: int
     device: torch.device
     classes: tuple[str, ...] | None = None
+
+    @property
+    def resizing(self) -> Resizing | None:
+        """How ``prepare`` resizes whole frames first, None where it does not."""
+        return None
+
+    @property
+    def frame_size(self) -> FrameSize:
+        """The size in which frames may be gathered for it without changing what ``prepare`` makes of them."""
+        return FrameSize(self.short_side, self.resizing)
 
     @abstractmethod
     def prepare(self, frames: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.request import Audio, looked_at
+from extractors.request import Audio, looked_at_in
 from extractors.video import Video
 from extractors.windows import Windows
 
@@ -34,13 +34,14 @@ class StreamRequest:
     short_sides: the sizes in which each frame is handed over: pixels of the shorter edge at most, where
     smaller videos are not enlarged, or None for the frame as stored. So what an extractor sees does not
     depend on what others need. audio_rate: samples a second of the mono sound, or None for no sound.
-    chunk_bytes: pixels handed over at a time, a single frame at least.
+    chunk_bytes: pixels handed over at a time, a single frame at least. part: as ``DecodeRequest`` has it.
     """
 
     windows: tuple[Windows, ...]
     short_sides: tuple[int | None, ...] = (None,)
     audio_rate: int | None = None
     chunk_bytes: int = CHUNK_BYTES
+    part: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         given = [each for each in (*self.short_sides, self.audio_rate, self.chunk_bytes) if each is not None]
@@ -49,7 +50,7 @@ class StreamRequest:
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
         """Positions in ``times`` (rising) of the frames to hand over, rising, no doubles."""
-        return looked_at(self.windows, times, duration)
+        return looked_at_in(self.part, self.windows, times, duration)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class LibraryInput:
         "at most 1333, bilinear; zeros to a multiple of 32"
     )
 
+    resizing = None
+
     def resize(self, frames: Tensor) -> Tensor:
         return frames
 

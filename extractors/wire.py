@@ -48,6 +48,7 @@ def _request(asked: dict[str, Any]) -> Request:
     windows = tuple(Windows(**each) for each in asked.pop("windows"))
     if "short_sides" in asked:
         return StreamRequest(windows, tuple(asked.pop("short_sides")), **asked)
+    del asked["sizes"]  # of a whole answer there is one size; several are gathered from a stream
     return DecodeRequest(Sampling(**asked.pop("sampling")), **asked, windows=windows)
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from extractors.crew import Crew
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Frames, Stream
+from extractors.frame_size import FrameSize
 from extractors.request import DecodeRequest, Footage
 from extractors.sampling import Sampling
 from extractors.window_options import WindowOptions
 from models.stream_sets import StreamSet, together
 
-SHORT_SIDE = 256  #: pixels; networks that look at frames spread over the time look at 224
-#: The same for frames that come by windows, of which there are many. Detectors would look at more.
-WINDOW_SHORT_SIDE = 480
+#: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
+#: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.
+SHORT_SIDE = 256
 
 
 class Source(Protocol):
@@ -79,10 +79,12 @@ class Feed:
     @property
     def request(self) -> DecodeRequest:
         rate = max((extractor.rate for extractor in self._crew.sound), default=None)
+        sizes = dict.fromkeys(extractor.frame_size for extractor in self._crew.frames)
+        sizes.pop(FrameSize(SHORT_SIDE), None)
         if self._spread is not None:
-            return DecodeRequest(self._spread, SHORT_SIDE, rate)
+            return DecodeRequest(self._spread, SHORT_SIDE, rate, sizes=tuple(sizes))
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._crew.frames))
-        return DecodeRequest(short_side=WINDOW_SHORT_SIDE, audio_rate=rate, windows=windows)
+        return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
 
     @property
     def sampling(self) -> str | None:
@@ -108,7 +110,8 @@ class Feed:
         streams: list[dict[str, Stream]] = [{} for _ in videos]
         shown = [self._shown(video) for video in videos]
         for extractor in self._crew.frames:
-            for known, new in zip(streams, extractor.extract(shown), strict=True):
+            sized = [video.at(extractor.frame_size) for video in shown]
+            for known, new in zip(streams, extractor.extract(sized), strict=True):
                 known.update(new)
         for known, video in zip(streams, videos, strict=True):
             if isinstance(video, Footage):
@@ -117,12 +120,16 @@ class Feed:
             self._crew.derive(known)
         return streams
 
-    def _shown(self, video: Frames) -> Frames:
+    def _shown(self, video: Frames) -> Footage:
         """A set that looks at a few frames is given those, also where others had more of them decoded."""
+        footage = (
+            video
+            if isinstance(video, Footage)
+            else Footage(video.pixels, video.pts, video.duration, video.fps)
+        )
         if self._spread is None or len(video) <= self._spread.count:
-            return video
-        places = self._spread.choose(video.pts, video.duration)
-        return replace(video, pixels=video.pixels[places], pts=video.pts[places])
+            return footage
+        return footage.take(self._spread.choose(video.pts, video.duration))
 
 
 class JointFeed:

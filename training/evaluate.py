@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from extractors.decode import DecodeRequest, Limits, Sampling, decode_here
 from extractors.features import Frames, Stream
-from extractors.sampling import FRAMES
+from extractors.gathered import gather_here
+from extractors.request import DecodeRequest
+from extractors.sampling import FRAMES, Sampling
 from models.decoding import DecodingOptions
 from models.writers import Writer
 from training.corpus import CorpusError, read_items, read_pictures
@@ -65,9 +66,7 @@ class Evaluator:
         ):
             raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
         entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
-        decoded = (
-            (e["file"], decode_here(captions.parent / e["file"], request, Limits()).frames) for e in entries
-        )
+        decoded = ((e["file"], gather_here(captions.parent / e["file"], request).footage) for e in entries)
         return Captioned(self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries})
 
     def on_videos(self, videos: Sequence[CaptionedVideo]) -> Captioned:

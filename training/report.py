@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from extractors.sampling import FRAMES
 from models.checkpoint import load_checkpoint, save_checkpoint
@@ -69,10 +70,16 @@ class Evaluation:
             console.print(f"CIDEr-D above the same captions on other videos: {gain}")
 
     def _listing(self) -> Table:
-        table = Table("item", "caption", "a reference")
+        """Folded where the terminal is narrow, cut nowhere; names and texts as they are, but for controls."""
+        table = Table(*(Column(each, overflow="fold") for each in ("item", "caption", "a reference")))
         for name, text in self.captioned.hypotheses.items():
-            table.add_row(name, text, self.captioned.references[name][0])
+            table.add_row(*map(_cell, (name, text, self.captioned.references[name][0])))
         return table
+
+
+def _cell(text: str) -> Text:
+    """A cell without markup, control characters written as escapes: it may be a file's name."""
+    return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
 def evaluate_captioner(

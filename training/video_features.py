@@ -85,7 +85,8 @@ class VideoFeatures:
 def tag_of(feed: Feed) -> Tag:
     """All that decides the numbers of a feed: its set and streams, how frames are chosen, each extractor."""
     wanted = feed.wanted
-    spec = StreamSpec(wanted.name, "", ", ".join(wanted.streams), feed.sampling or "")
+    # what a set without a sampling of its own made of frames shrunk for all alike has another name tag
+    spec = StreamSpec(wanted.name, "", ", ".join(wanted.streams), feed.sampling or "each extractor's frames")
     return Tag(wanted.name, spec, inputs={each.name: _tag(each).spec_hash for each in feed.extractors})
 
 

@@ -16,9 +16,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from app.caption_command import stems
+from app import __version__
+from app.caption_command import distinct_names
 from app.cli import PROGRAM, cli
 from app.documents import JobDocument
+from app.extract_inputs import Input
 from app.redis_server import RedisServer
 from app.settings import Settings
 from tests.app.captioners import WORDS, write_captioner
@@ -190,7 +192,7 @@ def _until_closed(master: int) -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["caption"], "FILE"),
+        (["caption"], "VIDEO"),
         (["caption", "x.mp4", "--beam-size", "99"], "--beam-size: Input should be less than or equal to 20."),
         (["caption", "x.mp4", "--num-captions", "6"], "num_captions (6) cannot exceed beam_size (5)"),
         (
@@ -237,10 +239,57 @@ def test_a_missing_file_is_a_failed_one(shell: Shell) -> None:
     assert "[missing_file]" in run.stderr
 
 
-def test_a_folder_is_called_one(shell: Shell, tmp_path: Path) -> None:
-    run = shell.here("caption", tmp_path)
+def test_a_folder_is_captioned_as_extract_describes_it(shell: Shell, tmp_path: Path) -> None:
+    """Searched to the bottom, one file failing alone; where results go is left out; each file once."""
+    folder, out = tmp_path / "films", tmp_path / "films" / "out"
+    (folder / "day").mkdir(parents=True)
+    out.mkdir()
+    (folder / "day" / "broken.mp4").write_text("this is no video\n" * 100)
+    (folder / "notes.txt").write_text("no video's name")
+    clip, same_stem = write_video(folder / "clip.mp4"), write_video(folder / "day" / "clip.mp4")
+    write_video(out / "result.mp4")
+    run = shell.here("caption", folder, clip, "--json", "--attention", out)
     assert run.exit_code == 1
-    assert "is a folder, not a file" in run.stderr
+    found = {line["file"]: line["state"] for line in map(json.loads, run.stdout.splitlines())}
+    assert found == {
+        str(clip): "succeeded",
+        str(folder / "day" / "broken.mp4"): "failed",
+        str(same_stem): "succeeded",
+    }
+    assert "1 of 3 files failed:" in run.stderr
+    pictures = sorted(str(file.relative_to(out)) for file in out.rglob("*.png"))
+    assert pictures == ["clip.png", "day/clip.png"]
+
+
+def test_a_folder_without_videos_is_wrong_usage(shell: Shell, tmp_path: Path) -> None:
+    run = shell.here("caption", tmp_path)
+    assert run.exit_code == 2
+    assert f"There is no video in {tmp_path}." in run.stderr
+
+
+@pytest.mark.parametrize("mark", ["\x1b[2J", "\x9b2J", "\n", "\u202e", "\udcff"], ids=ascii)
+def test_a_name_cannot_harm_the_terminal(shell: Shell, tmp_path: Path, mark: str) -> None:
+    """Clearing it, with one byte or two; a second line; text from right to left; bytes that are no UTF-8."""
+    broken, photo = tmp_path / f"a{mark}b.mp4", tmp_path / f"c{mark}d.png"
+    broken.write_text("this is no video\n" * 100)
+    Image.new("RGB", (64, 48), "red").save(photo, "PNG")
+    plain, lines = shell.run("caption", broken, photo), shell.run("caption", broken, photo, "--json")
+    extracted = shell.run(
+        "extract", broken, photo, "--extractor", "efficientnet-lite2", "--out", tmp_path / "out",
+        "--show-predictions",
+    )  # fmt: skip
+    for run in (plain, lines, extracted):
+        assert run.returncode == 1
+        assert mark not in (run.stdout + run.stderr if mark != "\n" else "")
+        assert "Traceback" not in run.stderr
+        assert f"a{repr(mark)[1:-1]}b.mp4" in run.stderr
+    assert f"c{repr(mark)[1:-1]}d.png: " in plain.stdout
+    assert [json.loads(line)["state"] for line in lines.stdout.splitlines()] == ["failed", "succeeded"]
+
+
+def test_the_version_is_told(shell: Shell) -> None:
+    run = shell.here("--version")
+    assert (run.exit_code, run.stdout) == (0, f"reelword {__version__}\n")
 
 
 def test_what_was_odd_about_a_file_is_said_beside_its_caption(shell: Shell, tmp_path: Path) -> None:
@@ -267,9 +316,10 @@ def test_without_a_captioner_it_says_so(shell: Shell, clips: list[Path], tmp_pat
     assert "Traceback" not in run.stderr
 
 
-def test_stems_never_collide() -> None:
+def test_names_of_pictures_never_collide() -> None:
     files = [Path(name) for name in ("a/clip.mp4", "b/clip.avi", "clip-2.mp4", "CLIP.mov", "other.mp4")]
-    assert stems(files) == ["clip", "clip-2", "clip-2-2", "CLIP-3", "other"]
+    videos = [Input(file, file.stem) for file in files]
+    assert distinct_names(videos) == ["clip", "clip-2", "clip-2-2", "CLIP-3", "other"]
 
 
 # ---- the rest ----
@@ -331,6 +381,31 @@ def test_doctor_prints_every_setting_and_finds_nothing_wrong(shell: Shell) -> No
     assert "Nothing is wrong." in run.stdout
     assert "captioner stats" in run.stdout
     assert "python -m app serve starts" in run.stdout
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80", "200"])
+@pytest.mark.parametrize("command", [("models",), ("doctor",), ("weights", "list")], ids=" ".join)
+def test_tables_fit_any_width_and_cut_no_name(shell: Shell, command: tuple[str, ...], columns: str) -> None:
+    table = shell.here(*command, COLUMNS=columns).stdout
+    assert max(map(len, table.splitlines())) <= int(columns)
+    for name in names_listed(shell, command):
+        assert name in table, name
+
+
+def names_listed(shell: Shell, command: tuple[str, ...]) -> list[str]:
+    document = json.loads(shell.here(*command, "--json").stdout)
+    if command == ("doctor",):
+        return [each["name"] for each in document["settings"]]
+    return [each["name"] for each in document]
+
+
+def test_doctor_says_the_same_as_json(shell: Shell, tmp_path: Path) -> None:
+    run = shell.here("doctor", "--json", REDIS_URL="redis://:secret@127.0.0.1:1/0")
+    document = json.loads(run.stdout)
+    assert run.exit_code == 1
+    assert "secret" not in run.stdout
+    assert document["settings"][0].keys() == {"name", "value", "default", "about"}
+    assert any("Redis" in each["subject"] and each["trouble"] for each in document["findings"])
 
 
 def test_doctor_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:

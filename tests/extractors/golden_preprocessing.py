@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from extractors import flow, i3d, roi
 from extractors.anchors import anchors, cell_anchors
 from extractors.boxes import moved
-from extractors.detection_input import resized, resized_size
+from extractors.detection_input import resized
+from extractors.frame_size import resized_size
 from extractors.preprocess import middle, shrink_or_enlarge
 from extractors.rpn import RATIOS
 from tests.extractors.golden import Case

@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from extractors.detection_input import DetectionInput, blue_first, resized_size
+from extractors.detection_input import DetectionInput, blue_first
+from extractors.frame_size import resized_size
 
 INPUT = DetectionInput((10.0, 20.0, 30.0), (1.0, 2.0, 4.0), shortest=48, longest=80, multiple=32)
 

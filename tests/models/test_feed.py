@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from extractors.decode import decode_here
+from extractors.gathered import gather_here
 from extractors.request import DecodeRequest
 from extractors.sampling import Sampling
 from extractors.window_options import WindowOptions
@@ -73,10 +73,10 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: Pool, clip: Path) 
     assert isinstance(joint, JointFeed)
     assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"
     assert joint.sampling_of("i3d_rgb_grid") is None
-    decoded = decode_here(clip, joint.request)
+    decoded = gather_here(clip, joint.request)
     assert len(decoded.frames) == 20
     (streams,) = joint.extract([decoded.footage])
-    (wanted,) = alone.extract([decode_here(clip, alone.request).footage])
+    (wanted,) = alone.extract([gather_here(clip, alone.request).footage])
     assert streams["grid"].start.tolist() == wanted["grid"].start.tolist()
     assert len(streams["grid"]) == 3
     assert torch.equal(streams["grid"].values, wanted["grid"].values)

@@ -1,0 +1,90 @@
+"""What the command line prints for people: names that cannot harm a terminal, tables that fit any width."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+UNLIMITED = 10_000  #: columns, to measure what a text would take
+
+
+def printable(text: str) -> str:
+    """The text with control characters, and bytes of a file name that are no UTF-8, written as escapes.
+
+    A file may be called anything, also what clears a terminal, hides text or breaks the line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def complain(line: str) -> None:
+    """Print a line to standard error."""
+    print(printable(line), file=sys.stderr)
+
+
+def printable_json(line: str) -> str:
+    """The JSON with such characters as JSON escapes them: the same document."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None
+) -> None:
+    """Print rows as a table, or, where the terminal is too narrow for their longest words, one below another.
+
+    Args:
+        columns: the headings; the first column names its row.
+        rows: cells, whose line breaks are kept.
+        console: standard output where none is given.
+    """
+    console = console or Console()
+    cells = [[_text(cell) for cell in row] for row in rows]
+    widths = _widths([map(Text, columns), *cells], console)
+    if widths is None:
+        _print_below_each_other(columns, cells, console)
+        return
+    table = Table(*map(Column, columns), show_edge=False)
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _widths(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
+    """Of each column: its longest word at least, the room that is left shared by need; None where there is
+    too little. Rich's own way shortens long columns first, whatever words are in them."""
+    ranges = [
+        [Measurement.get(console, console.options.update(width=UNLIMITED), cell) for cell in column]
+        for column in zip(*rows, strict=True)
+    ]
+    least = [max(each.minimum for each in column) for column in ranges]
+    needs = [max(each.maximum for each in column) - least[i] for i, column in enumerate(ranges)]
+    spare = console.width - sum(least) - (3 * len(least) - 1)  # a space on either side, a line between
+    if spare < 0:
+        return None
+    share = min(1.0, spare / max(1, sum(needs)))
+    return [width + int(need * share) for width, need in zip(least, needs, strict=True)]
+
+
+def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text]], console: Console) -> None:
+    for name, *cells in rows:
+        console.print(name, style="bold")
+        for column, cell in zip(columns[1:], cells, strict=True):
+            if cell:
+                said = Text(f"{column}: ", overflow="fold").append_text(cell)
+                console.print(Padding(said, (0, 0, 0, 2)))
+    console.print()
+
+
+def _text(cell: str) -> Text:
+    """A cell without markup: what stands in brackets is part of a name."""
+    return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")
