@@ -7,6 +7,7 @@ preamble) and behind the last one is legal (RFC 2046) and skipped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,6 +24,8 @@ PART_COUNT = 32  #: parts of one form
 BOUNDARY_BYTES = 200  #: RFC 2046 allows 70
 PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
+# It warns of each form that cannot be read. The client is told; the log would be an attacker's to fill.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 log = structlog.get_logger(__name__)
 
 

@@ -27,6 +27,7 @@ def document_of(job: Job, blobs: Blobs) -> JobDocument:
             "started_at": rfc3339(job.started_at),
             "ended_at": rfc3339(job.ended_at),
             "attempt": job.attempt,
+            "filename": job.filename or None,
             **{name: answer.get(name) for name in ANSWER_MEMBERS},
             "warnings": answer.get("warnings") or [],
             "timings": job.timings,

@@ -46,9 +46,9 @@ DELIMITERS = st.sampled_from(
 DATA = st.lists(st.one_of(DELIMITERS, st.binary(max_size=40)), max_size=12).map(b"".join)
 HEADER_PIECES = st.sampled_from(
     [
-        b"Content-Disposition: form-data", b'; name="video"', b'; filename="a.mp4"', b"; name=url", b"; ", b'"',
-        b":", b"\r\nContent-Transfer-Encoding: base64", b"\\", b"; filename*=utf-8''a", b"\r\n", b"\r\n ", b"=",
-        b"\xff",
+        b"Content-Disposition: form-data", b'; name="video"', b'; filename="a.mp4"', b"; name=url", b"; ",
+        b'"', b":", b"\r\nContent-Transfer-Encoding: base64", b"\\", b"; filename*=utf-8''a", b"\r\n",
+        b"\r\n ", b"=", b"\xff",
     ]
 )  # fmt: skip
 HEADERS = st.lists(st.one_of(HEADER_PIECES, st.binary(max_size=20)), max_size=12).map(b"".join)
