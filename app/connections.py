@@ -19,7 +19,7 @@ from app import problems
 
 HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
 HEADER_BYTES = 64 * 1024  #: of a request's line and headers
-LEAVE_SECONDS = 10.0  #: for the rest of a request that is answered already, and for its answer to be taken
+LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
 STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer
 ALWAYS_ANSWERED = b"/livez"
 

@@ -4,7 +4,7 @@
     ├── NotMultipart        415 not_multipart        the body is no form
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
     ├── UploadTooLarge      413 upload_too_large
-    ├── UploadStalled       408 upload_stalled       hardly a byte came for half a minute
+    ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
     ├── VideoMissing        422 video_missing        no field called video
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video

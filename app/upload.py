@@ -25,7 +25,7 @@ from app.options import FORM_FIELDS
 
 FIELD_LIMIT = 1024  #: bytes in the value of an option
 FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
-STALL_SECONDS = 30.0  #: a client that sends fewer than PACE bytes in this time is given up
+STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
 PACE = 16 * 1024
 PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
 FORM_NAMES = ("video", *FORM_FIELDS)

@@ -86,8 +86,8 @@ ATTACKS = (
     Attack("boundaries that go on", VIDEO, b"\r\n--bX"),
     Attack("boundaries that nearly end", VIDEO, b"\r\n--b-X"),
     Attack("line ends", VIDEO, b"\r"),
-    Attack("one-byte chunks", VIDEO, b"x", sizes=(MB // 20, MB // 5), chunk=1),
-    Attack("one-byte chunks of prefixes", VIDEO, b"\r\n--b", sizes=(MB // 20, MB // 5), chunk=1),
+    Attack("one-byte chunks", VIDEO, b"x", sizes=(MB // 100, MB // 25), chunk=1),
+    Attack("one-byte chunks of prefixes", VIDEO, b"\r\n--b", sizes=(MB // 100, MB // 25), chunk=1),
     Attack("a plain video", VIDEO, b"x", sizes=(25 * MB, 100 * MB)),
 )
 
@@ -117,7 +117,7 @@ def measure(read: Reader, attack: Attack, size: int) -> Cost:
     outcome = asyncio.run(_run(read, attack, size))
     seconds = time.process_time() - began
     tracemalloc.start()
-    asyncio.run(_run(read, attack, min(size, 8 * MB)))
+    asyncio.run(_run(read, attack, min(size, 2 * MB)))
     memory = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return Cost(outcome, seconds, memory)
