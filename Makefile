@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip
 TESTS ?= tests
+FUZZ_SECONDS ?= 60
 
 # The first interpreter on PATH that is new enough.
 ifndef PYTHON
@@ -27,6 +28,7 @@ help:
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
+	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make setup        install everything, start nothing"
@@ -55,6 +57,10 @@ format: setup
 .PHONY: crash
 crash: setup
 	$(BIN)/python -m benchmarks.crash
+
+.PHONY: fuzz
+fuzz: setup
+	$(TEST_ENVIRONMENT) $(BIN)/python -m tests.app.form_fuzz --seconds $(FUZZ_SECONDS)
 
 .PHONY: bench
 bench: setup

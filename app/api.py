@@ -19,10 +19,12 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 
 from app import __version__, api_jobs, api_page, api_status, api_submit, problems
+from app.access import CheckAccess
 from app.errors import QueueError, RecordUnreadable
-from app.headers import SecurityHeaders
+from app.headers import HeadAsGet, SecurityHeaders
 from app.metrics import CountRequests
 from app.problems import Problem, RequestError
 from app.service import Service, service_of
@@ -31,6 +33,7 @@ from app.sweeper import Sweeper
 
 #: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
 THREADS = 200
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
 log = structlog.get_logger(__name__)
@@ -59,8 +62,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _internal_error)
+    app.add_middleware(CheckAccess, settings=settings)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(CountRequests, metrics=service.metrics)
+    app.add_middleware(HeadAsGet)
     return app
 
 
@@ -117,11 +122,25 @@ async def _http_error(request: Request, error: Exception) -> Response:
     detail = f"{request.method} {path}: {error.detail}."
     hint = "GET /docs lists the routes and their methods."
     found = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
-    return _answer(request, found, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods_of(request))
+    return _answer(request, found, headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """All methods of the path that was asked for; a route that does not fit knows only its own."""
+    routes = request.app.router.routes
+    found = {
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    }
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
-    """Nobody reads this answer; its upload is already removed."""
+    """Nobody reads this answer. A half-written upload is already removed; an accepted job goes on."""
     log.info("client went away", path=request.url.path)
     return Response(status_code=499)
 

@@ -1,4 +1,4 @@
-"""``/jobs/{id}``: how a job is, where its captioner looked, and cancelling it."""
+"""``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ NO_ATTENTION = (problems.UnknownJob, problems.JobHasNoAttention, problems.JobNot
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
-@router.get("", response_model=JobDocument, responses=problems.openapi_responses(problems.UnknownJob))
+@router.get(
+    "",
+    response_model=JobDocument,
+    responses={
+        200: {"headers": problems.RETRY_AFTER, "description": "With `Retry-After` while it is not over."},
+        **problems.openapi_responses(problems.UnknownJob),
+    },
+)
 def job(job_id: JobId, service: ServiceDep) -> Response:
     """The job as it stands. Members that are not known (yet) are null."""
     return _document(find(service, job_id), service)
@@ -39,19 +46,34 @@ def job(job_id: JobId, service: ServiceDep) -> Response:
     "",
     response_model=JobDocument,
     responses={
-        202: {"model": JobDocument, "description": "It runs; its worker has been told to stop."},
-        **problems.openapi_responses(problems.UnknownJob, problems.JobIsOver),
+        200: {"description": "It waited and is canceled, or it was over and its result is deleted."},
+        202: {
+            "model": JobDocument,
+            "description": "It runs; its worker has been told to stop.",
+            "headers": problems.RETRY_AFTER,
+        },
+        **problems.openapi_responses(problems.UnknownJob),
     },
 )
-def cancel(job_id: JobId, service: ServiceDep) -> Response:
-    """Cancels a job: at once where it waits, within two seconds where it runs."""
-    ending = service.jobs.cancel(find(service, job_id).id)
-    job = find(service, job_id)
-    if ending == "over" and job.state != "canceled":
-        raise problems.JobIsOver(f"The job has {_ended(job)}.")
+def delete(job_id: JobId, service: ServiceDep) -> Response:
+    """Cancels a job: at once where it waits, within two seconds where it runs. Deletes the result of one that
+    is over, which is `expired` then.
+    """
+    found = find(service, job_id)
+    ending = service.jobs.cancel(found.id)
     if ending == "done":
-        service.blobs.remove(job.upload)
-    return _document(job, service, 202 if ending == "asked" else 200)
+        service.blobs.remove(found.upload)
+    if ending == "over":
+        _delete_result(find(service, job_id), service)
+    return _document(find(service, job_id), service, 202 if ending == "asked" else 200)
+
+
+def _delete_result(job: Job, service: Service) -> None:
+    """A canceled job has none, and stays canceled: DELETE may be sent twice."""
+    if job.state != "canceled":
+        service.jobs.expire(job.id)
+    service.blobs.remove(job.upload)
+    service.blobs.remove(f"results/{job.id}")
 
 
 @router.get(

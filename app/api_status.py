@@ -12,7 +12,7 @@ from app import metrics, problems
 from app.about import ABOUT
 from app.advertisement import CaptionerInfo, SpeedInfo
 from app.errors import QueueError
-from app.options import FORM_FIELDS, CaptionOptions
+from app.options import form_schema
 from app.service import ServiceDep
 
 router = APIRouter(tags=["status"])
@@ -76,11 +76,10 @@ def models(service: ServiceDep) -> ModelsDocument:
         CaptionerDocument.of(info, names.count(name))
         for name, info in sorted(service.registry.captioners().items())
     ]
-    schema = CaptionOptions.model_json_schema()["properties"]
     return ModelsDocument(
         captioners=captioners,
         default=service.registry.menu().default,
-        options={name: schema[name] for name in FORM_FIELDS},
+        options=form_schema(),
     )
 
 

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from app import problems
 from app.documents import Accepted, JobDocument, JobUrls
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.job_document import document_of
 from app.jobs import Job
-from app.options import FORM_FIELDS, CaptionOptions
+from app.options import CaptionOptions, form_schema
 from app.room import announced_bytes
 from app.service import Service, ServiceDep
 from app.upload import Upload, receive
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
-POLL_SECONDS = 0.1
+POLL_SECONDS, LONGEST_POLL = 0.1, 1.0  #: between two looks at a job that is waited for
 BOOLEANS = ("true", "false")
 
 router = APIRouter(tags=["caption"])
@@ -36,9 +37,8 @@ router = APIRouter(tags=["caption"])
 
 def _form_schema() -> dict[str, Any]:
     """The form as OpenAPI describes it: the body is read by hand, so nothing can derive it."""
-    options = CaptionOptions.model_json_schema()["properties"]
     video = {"type": "string", "format": "binary", "description": "The file."}
-    properties = {"video": video, **{name: options[name] for name in FORM_FIELDS}}
+    properties = {"video": video, **form_schema()}
     schema = {
         "type": "object",
         "required": ["video"],
@@ -48,13 +48,34 @@ def _form_schema() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
+LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
+APPLIED = {
+    "Preference-Applied": {
+        "description": "How long was waited for, where `Prefer` asked for it.",
+        "schema": {"type": "string"},
+    }
+}
+Prefer = Annotated[
+    str | None,
+    Header(
+        description="`wait=N` (RFC 7240): hold the request up to N seconds, at most 60, for the job's end.",
+        examples=["wait=30"],
+    ),
+]
+
+
 @router.post(
     "/caption",
     status_code=202,
     response_model=Accepted,
     openapi_extra=_form_schema(),
     responses={
-        200: {"model": JobDocument, "description": "With `Prefer: wait=N`, where the job ended in time."},
+        200: {
+            "model": JobDocument,
+            "description": "With `Prefer: wait=N`, where the job ended in time.",
+            "headers": LOCATION | APPLIED,
+        },
+        202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
         **problems.openapi_responses(
             problems.MalformedForm,
             problems.UploadStalled,
@@ -64,6 +85,7 @@ def _form_schema() -> dict[str, Any]:
             problems.VideoEmpty,
             problems.SeveralVideos,
             problems.UrlNotSupported,
+            problems.OptionInQuery,
             problems.UnknownField,
             problems.InvalidOption,
             problems.UnknownCaptioner,
@@ -73,14 +95,22 @@ def _form_schema() -> dict[str, Any]:
         ),
     },
 )
-async def caption(request: Request, service: ServiceDep) -> Response:
+async def caption(request: Request, service: ServiceDep, prefer: Prefer = None) -> Response:
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
+    _refuse_query(request)
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
     limit = service.settings.max_upload_bytes
     with service.blobs.staged() as file:
         upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
         job = await anyio.to_thread.run_sync(_submit, service, upload)
-    return await _answer(service, job, preferred_wait(request.headers.get("prefer")))
+    return await _answer(request, service, job, preferred_wait(prefer))
+
+
+def _refuse_query(request: Request) -> None:
+    """Raises OptionInQuery: an option that is not read must not be passed over."""
+    if request.url.query:
+        names = ", ".join(dict.fromkeys(request.query_params)) or request.url.query
+        raise problems.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
 
 
 def preferred_wait(prefer: str | None) -> float | None:
@@ -108,7 +138,7 @@ def _submit(service: Service, upload: Upload) -> Job:
         options = parse_options(upload.fields)
         _check_choice(service, options)
         service.blobs.adopt(upload.file, key)
-        job = service.jobs.submit(job_id, options, key)
+        job = service.jobs.submit(job_id, options, key, filename=upload.filename)
     except BaseException:
         upload.file.unlink(missing_ok=True)
         service.blobs.remove(key)
@@ -148,11 +178,11 @@ def _check_choice(service: Service, options: CaptionOptions) -> None:
         raise problems.InvalidMembers(str(failure)) from failure
 
 
-async def _answer(service: Service, job: Job, wait: float | None) -> Response:
+async def _answer(request: Request, service: Service, job: Job, wait: float | None) -> Response:
     headers = {"Location": f"/jobs/{job.id}"}
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"
-        job = await _wait(service, job, wait)
+        job = await _wait(request, service, job, wait)
     if wait is not None and job.is_over:
         document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
@@ -167,11 +197,18 @@ def urls_of(job_id: str) -> JobUrls:
     )
 
 
-async def _wait(service: Service, job: Job, seconds: float) -> Job:
-    """The job when it is over, or as it stands after ``seconds``."""
-    deadline = anyio.current_time() + seconds
-    while not job.is_over and anyio.current_time() < deadline:
-        await anyio.sleep(min(POLL_SECONDS, max(0.0, deadline - anyio.current_time())))
+async def _wait(request: Request, service: Service, job: Job, seconds: float) -> Job:
+    """The job when it is over, or as it stands after ``seconds``. Raises ClientDisconnect.
+
+    It is asked for ever more rarely, so that an answer comes late by a tenth at most and many who wait cost
+    little.
+    """
+    began = anyio.current_time()
+    while not job.is_over and (waited := anyio.current_time() - began) < seconds:
+        pause = min(max(POLL_SECONDS, waited / 10), LONGEST_POLL)
+        await anyio.sleep(min(pause, seconds - waited))
+        if await request.is_disconnected():
+            raise ClientDisconnect
         found = await anyio.to_thread.run_sync(service.jobs.get, job.id)
         job = found or job
     return job

@@ -98,6 +98,7 @@ class JobDocument(Document):
     started_at: str | None = None
     ended_at: str | None = None
     attempt: int = 0
+    filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
     media: Media | None = None
     sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
     warnings: list[Note] = Field(default_factory=list)

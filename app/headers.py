@@ -1,4 +1,4 @@
-"""Headers that tell a browser to trust nothing more than it must."""
+"""Headers that tell a browser to trust nothing more than it must, and HEAD, which asks for headers alone."""
 
 from __future__ import annotations
 
@@ -40,3 +40,20 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, guarded)
+
+
+class HeadAsGet:
+    """ASGI middleware: HEAD is answered as GET is, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def bodiless(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, bodiless)

@@ -35,6 +35,7 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             "started_at": rfc3339(job.started_at),
             "ended_at": rfc3339(job.ended_at),
             "attempt": job.attempt,
+            "filename": job.filename or None,
             **{name: answer.get(name) for name in ANSWER_MEMBERS},
             "warnings": answer.get("warnings") or [],
             "timings": job.timings,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 FUSION, ENSEMBLE = "fusion", "ensemble"
+NAME_LENGTH = 64
 COMBINATIONS = (FUSION, ENSEMBLE)
 """Captioners that are made of others."""
+
+
+NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
+"""Names with commas between them, as a form has them; that none comes twice no pattern can say."""
 
 
 def _names(given: object) -> object:
@@ -26,7 +31,7 @@ def _names(given: object) -> object:
 Members = Annotated[
     tuple[str, ...] | None,
     BeforeValidator(_names),
-    WithJsonSchema({"type": "string", "examples": ["g2l,stats"]}),
+    WithJsonSchema({"type": "string", "pattern": NAMES_PATTERN, "examples": ["g2l,stats"]}),
 ]
 
 
@@ -35,10 +40,12 @@ class CaptionOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    captioner: Annotated[str | None, WithJsonSchema({"type": "string"})] = Field(
+    captioner: Annotated[
+        str | None, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": NAME_LENGTH})
+    ] = Field(
         None,
         min_length=1,
-        max_length=64,
+        max_length=NAME_LENGTH,
         description="Which captioner writes; GET /models lists them and names the one that is the default.",
     )
     members: Members = Field(
@@ -76,3 +83,12 @@ class CaptionOptions(BaseModel):
 
 FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length", "attention")
 """The options that ``POST /caption`` takes, in the order in which they are documented."""
+
+
+def form_schema() -> dict[str, dict[str, Any]]:
+    """JSON Schema of each form field. A default of null is left out: it means that the field is absent."""
+    options = CaptionOptions.model_json_schema()["properties"]
+    return {
+        name: {key: value for key, value in options[name].items() if (key, value) != ("default", None)}
+        for name in FORM_FIELDS
+    }

@@ -4,11 +4,12 @@
     ├── NotMultipart        415 not_multipart        the body is no form
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
     ├── UploadTooLarge      413 upload_too_large
-    ├── UploadStalled       408 upload_stalled       no byte came for a minute
+    ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
     ├── VideoMissing        422 video_missing        no field called video
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video
     ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
+    ├── OptionInQuery       422 option_in_query      options are form fields, and not part of the address
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── UnknownCaptioner    422 unknown_captioner    known lists the captioners that live workers have
@@ -17,9 +18,13 @@
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
-    ├── JobIsOver           409 job_is_over          nothing left to cancel
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
+    ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
+    ├── OriginNotAllowed    403 origin_not_allowed   sent by a page from elsewhere
+    ├── HeadersTooLarge     431 headers_too_large
+    ├── RequestStalled      408 request_stalled      its headers did not come
+    ├── TooManyConnections  503 too_many_connections
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -33,10 +38,15 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
 
 from app.errors import QueueError, RecordUnreadable
 
 MEDIA_TYPE = "application/problem+json"
+#: For the ``headers`` of a response in OpenAPI.
+RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds until asking again makes sense.", "schema": {"type": "integer"}}
+}
 
 
 class Problem(BaseModel):
@@ -121,6 +131,13 @@ class UrlNotSupported(RequestError):
     hint = "Fetch the file yourself and send it as the form field video."
 
 
+class OptionInQuery(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "option_in_query"
+    title = "Options stand in the address"
+    hint = "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …"
+
+
 class UnknownField(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "unknown_field"
@@ -178,13 +195,6 @@ class JobHasNoAttention(RequestError):
     hint = "Attention comes with a caption, unless the video was sent with attention=false."
 
 
-class JobIsOver(RequestError):
-    status = HTTPStatus.CONFLICT
-    code = "job_is_over"
-    title = "The job is over and cannot be cancelled"
-    hint = "Nothing needs to be done: a finished job costs nothing more."
-
-
 class BacklogFull(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "backlog_full"
@@ -198,6 +208,41 @@ class NotReady(RequestError):
     code = "not_ready"
     title = "The service cannot run jobs at the moment"
     hint = "Wait until a worker has loaded its models; if it lasts, read its log or run python -m app doctor."
+    retry_after = 5
+
+
+class HostNotAllowed(RequestError):
+    code = "host_not_allowed"
+    title = "The service is not known by this name"
+    hint = "Ask for localhost, or add the name to REELWORD_ALLOWED_HOSTS on the server."
+
+
+class OriginNotAllowed(RequestError):
+    status = HTTPStatus.FORBIDDEN
+    code = "origin_not_allowed"
+    title = "Pages from elsewhere may not write"
+    hint = "Use the service's own page, or add the other page's host to REELWORD_ALLOWED_HOSTS on the server."
+
+
+class HeadersTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    code = "headers_too_large"
+    title = "The request's headers are too large"
+    hint = "Send fewer and shorter headers, and a shorter address."
+
+
+class RequestStalled(RequestError):
+    status = HTTPStatus.REQUEST_TIMEOUT
+    code = "request_stalled"
+    title = "The request did not come in time"
+    hint = "Send the request again over a connection that holds."
+
+
+class TooManyConnections(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_connections"
+    title = "Too many clients are connected"
+    hint = "Send the request again later, or raise REELWORD_MAX_CONNECTIONS on the server."
     retry_after = 5
 
 
@@ -244,6 +289,12 @@ def headers_of(error: RequestError) -> dict[str, str]:
     return {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
 
 
+def response(error: RequestError, path: str) -> Response:
+    """The answer to a request that met this error."""
+    body = describe(error, path).model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, error.status, headers_of(error), media_type=MEDIA_TYPE)
+
+
 def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
     """What FastAPI's ``responses=`` takes, so that the documentation names every problem of a route."""
     by_status: dict[int, list[type[RequestError]]] = {}
@@ -255,7 +306,9 @@ def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, 
 def openapi_default() -> dict[int | str, dict[str, Any]]:
     """What any route may answer beside the problems of its own."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    description = "Any other problem, e.g. `queue_unavailable` (503), `invalid_request` (422)."
+    kinds = (HostNotAllowed, OriginNotAllowed, HeadersTooLarge, RequestStalled, TooManyConnections)
+    named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in kinds)
+    description = f"Any other problem: {named}, `queue_unavailable` (503), `invalid_request` (422) …"
     return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}
 
 
@@ -268,7 +321,8 @@ def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:
         for kind in kinds
     }
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {
+    answer: dict[str, Any] = {
         "description": "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds),
         "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
     }
+    return answer | ({"headers": RETRY_AFTER} if any(kind.retry_after for kind in kinds) else {})

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,8 @@ from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 2**20
+#: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
+HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -42,6 +45,13 @@ class Settings(BaseSettings):
         le=65535,
         validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
         description="Port that the API listens on.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
+    )
+    max_connections: int = Field(
+        500, ge=1, description="Clients that may be connected to the API; more are answered with 503."
     )
 
     workers: int = Field(1, ge=0, le=64, description="Workers that serve starts.")
@@ -119,11 +129,25 @@ class Settings(BaseSettings):
         "auto", description="auto: text on a terminal, else JSON."
     )
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names(cls, hosts: str) -> str:
+        wrong = [name for name in _listed(hosts) if not HOST_PATTERN.fullmatch(name)]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]} is no host: give names as reel.example, *.example or *, without ports"
+            )
+        return hosts
+
     @field_validator("data", "weights", "manifest")
     @classmethod
     def _from_here(cls, path: Path) -> Path:
         """Processes started from here may work in another folder."""
         return path.expanduser().absolute()
+
+    @property
+    def host_names(self) -> list[str]:
+        return _listed(self.allowed_hosts)
 
     @property
     def blob_url(self) -> str:
@@ -149,3 +173,7 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]

@@ -142,6 +142,7 @@ function showFacts(job) {
   const media = job.media || {};
   const seconds = (value) => (value == null ? null : `${value.toFixed(2)} s`);
   const rows = [
+    ["File", job.filename],
     ["Video", [media.container, media.codec].filter(Boolean).join(", ")],
     ["Picture", media.width && `${media.width} × ${media.height}${media.rotation ? `, turned by ${media.rotation}°` : ""}`],
     ["Duration", seconds(media.duration) + (media.times_estimated ? " (estimated)" : "")],

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from app import logs
+from app import api_server, logs
 from app.api import create_app
 from app.service import Service
 from app.settings import Settings
@@ -41,7 +41,7 @@ class LiveApi:
 def live_api(settings: Settings) -> Iterator[LiveApi]:
     logs.configure(settings)
     app = create_app(settings)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(api_server.configuration(app, settings, port=0, drain_seconds=1))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -134,7 +134,7 @@ def test_a_large_upload_of_unknown_length_is_refused(api: LiveApi) -> None:
 
 def test_a_client_that_hangs_up_leaves_nothing(api: LiveApi, jobs: Jobs) -> None:
     head = (
-        "POST /caption HTTP/1.1\r\nHost: here\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+        "POST /caption HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
         "Content-Length: 200000\r\n\r\n"
         '--b\r\nContent-Disposition: form-data; name="video"; filename="a.mp4"\r\n\r\n'
     )

@@ -14,8 +14,8 @@ from tests.app.live_api import LiveApi, assert_problem, finished, send
 from tests.app.scripted_worker import ScriptedWorker, attention_document
 
 MEMBERS = {
-    "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "media", "sampled",
-    "warnings", "caption", "captions", "model", "timings", "error",
+    "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
+    "media", "sampled", "warnings", "caption", "captions", "model", "timings", "error",
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
@@ -171,9 +171,49 @@ def test_a_running_job_is_told_to_stop(api: LiveApi, jobs: Jobs, worker: Scripte
     assert jobs.beat(claim, "decode", 0.1) == "canceled"
 
 
-def test_a_finished_job_cannot_be_cancelled(api: LiveApi, worker: ScriptedWorker) -> None:
-    location = finished(api, worker)
-    body = assert_problem(api.client.delete(location), 409, "job_is_over")
-    assert body["detail"] == "The job has succeeded."
-    assert api.client.get(location).json()["state"] == "succeeded"
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+def test_the_result_of_a_job_that_is_over_is_deleted(
+    api: LiveApi, jobs: Jobs, worker: ScriptedWorker, state: str
+) -> None:
+    location = send(api).headers["location"]
+    claim = worker.take()
+    if state == "succeeded":
+        worker.succeed(claim)
+    else:
+        jobs.fail(claim, EngineCrashed("The video killed the engine."))
+    assert api.client.get(location).json()["state"] == state
+    for _ in range(2):  # a repeated call changes nothing
+        response = api.client.delete(location)
+        body = response.json()
+        assert (response.status_code, body["state"]) == (200, "expired")
+        assert (body["caption"], body["captions"], body["media"], body["error"]) == (None,) * 4
+    assert api.client.get(location).json()["state"] == "expired"
+    assert_problem(api.client.get(f"{location}/attention"), 404, "no_attention")
+    assert_problem(api.client.get(f"{location}/frames/0.jpg"), 404, "unknown_frame")
+    results = api.service.settings.data / "blobs" / "results"
+    assert (api.uploads, list(results.glob("*"))) == ([], [])
+    assert jobs.due(limit=10) == []
+
+
+def test_a_job_that_is_not_there_cannot_be_deleted(api: LiveApi) -> None:
     assert_problem(api.client.delete(f"/jobs/{'0' * 32}"), 404, "unknown_job")
+
+
+# ---- its file's name ----
+
+
+def test_a_job_has_its_files_name(api: LiveApi) -> None:
+    names = {
+        "holiday.mp4": "holiday.mp4",
+        "/home/me/\u043a\u043e\u0442.mov": "\u043a\u043e\u0442.mov",
+        "a\x1b[2Jb.mp4": "a\ufffd[2Jb.mp4",
+        "": None,
+    }
+    for sent, shown in names.items():
+        head = f'Content-Disposition: form-data; name="video"; filename="{sent}"\r\n\r\n'
+        body = b"--b\r\n" + head.encode() + b"data\r\n--b--\r\n"
+        response = api.client.post(
+            "/caption", content=body, headers={"content-type": "multipart/form-data; boundary=b"}
+        )
+        assert response.status_code == 202
+        assert api.client.get(response.headers["location"]).json()["filename"] == shown

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
-from app.options import FORM_FIELDS, CaptionOptions
+from app.options import FORM_FIELDS, CaptionOptions, form_schema
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -57,3 +59,37 @@ def test_form_texts_are_understood() -> None:
 def test_options_survive_a_job_record() -> None:
     options = CaptionOptions(beam_size=2, attention=False)
     assert CaptionOptions.model_validate_json(options.model_dump_json()) == options
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_right"),
+    [
+        ("captioner", "", False),
+        ("captioner", "g2l", True),
+        ("captioner", "x" * 64, True),
+        ("captioner", "x" * 65, False),
+        ("members", "", False),
+        ("members", "  ", False),
+        ("members", ",", False),
+        ("members", "g2l,,stats", False),
+        ("members", "g2l, ,stats", False),
+        ("members", "g2l,", False),
+        ("members", "g2l", True),
+        ("members", " g2l , stats ", True),
+    ],
+)
+def test_names_are_what_their_schema_says(field: str, value: str, is_right: bool) -> None:
+    given = {field: value} | ({"captioner": "fusion"} if field == "members" else {})
+    schema = form_schema()[field]
+    fits = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+    assert (fits and re.search(schema.get("pattern", ""), value) is not None) is is_right
+    if is_right:
+        CaptionOptions.model_validate(given)
+    else:
+        with pytest.raises(ValidationError):
+            CaptionOptions.model_validate(given)
+
+
+def test_no_field_has_a_default_that_a_form_cannot_send() -> None:
+    defaults = {name: schema["default"] for name, schema in form_schema().items() if "default" in schema}
+    assert defaults == {"beam_size": 5, "num_captions": 1, "max_length": 20, "attention": True}

@@ -76,7 +76,12 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
         (form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO), problems.InvalidOption, "longer than"),
         (form(TOO_LARGE), problems.UploadTooLarge, "1,000,000 bytes"),
         (form(VIDEO)[:-24], problems.MalformedForm, "in the middle"),
-        (b"no boundary anywhere", problems.MalformedForm, "content type announces"),
+        (form(VIDEO)[:-6], problems.MalformedForm, "in the middle"),
+        (form(part("beam_size", b"3"))[:-6], problems.MalformedForm, "before its last boundary"),
+        (b"no boundary anywhere", problems.MalformedForm, "before its first boundary"),
+        (b"", problems.MalformedForm, "before its first boundary"),
+        (form(VIDEO) + b"x" * FORM_OVERHEAD, problems.MalformedForm, "not its video"),
+        (b"x" * FORM_OVERHEAD + b"\r\n" + form(VIDEO), problems.MalformedForm, "not its video"),
     ],
 )
 def test_wrong_forms_are_named_and_leave_no_file(
@@ -101,12 +106,38 @@ def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("content_type", [None, "video/mp4", "multipart/form-data", "application/json"])
+@pytest.mark.parametrize("content_type", [None, "", "video/mp4", "multipart/mixed; boundary=b", "json"])
 def test_other_bodies_are_no_forms(file: Path, content_type: str | None) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
     with pytest.raises(problems.NotMultipart):
         read(file, form(VIDEO), headers=headers)
     assert not file.exists()
+
+
+@pytest.mark.parametrize("rest", ["", ";", "; boundary", "; boundary=", '; boundary=""', "; charset=utf-8"])
+def test_a_missing_boundary_is_said_to_be_missing(file: Path, rest: str) -> None:
+    with pytest.raises(problems.MalformedForm, match="boundary is missing"):
+        read(file, form(VIDEO), headers={"content-type": f"multipart/form-data{rest}"})
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("clip.mp4", "clip.mp4"),
+        ("C:\\films\\clip.mp4", "clip.mp4"),
+        ("/home/me/clip.mp4", "clip.mp4"),
+        ("../../etc/passwd", "passwd"),
+        ("un caf\u00e9 \u4e2d\u6587.mp4", "un caf\u00e9 \u4e2d\u6587.mp4"),
+        ("a\x1b[31m\x00\u202eb.mp4", "a\ufffd[31m\ufffd\ufffdb.mp4"),
+        ("5.40\u202fPM.mov", "5.40 PM.mov"),
+        ("\U0001f469\u200d\U0001f467.mp4", "\U0001f469\u200d\U0001f467.mp4"),
+        ("x" * 5000, "x" * 255),
+        ("", ""),
+    ],
+)
+def test_a_file_name_is_kept_fit_for_display(file: Path, sent: str, shown: str) -> None:
+    assert read(file, form(part("video", b"data", sent))).filename == shown
 
 
 def test_an_announced_size_is_refused_before_anything_is_read(file: Path) -> None:
@@ -152,8 +183,22 @@ def test_a_client_that_falls_silent_is_given_up(file: Path) -> None:
         yield part("video", b"x" * 1000, "a.mp4")
         await asyncio.sleep(60)
 
-    with pytest.raises(problems.UploadStalled, match="No byte has come"):
+    with pytest.raises(problems.UploadStalled, match="Fewer than"):
         asyncio.run(receive(silent(), HEADERS, file, LIMIT, stall_seconds=0.05))
+    assert not file.exists()
+
+
+def test_a_client_that_drips_is_given_up_too(file: Path) -> None:
+    """Each byte in time, and the upload would take a year."""
+
+    async def dripping() -> AsyncIterator[bytes]:
+        yield part("video", b"x" * (upload.PACE + 1), "a.mp4")
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            yield b"x"
+
+    with pytest.raises(problems.UploadStalled):
+        asyncio.run(receive(dripping(), HEADERS, file, LIMIT, stall_seconds=0.2))
     assert not file.exists()
 
 
