@@ -65,7 +65,6 @@ def claimed(jobs: Jobs, blobs: Blobs) -> Claim:
 )
 def test_a_fault_of_our_own_ends_the_job_at_once(
     jobs: Jobs,
-    server: redis.Redis,
     settings: Settings,
     tmp_path: Path,
     error: MediaError,
