@@ -15,9 +15,9 @@ from app.errors import CaptionerUnavailable, EngineStartFailed
 from app.options import CaptionOptions
 from app.pipeline import Engine, caption_videos
 from app.settings import Settings
-from extractors.decode import decode_here
 from extractors.decoder import Decoder
 from extractors.features import Frames, Stream
+from extractors.gathered import gather_here
 from models.feed import Feed
 from models.service import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
@@ -85,7 +85,7 @@ def test_attention_is_left_out_where_nobody_wants_it(
 
 def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
     """Different captioners and options in one batch, each answered by its own."""
-    videos = [decode_here(clip, engine.info.request).frames for clip in clips]
+    videos = [gather_here(clip, engine.info.request).footage for clip in clips]
     options = [
         CaptionOptions(),
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
@@ -103,7 +103,7 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
-    video = decode_here(clips[0], engine.info.request).frames
+    video = gather_here(clips[0], engine.info.request).footage
     options = [CaptionOptions(captioner="nobody"), CaptionOptions()]
     first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
     assert isinstance(first, CaptionerUnavailable)
@@ -151,7 +151,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     whole = Feed.extract
     monkeypatch.setattr(Feed, "extract", extract)
     names = ["pictures", "motion", "pictures", "nobody"]
-    videos = [decode_here(clips[1], mixed.request_for(of(name))).frames for name in names]
+    videos = [gather_here(clips[1], mixed.request_for(of(name))).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
     assert ran == [("demo", 2), ("stats", 1)]
@@ -164,7 +164,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 
 def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
     """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
-    assert len(decode_here(clips[1], mixed.request_for(of("pictures"))).frames) == 8
+    assert len(gather_here(clips[1], mixed.request_for(of("pictures"))).frames) == 8
     with Decoder() as decoder:
         frames = decoder.decode(clips[1], mixed.request_for(of("motion"))).frames
     assert len(frames) == 20
