@@ -1,4 +1,5 @@
-"""How a job ends badly, and what keeps the service from running jobs. (Media errors: extractors/errors.py.)
+"""How a job ends badly, and what keeps the service from running jobs. (Media errors:
+extractors/media/errors.py.)
 
     JobError
     ├── JobFailure                  how a job failed: the ``error`` member of its answer
@@ -29,7 +30,7 @@ that tells it best.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 
 class JobError(Exception):
@@ -159,3 +160,30 @@ class PortInUse(StartError):
 class EngineStartFailed(StartError):
     code = "engine_start_failed"
     hint = "Read the worker's log; python -m app doctor checks weights and packages."
+
+
+# The errors that a job may end with: those of app/errors.py and of extractors/media/errors.py, seen alike.
+
+
+class NamedError(Protocol):
+    """``code`` is stable, ``hint`` says what to do, ``str`` of it is one sentence."""
+
+    code: ClassVar[str]
+    hint: ClassVar[str]
+
+
+def error_document(error: NamedError) -> dict[str, str]:
+    """The ``error`` member of a failed job."""
+    return {"code": error.code, "message": str(error), "hint": error.hint}
+
+
+# What a command cannot do for any of its inputs.
+
+
+def sentence(text: str) -> str:
+    """A message of a library's as a sentence on its own."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+class UsageError(Exception):
+    """The command was asked in a wrong way; the message is a sentence. The exit code is 2."""

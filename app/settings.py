@@ -111,7 +111,9 @@ class Settings(BaseSettings):
         description="Stream set that captioners are fed with; default: the one each was trained on.",
     )
     frames: int = Field(8, ge=1, le=64, description="Frames of a video that are looked at.")
-    engine: str = Field("app.pipeline:Engine", description="What the engine process runs, as module:name.")
+    engine: str = Field(
+        "app.pipeline.engine:Engine", description="What the engine process runs, as module:name."
+    )
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
     engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")
     manifest: Path = Field(

@@ -22,19 +22,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from app.options import CaptionOptions
-from app.roster import Roster
+from app.jobs.options import CaptionOptions
+from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from extractors.decoder import Decoder
-from extractors.errors import MediaError
+from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream
+from extractors.media.errors import MediaError
 from models.caption import SPREAD_ENTROPY, Caption, normalised_entropy
-from models.decoding import DecodingOptions
-from models.feed import Feed, JointFeed
+from models.combining.caption_writers import SingleWriter
+from models.combining.members import ENSEMBLE, FUSION
+from models.decoding.decode import DecodingOptions
+from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from models.likelihood import teacher_forced
-from models.members import ENSEMBLE, FUSION
 from models.vocabulary import EOS
-from models.writers import Alone
 
 VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif"}
 
@@ -60,36 +60,36 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = Settings(device="cpu")
     torch.set_num_threads(settings.threads)
-    roster = Roster(settings, "cpu")
+    captioners = LoadedCaptioners(settings, "cpu")
     files = sorted(
         file
         for file in arguments.clips.iterdir()
         if file.suffix in VIDEOS and file.name not in arguments.skip
     )
-    names = [name for name in roster.menu.names if name not in (FUSION, ENSEMBLE)]
-    choices = {name: roster.menu.choose(CaptionOptions(captioner=name)) for name in names}
-    feeds = {name: roster.feed(choice) for name, choice in choices.items()}
-    features = {feed: list(described(feed, files)) for feed in dict.fromkeys(feeds.values())}
+    names = [name for name in captioners.captioner_choices.names if name not in (FUSION, ENSEMBLE)]
+    choices = {name: captioners.captioner_choices.resolve(CaptionOptions(captioner=name)) for name in names}
+    sources = {name: captioners.feature_source(choice) for name, choice in choices.items()}
+    features = {source: list(described(source, files)) for source in dict.fromkeys(sources.values())}
     print(f"captioner    entropy mean     25     50     75   spread right clip ({len(files)} files)")
     for name, choice in choices.items():
-        writer = roster.writer(choice)
-        assert isinstance(writer, Alone)
-        print(f"{name:12} {trust(writer, features[feeds[name]])}", flush=True)
+        writer = captioners.writer(choice)
+        assert isinstance(writer, SingleWriter)
+        print(f"{name:12} {trust(writer, features[sources[name]])}", flush=True)
 
 
-def described(feed: Feed | JointFeed, files: Sequence[Path]) -> Iterator[Features]:
+def described(source: FeatureSource | CombinedFeatureSource, files: Sequence[Path]) -> Iterator[Features]:
     """The features of each file that can be decoded; the others are told."""
     with Decoder(Settings().decoder) as decoder:
         for file in files:
             try:
-                decoded = decoder.decode(file, feed.request)
+                decoded = decoder.decode(file, source.request)
             except MediaError as error:
                 print(f"{file.name}: {error}", file=sys.stderr)
                 continue
-            yield feed.extract([decoded.footage])[0]
+            yield source.extract([decoded.footage])[0]
 
 
-def trust(writer: Alone, videos: Sequence[Features]) -> Trust:
+def trust(writer: SingleWriter, videos: Sequence[Features]) -> Trust:
     captions = [writer.caption([video], DecodingOptions())[0][0] for video in videos]
     entropies = [
         entropy
@@ -98,22 +98,24 @@ def trust(writer: Alone, videos: Sequence[Features]) -> Trust:
         for row in caption.attention.temporal
         if (entropy := normalised_entropy(row)) is not None
     ]
-    told = list(zip(videos, captions, strict=True))
+    reported = list(zip(videos, captions, strict=True))
     masses = [
         mass
-        for first, second in pairwise(told)
+        for first, second in pairwise(reported)
         for mass in (right_mass(writer, first, second[0], 0), right_mass(writer, second, first[0], 1))
         if mass is not None
     ]
     return Trust(entropies, masses)
 
 
-def right_mass(writer: Alone, told: tuple[Features, Caption], other: Features, place: int) -> float | None:
+def right_mass(
+    writer: SingleWriter, reported: tuple[Features, Caption], other: Features, place: int
+) -> float | None:
     """The mean mass of a caption's words on the half it is of, in one film with another clip.
 
     place: 0 where its own clip comes first, 1 where it comes second. None where a word has no attention.
     """
-    own, caption = told
+    own, caption = reported
     pair = (own, other) if place == 0 else (other, own)
     film = {name: joined(pair[0][name], pair[1][name]) for name in own}
     captioner, half = writer.checkpoint.captioner, len(next(iter(film.values()))) // 2

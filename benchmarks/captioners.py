@@ -22,15 +22,15 @@ from pathlib import Path
 
 import torch
 
-from app.menu import Choice
-from app.options import CaptionOptions
-from app.roster import Roster
+from app.jobs.captioner_choice import CaptionerChoice
+from app.jobs.options import CaptionOptions
+from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.decode import Film, draw
-from extractors.decoder import Decoder
+from extractors.decoder.decoder import Decoder
 from models.checkpoint import Speed, record_speed
-from models.decoding import DecodingOptions
-from models.service import available
+from models.checkpoint_folder import available
+from models.decoding.decode import DecodingOptions
 
 CLIP = Film("10 s 720p", 10, 1280, 720, 250)
 
@@ -55,11 +55,14 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = Settings(device="cpu")
     torch.set_num_threads(settings.threads)
-    roster = Roster(settings, "cpu")
+    captioners = LoadedCaptioners(settings, "cpu")
     with tempfile.TemporaryDirectory() as folder, Decoder(settings.decoder) as decoder:
         clip = arguments.clip or draw(CLIP, Path(folder) / "clip.mp4")
-        found = measure(roster, decoder, clip, arguments.rounds)
-    fed = {name: roster.feed(roster.menu.choose(CaptionOptions(captioner=name))) for name in found}
+        found = measure(captioners, decoder, clip, arguments.rounds)
+    fed = {
+        name: captioners.feature_source(captioners.captioner_choices.resolve(CaptionOptions(captioner=name)))
+        for name in found
+    }
     speeds = {name: each.median(machine(settings.threads)) for name, each in together(found, fed).items()}
     print(table(speeds))
     if arguments.record:
@@ -67,13 +70,13 @@ def main() -> None:
             record_speed(path, speeds[name])
 
 
-def measure(roster: Roster, decoder: Decoder, clip: Path, rounds: int) -> dict[str, Seconds]:
+def measure(captioners: LoadedCaptioners, decoder: Decoder, clip: Path, rounds: int) -> dict[str, Seconds]:
     """Captioner → its seconds. The first round warms up and is not counted."""
-    found = {name: Seconds() for name in roster.menu.names}
+    found = {name: Seconds() for name in captioners.captioner_choices.names}
     for turn in range(rounds + 1):
         for name, seconds in found.items():
-            choice = roster.menu.choose(CaptionOptions(captioner=name))
-            features, captions = once(roster, choice, decoder, clip)
+            choice = captioners.captioner_choices.resolve(CaptionOptions(captioner=name))
+            features, captions = once(captioners, choice, decoder, clip)
             if turn > 0:
                 seconds.features.append(features)
                 seconds.captions.append(captions)
@@ -83,17 +86,19 @@ def measure(roster: Roster, decoder: Decoder, clip: Path, rounds: int) -> dict[s
 def together(found: Mapping[str, Seconds], fed: Mapping[str, object]) -> dict[str, Seconds]:
     """Captioners that are fed alike share all their seconds to the features: only the moment differs."""
     shared = {
-        feed: [second for name, each in found.items() if fed[name] is feed for second in each.features]
-        for feed in set(fed.values())
+        source: [second for name, each in found.items() if fed[name] is source for second in each.features]
+        for source in set(fed.values())
     }
     return {name: Seconds(shared[fed[name]], each.captions) for name, each in found.items()}
 
 
-def once(roster: Roster, choice: Choice, decoder: Decoder, clip: Path) -> tuple[float, float]:
+def once(
+    captioners: LoadedCaptioners, choice: CaptionerChoice, decoder: Decoder, clip: Path
+) -> tuple[float, float]:
     """Seconds to the features, and from there to the caption."""
-    feed, writer = roster.feed(choice), roster.writer(choice)
+    source, writer = captioners.feature_source(choice), captioners.writer(choice)
     began = time.perf_counter()
-    streams = feed.extract([decoder.decode(clip, feed.request).footage])
+    streams = source.extract([decoder.decode(clip, source.request).footage])
     described = time.perf_counter()
     writer.caption(streams, DecodingOptions())
     return described - began, time.perf_counter() - described

@@ -21,8 +21,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.decode import DecodeRequest, Sampling, decode_here
-from extractors.decoder import Decoder
+from extractors.decoder.decoder import Decoder
+from extractors.media.decode import DecodeRequest, Sampling, decode_here
 
 REQUEST = DecodeRequest(Sampling(count=8), short_side=256)
 

@@ -3,8 +3,8 @@
     python -m benchmarks.decoding [--videos 16] [--beam-size 5] [--frames 8]
 
 An untrained STaTS of the demo's widths captions random features twice in the same run: by
-``models.decoding`` and by the loop that one would write first (one video, one beam, one step at a time).
-An untrained captioner never ends a caption, so both take ``max_length`` steps. The captions of both
+``models.decoding.decode`` and by the loop that one would write first (one video, one beam, one step at a
+time). An untrained captioner never ends a caption, so both take ``max_length`` steps. The captions of both
 are compared; then captions per processor second and their ratio are printed. Both run on one thread, where
 processor time is what an idle machine's clock would show; rounds alternate and each side keeps its best.
 """
@@ -21,10 +21,10 @@ import torch
 
 from extractors.features import Stream, StreamSpec
 from models.captioner import AnyCaptioner, Memory
-from models.decoding import DecodingOptions, decode
-from models.stats import Stats
+from models.captioners.stats import Stats
+from models.decoding.decode import DecodingOptions, decode
 from models.vocabulary import BOS, EOS, UNK, Vocabulary
-from training.recipes import DEMO, demo_stats
+from training.recipes.recipe_book import DEMO, demo_stats
 
 Captions = list[tuple[int, ...]]
 ROUNDS = 3

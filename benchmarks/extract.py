@@ -33,13 +33,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks._likeness import HEADINGS, Likeness, compare
-from benchmarks._material import clips, describe, windows
-from benchmarks._plain_loops import loop
-from extractors.engines import HALVES, EngineName, Precision
+from benchmarks.support.likeness import HEADINGS, Likeness, compare
+from benchmarks.support.material import clips, describe, windows
+from benchmarks.support.plain_loops import loop
+from extractors.engines.base import EngineName, Precision
+from extractors.engines.engine import HALVES
 from extractors.extractor import AnyExtractor, create, names
-from extractors.weights_errors import WeightsError
-from extractors.window_options import WindowOptions
+from extractors.pretrained.errors import WeightsError
+from extractors.windows import WindowOptions
 
 #: Seconds that a pass should last to be timed well, and windows it may have; after such a pass patience ends.
 PASS, MOST, PATIENCE = 0.5, 32, 5.0

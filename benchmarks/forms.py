@@ -24,8 +24,8 @@ from rich.table import Table
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from app.problems import RequestError
-from app.upload import receive
+from app.api.problems import RequestError
+from app.api.upload import receive
 
 MB = 1_000_000
 CHUNK = 64 * 1024

@@ -29,11 +29,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks._likeness import HEADINGS, Likeness, compare
-from benchmarks._material import clips, describe, windows
-from extractors.engines import EngineName, Precision
+from benchmarks.support.likeness import HEADINGS, Likeness, compare
+from benchmarks.support.material import clips, describe, windows
+from extractors.engines.base import EngineName, Precision
 from extractors.extractor import AnyExtractor, create, names
-from extractors.rows import Rows
+from extractors.windowing.rows import WindowRows
 
 #: In fp32 the largest difference of a value that is no fault, as a share of the largest exact one.
 LARGEST = 1e-3
@@ -122,7 +122,7 @@ class Check:
         precision: Precision,
         cpu_speed: float,
         stacks: Tensor,
-        wanted: Mapping[str, Rows],
+        wanted: Mapping[str, WindowRows],
     ) -> Line:
         try:
             extractor = self._made(name, self.device, engine, precision)

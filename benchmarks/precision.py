@@ -13,14 +13,15 @@ from typing import Annotated
 
 import typer
 
-from extractors.efficientnet import EfficientNetLite2
+from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
 from extractors.extractor import create
-from models.decoding import DecodingOptions
-from models.service import load_captioner, stream_set_of
-from models.writers import Alone
-from training.bootstrap import compare
-from training.evaluate import Evaluator
-from training.metrics import evaluate
+from models.checkpoint_folder import load_captioner
+from models.combining.caption_writers import SingleWriter
+from models.decoding.decode import DecodingOptions
+from models.feature_sources.compatibility import stream_set_of
+from training.evaluation.captioning import CaptioningRun
+from training.scores.bootstrap import compare
+from training.scores.metrics import evaluate
 
 
 def main(
@@ -41,7 +42,7 @@ def main(
     for name, extractor in networks.items():
         if not isinstance(extractor, EfficientNetLite2):
             raise typer.BadParameter(f"{captioner} looks at video ({network}), and these are pictures")
-        evaluator = Evaluator(Alone(checkpoint), extractor, options)
+        evaluator = CaptioningRun(SingleWriter(checkpoint), extractor, options)
         captioned = evaluator.on_pictures(images, captions, split, limit)
         texts[name] = captioned.hypotheses
         reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))

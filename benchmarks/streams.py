@@ -30,13 +30,14 @@ from rich.table import Table
 
 from extractors.extractor import create
 from extractors.features import Frames
-from extractors.stack_extractor import StackExtractor
-from extractors.window_options import WindowOptions
-from training.corpus import Item, read_items, read_pictures, words_of
-from training.dataset import SETS, hold_out
-from training.feature_cache import WINDOW
-from training.meal import SELECTION_SEED, SELECTION_SET
-from training.recipes import DEMO
+from extractors.windowing.window_extractor import WindowExtractor
+from extractors.windows import WindowOptions
+from training.batches.archives import Item, read_items, read_pictures
+from training.batches.picture_batches import SETS, hold_out
+from training.batches.picture_features import WINDOW
+from training.batches.picture_inputs import SELECTION_SEED, SELECTION_SET
+from training.datasets.words import words_of
+from training.recipes.recipe_book import DEMO
 
 COMMON, WORDS = 25, 400
 #: Frames of a pan.
@@ -71,12 +72,12 @@ class Task:
         return cls(learned, judged, shares(learned, words), shares(judged, words))
 
 
-def looking(name: str) -> StackExtractor:
+def looking(name: str) -> WindowExtractor:
     """The extractor, with windows of a pan where it looks at several frames. Raises BadParameter."""
     extractor = create(name)
-    if isinstance(extractor, StackExtractor) and extractor.windows.stack_size > 1:
+    if isinstance(extractor, WindowExtractor) and extractor.windows.stack_size > 1:
         extractor = create(name, windows=WindowOptions(stack_size=PAN, step_size=PAN))
-    if not isinstance(extractor, StackExtractor):
+    if not isinstance(extractor, WindowExtractor):
         raise typer.BadParameter(f"{name} looks at no pictures")
     return extractor
 
@@ -96,7 +97,7 @@ def shares(items: Sequence[Item], words: Sequence[str]) -> Matrix:
     return found
 
 
-def vectors(extractor: StackExtractor, archive: Path, items: Sequence[Item]) -> Matrix:
+def vectors(extractor: WindowExtractor, archive: Path, items: Sequence[Item]) -> Matrix:
     """(items, channels): the mean of the extractor's first stream over places and time."""
     names = [item.files[0] for item in items]
     found: dict[str, Matrix] = {}

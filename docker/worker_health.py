@@ -8,17 +8,16 @@ from __future__ import annotations
 import socket
 import sys
 
-from app.jobs import Keys
-from app.redis_client import connect
-from app.redis_server import redis_url
-from app.registry import Registry
+from app.jobs.job import Keys
+from app.jobs.redis_client import connect, redis_url
+from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 
 
 def is_healthy(settings: Settings, host: str) -> bool:
     """Some worker on ``host`` (in a container, the only one) could take a job now."""
     with connect(redis_url(settings), patience=1) as server:
-        workers = Registry(server, Keys(settings.namespace)).workers()
+        workers = WorkerRegistry(server, Keys(settings.namespace)).workers()
     return any(worker.host == host and worker.is_ready for worker in workers)
 
 

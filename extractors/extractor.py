@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import torch
 
-from extractors.engines import EngineName, Precision
-from extractors.features import Frames, Stream, StreamSpec
-from extractors.options import Choice, ExtractorOptions, default_cache
-from extractors.request import Audio
-from extractors.window_options import WindowOptions
-from extractors.windows import Windows
+from extractors.engines.base import EngineName, Precision
+from extractors.features import Audio, Frames, Stream, StreamSpec
+from extractors.pretrained.load import WeightsChoice
+from extractors.windows import WindowOptions, Windows
+
+# What every extractor can be told when it is made.
+
+
+def default_cache() -> Path:
+    """Below REELWORD_DATA, where what can be made again lies."""
+    return Path(os.environ.get("REELWORD_DATA", "data")) / "cache"
+
+
+@dataclass(frozen=True)
+class ExtractorOptions:
+    """How to make an extractor; each field has a default that works anywhere.
+
+    device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto" and
+    None take what measured best for the kind of network. threads: of the engine, on a CPU. cache: folder of
+    converted models. weights: "seeded" fills the network from a fixed seed, for tests and benchmarks, and
+    the name tag says so. windows: None takes the network's own, WindowOptions
+    changes some of its members.
+    """
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    engine: EngineName = "auto"
+    precision: Precision | None = None
+    threads: int = 1
+    cache: Path = field(default_factory=default_cache)
+    weights: WeightsChoice = "published"
+    windows: Windows | WindowOptions | None = None
+
+    def windows_over(self, own: Windows) -> Windows:
+        """How videos are cut by an extractor whose own windows are these."""
+        if isinstance(self.windows, WindowOptions):
+            return self.windows.over(own)
+        return self.windows or own
 
 
 class Extractor(Protocol):
-    """Turns the frames of videos into streams; extractors/stack_extractor.py is what most are made of.
+    """Turns the frames of videos into streams; extractors/windowing/window_extractor.py is what most are made
+    of.
 
     name: how it is asked for; needs: what it must be given; spec: the name tag its streams carry;
     width: channels of a row of its main stream.
@@ -75,36 +109,36 @@ class UnknownExtractor(ValueError):
 OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``, as captioners know them
 #: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
 MODULES: Mapping[str, str] = {
-    OLDEST: "extractors.efficientnet",
-    "efficientnet-lite2-stages": "extractors.efficientnet_stages",
-    "efficientnet-lite3": "extractors.efficientnet_lite3",
-    "tuned_pair": "extractors.tuned_pair",
-    "i3d_rgb": "extractors.i3d_extractor",
-    "i3d_flow": "extractors.i3d_extractor",
-    "resnet50": "extractors.picture_extractor",
-    "resnet101": "extractors.picture_extractor",
-    "resnet152": "extractors.picture_extractor",
-    "resnext101": "extractors.picture_extractor",
-    "inception_v4": "extractors.picture_extractor",
-    "c3d": "extractors.c3d_extractor",
-    "resnext101_3d": "extractors.clip_extractor",
-    "ircsn152": "extractors.clip_extractor",
-    "slow_r50": "extractors.pytorchvideo_extractor",
-    "i3d_r50": "extractors.pytorchvideo_extractor",
-    "slowfast_r50": "extractors.pytorchvideo_extractor",
-    "csn_r101": "extractors.pytorchvideo_extractor",
-    "detectron2_c4": "extractors.regions_extractor",
-    "detectron2_fpn": "extractors.regions_extractor",
-    "bottom_up": "extractors.regions_extractor",
-    "faster_rcnn": "extractors.torchvision_regions",
-    "mask_rcnn": "extractors.torchvision_regions",
-    "coco_ssd": "extractors.coco_ssd",
-    "vggish": "extractors.vggish_stream",
+    OLDEST: "extractors.builtin.efficientnet_lite2",
+    "efficientnet-lite2-stages": "extractors.builtin.efficientnet_stages",
+    "efficientnet-lite3": "extractors.builtin.efficientnet_lite3",
+    "tuned_pair": "extractors.builtin.tuned_pair",
+    "i3d_rgb": "extractors.builtin.i3d",
+    "i3d_flow": "extractors.builtin.i3d",
+    "resnet50": "extractors.builtin.images",
+    "resnet101": "extractors.builtin.images",
+    "resnet152": "extractors.builtin.images",
+    "resnext101": "extractors.builtin.images",
+    "inception_v4": "extractors.builtin.images",
+    "c3d": "extractors.builtin.c3d",
+    "resnext101_3d": "extractors.builtin.clips",
+    "ircsn152": "extractors.builtin.clips",
+    "slow_r50": "extractors.builtin.pytorchvideo",
+    "i3d_r50": "extractors.builtin.pytorchvideo",
+    "slowfast_r50": "extractors.builtin.pytorchvideo",
+    "csn_r101": "extractors.builtin.pytorchvideo",
+    "detectron2_c4": "extractors.builtin.detectors",
+    "detectron2_fpn": "extractors.builtin.detectors",
+    "bottom_up": "extractors.builtin.detectors",
+    "faster_rcnn": "extractors.builtin.torchvision_detectors",
+    "mask_rcnn": "extractors.builtin.torchvision_detectors",
+    "coco_ssd": "extractors.builtin.coco_ssd",
+    "vggish": "extractors.builtin.vggish",
 }
 #: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "bottom_up:16" for so many
 #: boxes, "vggish:no_relu+pca_rounded".
 FAMILIES: Mapping[str, str] = {
-    "roi": "extractors.roi_extractor",
+    "roi": "extractors.builtin.roi_align",
     **{
         name: MODULES[name]
         for name in (
@@ -167,10 +201,10 @@ def create(
     precision: Precision | None = None,
     threads: int = 1,
     cache: Path | None = None,
-    weights: Choice = "published",
+    weights: WeightsChoice = "published",
     windows: Windows | WindowOptions | None = None,
 ) -> AnyExtractor:
-    """The extractor of that name with its weights loaded; extractors/options.py says what the options mean.
+    """The extractor of that name with its weights loaded; extractors/extractor.py says what the options mean.
 
     Raises UnknownExtractor, WeightsError where the weights are missing or damaged, ImportError where a
     package that the extractor or the engine runs on is not installed.
@@ -179,5 +213,5 @@ def create(
     options = ExtractorOptions(
         torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
     )
-    made: AnyExtractor = importlib.import_module(module).make(name, options)
-    return made
+    built: AnyExtractor = importlib.import_module(module).make(name, options)
+    return built

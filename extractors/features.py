@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # decoder processes travel light: they use Frames and never load torch
+from extractors.frame_size import FrameSize
+
+if TYPE_CHECKING:
     from torch import Tensor
 
 
@@ -94,3 +96,34 @@ class Stream:
 
 
 Features: TypeAlias = Mapping[str, Stream]
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """Mono sound on the video's clock: sample 0 belongs to the first shown frame.
+
+    samples: float32 (N,), in [-1, 1]. rate: samples a second.
+    """
+
+    samples: NDArray[np.float32]
+    rate: int
+
+
+@dataclass(frozen=True, eq=False)
+class Footage(Frames):
+    """Frames with the sound that goes with them; None where there is none, or none was asked for.
+
+    sized: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``.
+    """
+
+    sound: Audio | None = None
+    sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
+
+    def at(self, size: FrameSize) -> Frames:
+        """The frames in an extractor's size, where they were decoded for several."""
+        return Frames(self.sized.get(size, self.pixels), self.pts, self.duration, self.fps)
+
+    def take(self, places: NDArray[np.int64]) -> Footage:
+        """Some of the frames, in every size."""
+        sized = {size: pixels[places] for size, pixels in self.sized.items()}
+        return replace(self, pixels=self.pixels[places], pts=self.pts[places], sized=sized)

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor, nn
 
-from extractors.cell_edges import Edges, cell_edges
 from extractors.features import Features
-from models.extras import Extras, Moment
+from extractors.preprocessing.cell_edges import Edges, cell_edges
+from models.caption import Extras, KeyMoment
 from models.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
-    from models.collate import Batch
+    from models.inputs import Batch
 
 RowsT = TypeVar("RowsT", bound="Rows")
 
@@ -110,9 +110,9 @@ class CaptionSteps:
     times: NDArray[np.float64]
     regions: int
 
-    def moment(self, row: int, weight: float) -> Moment:
+    def moment(self, row: int, weight: float) -> KeyMoment:
         """Row ``row`` of the captioner's clock, with the weight by which it was chosen."""
-        return Moment(row, round(float(self.times[row, 0]), 4), round(weight, 5))
+        return KeyMoment(row, round(float(self.times[row, 0]), 4), round(weight, 5))
 
 
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
@@ -181,7 +181,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     @property
     def training_phases(self) -> tuple[str, ...]:
-        """Phases of its own that training/refocusing.py goes through behind cross-entropy, in their order."""
+        """Phases of its own that training/optimization/refocus_phases.py goes through behind cross-entropy,
+        in their order."""
         return ()
 
     def at_start_of(self, phase: str) -> Self:  # noqa: ARG002

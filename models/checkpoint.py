@@ -22,10 +22,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from extractors.features import StreamSpec
-from extractors.whole_file import whole_file
+from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
-from models.registry import EMBEDDINGS, captioner_class
-from models.semantic_embedding import SemanticEmbedding
+from models.captioners.registry import EMBEDDINGS, captioner_class
+from models.captioners.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"
@@ -115,7 +115,7 @@ def parameters(path: Path) -> int:
 
 
 def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         save_file(weights, unfinished, metadata)
 
 

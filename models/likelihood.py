@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.vocabulary import EOS
 
 #: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
 NextWord = Callable[[Tensor, Tensor], Tensor]
@@ -57,3 +58,10 @@ def _steps(
         log_probs, state, attention = captioner.step(state, word, memory)
         yield log_probs, true, attention
         word = true if next_word is None else next_word(log_probs, true)
+
+
+def pad_captions(captions: list[list[int]], max_length: int) -> Tensor:
+    """(R, L) word ids, each ended by <eos>, padded by -1; longer captions are cut and have no end."""
+    rows = [[*ids, EOS][:max_length] for ids in captions]
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

@@ -46,11 +46,12 @@ class Image:
 
 
 IMAGES = {
-    "api": Image(("api", "cli"), ("app",), "app.api_server, app.cli, app.doctor"),
+    "api": Image(("api", "cli"), ("app",), "app.api.application, app.cli.main, app.cli.doctor"),
     "worker": Image(
         ("worker", "cli"),
         ("app", "docker", "extractors", "models"),
-        "app.worker, app.engine_child, app.pipeline, app.caption_command, docker.worker_health",
+        "app.worker.worker, app.worker.engine_child, app.pipeline.engine, app.cli.caption, "
+        "docker.worker_health",
         CONVERT,
     ),
 }

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from app.advertisement import WorkerInfo
-from app.redis_client import connect
-from app.redis_server import RedisServer
-from app.registry import Registry
+from app.jobs.captioner_info import WorkerInfo
+from app.jobs.redis_client import connect
+from app.jobs.worker_registry import WorkerRegistry
+from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from docker.worker_health import is_healthy
 
@@ -137,7 +137,7 @@ def test_worker_is_healthy_once_its_models_are_loaded(tmp_path: Path) -> None:
     about = {"pid": 7, "version": "0", "device": "cpu", "started_at": 0.0, "captioners": []}
     with RedisServer(tmp_path) as running, connect(running.url, patience=5) as server:
         settings = Settings(redis_url=running.url)
-        registry = Registry(server)
+        registry = WorkerRegistry(server)
         assert not is_healthy(settings, "container-a"), "nobody has said anything"
         registry.advertise(WorkerInfo(name="a", host="container-a", is_ready=False, **about))
         assert not is_healthy(settings, "container-a"), "still loading"

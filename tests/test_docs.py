@@ -10,13 +10,13 @@ from pathlib import Path
 import typer.main
 from pydantic import AliasChoices
 
-from app.api import create_app
-from app.cli import cli
+from app.api.application import create_app
+from app.api.problems import RequestError
+from app.cli.main import cli
 from app.errors import JobError
-from app.options import CaptionOptions
-from app.problems import RequestError
+from app.jobs.options import CaptionOptions
 from app.settings import Settings
-from extractors.errors import MediaError
+from extractors.media.errors import MediaError
 
 
 def _pages(root: Path) -> dict[str, str]:
@@ -58,7 +58,7 @@ def _variables() -> list[set[str]]:
 def _warning_codes(root: Path) -> set[str]:
     """The codes of all warnings, read from the calls that make them."""
     codes = set()
-    for file in [*(root / "extractors").glob("*.py"), *(root / "app").glob("*.py")]:
+    for file in [*(root / "extractors").rglob("*.py"), *(root / "app").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
             if (
                 isinstance(node, ast.Call)

@@ -12,10 +12,10 @@ import typer
 from extractors.sampling import FRAMES
 
 if TYPE_CHECKING:
-    from training.datasets.set_folder import SetFolder
-    from training.recipes import Recipe
-    from training.unread_options import Given
-    from training.video_session import Place
+    from training.datasets.registry import SetFolder
+    from training.recipes.option_check import TrainOptions
+    from training.recipes.recipe import Recipe
+    from training.sessions.videos import RunPaths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -83,13 +83,13 @@ def train(
     ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-    from training.paper_recipes import PAPER_NAMES
-    from training.unread_options import Given, UnreadOption
-    from training.video_session import Place
+    from training.recipes.option_check import TrainOptions, UnreadOption
+    from training.recipes.papers import PAPER_NAMES
+    from training.sessions.videos import RunPaths
 
     name = captioner.value
-    place = Place(out or Path("runs", name), cache, typer.echo, threads)
-    given = Given(start, streams, teacher, data_set, paper, steps, self_critical)
+    place = RunPaths(out or Path("runs", name), cache, typer.echo, threads)
+    given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
     try:
         if recipe in PAPER_NAMES:
             best = _as_paper(name, recipe, seed, data, given, place)
@@ -101,7 +101,7 @@ def train(
 
 
 def _recipe(recipe: str | None, name: str) -> Recipe:
-    from training.recipes import UnknownRecipe, recipe_of
+    from training.recipes.recipe_book import UnknownRecipe, recipe_of
 
     try:
         return recipe_of(recipe, name)
@@ -109,16 +109,18 @@ def _recipe(recipe: str | None, name: str) -> Recipe:
         raise typer.BadParameter(f"--recipe: {error}") from error
 
 
-def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+def _by_recipe(
+    name: str, recipe: Recipe, seed: int | None, data: Path, given: TrainOptions, place: RunPaths
+) -> Path:
     """The embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
-    from training.datasets.set_folder import SetFolder
-    from training.recipes import FINETUNE, TUNING
-    from training.unread_options import (
+    from training.datasets.registry import SetFolder
+    from training.recipes.option_check import (
         unread_by_embedding,
         unread_on_pictures,
         unread_on_videos,
         unread_with_network,
     )
+    from training.recipes.recipe_book import FINETUNE, TUNING
 
     changed = {"seed": seed, "steps": given.steps}
     changed["self_critical_steps"] = 0 if given.self_critical is False else None
@@ -135,16 +137,16 @@ def _by_recipe(name: str, recipe: Recipe, seed: int | None, data: Path, given: G
     return _on_pictures(name, plan, data, given, place)
 
 
-def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
+def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place: RunPaths) -> Path:
     """``_learned_of_pictures``, whose errors are told by the option that is to be changed."""
-    from extractors.weights_errors import WeightsError
+    from extractors.pretrained.errors import WeightsError
+    from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
-    from models.registry import UnknownCaptioner
-    from models.service import StreamMismatch
-    from models.stream_sets import UnknownStream, UnknownStreamSet
-    from training.corpus import CorpusError
-    from training.meal import NeedsVideo
-    from training.tuning import NotOnGrid
+    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
+    from training.batches.archives import CorpusError
+    from training.batches.picture_inputs import NeedsVideo
+    from training.optimization.network_tuning import NotOnGrid
 
     try:
         return _learned_of_pictures(name, plan, data, given, place)
@@ -160,13 +162,13 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place
         raise typer.BadParameter(f"--teacher: {error}") from error
 
 
-def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: Given, place: Place) -> Path:
+def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place: RunPaths) -> Path:
     """The embedding, a captioner, or one and the end of its image networks, on pictures and pans."""
     from models.checkpoint import read_card
-    from models.stream_sets import stream_set
-    from training.recipes import CONTINUING, DEMO_STREAMS, TUNING
-    from training.session import train_captioner, train_semantic_embedding
-    from training.tuning_session import tune_network
+    from models.feature_sources.stream_sets import stream_set
+    from training.recipes.recipe_book import CONTINUING, DEMO_STREAMS, TUNING
+    from training.sessions.pictures import train_captioner, train_semantic_embedding
+    from training.sessions.tuning import tune_network
 
     out, cache, threads, start = place.out, place.cache, place.threads, given.start
     teachers = given.teachers or ()
@@ -181,15 +183,17 @@ def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: Given, plac
     return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
 
 
-def _as_paper(name: str, recipe: str, seed: int | None, data: Path, given: Given, place: Place) -> Path:
+def _as_paper(
+    name: str, recipe: str, seed: int | None, data: Path, given: TrainOptions, place: RunPaths
+) -> Path:
     """A captioner trained as in its paper. Raises UnreadOption."""
-    from models.stream_sets import UnknownStream, UnknownStreamSet
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
-    from training.paper_recipes import paper_run
-    from training.paper_session import seeded, train_as_paper
-    from training.recipes import UnknownRecipe
-    from training.rewards import NoReward
-    from training.unread_options import unread_as_paper
+    from training.optimization.rewards import NoReward
+    from training.recipes.option_check import unread_as_paper
+    from training.recipes.papers import paper_run
+    from training.recipes.recipe_book import UnknownRecipe
+    from training.sessions.videos import seeded, train_as_paper
 
     try:
         run = seeded(paper_run(recipe, name), seed)
@@ -204,15 +208,15 @@ def _as_paper(name: str, recipe: str, seed: int | None, data: Path, given: Given
 
 
 def _on_videos(
-    name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, place: Place
+    name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, place: RunPaths
 ) -> Path:
     """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
-    from models.service import StreamMismatch
-    from models.stream_sets import UnknownStream, UnknownStreamSet, stream_set
+    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, stream_set
     from training.datasets.errors import DataSetError
-    from training.recipes import DEMO_STREAMS, FINETUNE
-    from training.video_session import finetune, train_on_videos
+    from training.recipes.recipe_book import DEMO_STREAMS, FINETUNE
+    from training.sessions.videos import finetune, train_on_videos
 
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
@@ -267,26 +271,26 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
-    from models.decoding import DecodingOptions
-    from models.members import WrongMembers
-    from models.registry import UnknownCaptioner
-    from models.service import StreamMismatch
-    from models.stream_sets import UnknownStreamSet
-    from models.writers import VocabulariesDiffer
-    from training.contestant import contestant
+    from models.captioners.registry import UnknownCaptioner
+    from models.combining.caption_writers import VocabulariesDiffer
+    from models.combining.members import WrongMembers
+    from models.decoding.decode import DecodingOptions
+    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_sets import UnknownStreamSet
     from training.datasets.errors import DataSetError
-    from training.datasets.set_folder import SetFolder
-    from training.report import Source, evaluate_captioner
-    from training.report import record as write_scores
+    from training.datasets.registry import SetFolder
+    from training.evaluation.evaluated_captioner import evaluated_captioner
+    from training.evaluation.report import EvaluationSource, evaluate_captioner
+    from training.evaluation.report import record as write_scores
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
     videos = None if data is None else SetFolder(data, data_set, paper, split, cache)
-    source = Source(images, captions, split, clips, frames, limit, videos)
+    source = EvaluationSource(images, captions, split, clips, frames, limit, videos)
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     try:
         named = None if members is None else members.split(",")
-        entry = contestant(captioner, named, streams, branches, frames)
+        entry = evaluated_captioner(captioner, named, streams, branches, frames)
         result = evaluate_captioner(entry, source, options, shuffled)
     except UnknownCaptioner as error:
         raise typer.BadParameter(str(error)) from error
@@ -310,7 +314,7 @@ def plot(
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("curves.png"),
 ) -> None:
     """Draw loss and held-out CIDEr-D of runs by step, all in one picture."""
-    from training.plot import NoCurves, draw, read_curves
+    from training.evaluation.plot import NoCurves, draw, read_curves
 
     try:
         draw([read_curves(run) for run in runs]).savefig(out)

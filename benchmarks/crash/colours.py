@@ -14,14 +14,14 @@ from pathlib import Path
 import av
 import numpy as np
 
-from app.advertisement import CaptionerInfo
-from app.answer import Answer, EngineInfo, Report
-from app.default_captioner import FALLBACK
 from app.errors import JobFailure
-from app.options import CaptionOptions
+from app.jobs.captioner_choice import FALLBACK
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.settings import Settings
 from extractors.features import Frames
-from extractors.request import DecodeRequest
+from extractors.media.request import DecodeRequest
 
 SLOW_SECONDS = 3.0
 COLOURS = {"plain": (90, 140, 60), "slow": (0, 255, 255), "poison": (255, 0, 255)}
@@ -61,8 +61,8 @@ class Sleeping:
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
-    ) -> list[Answer | JobFailure]:
+    ) -> list[EngineAnswer | JobFailure]:
         obey(videos, report)
         caption = {"text": "a colour", "score": -1.0, "words": []}
         model = {"captioner": FALLBACK}
-        return [Answer([caption], None, model, {}) for _ in options]
+        return [EngineAnswer([caption], None, model, {}) for _ in options]

@@ -23,9 +23,9 @@ import httpx
 import psutil
 import redis
 
-from app.keeper import ROOT
+from app.jobs.sweeper import STAGED_AGE
+from app.serve.supervised_process import ROOT
 from app.settings import Settings
-from app.sweeper import STAGED_AGE
 from benchmarks.crash.colours import COLOURS, draw
 
 MIB = 2**20

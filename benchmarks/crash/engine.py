@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.answer import Answer, Report
 from app.errors import JobFailure
-from app.options import CaptionOptions
-from app.pipeline import Engine
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import EngineAnswer, Report
 from benchmarks.crash.colours import obey
 from extractors.features import Frames
 
@@ -15,6 +15,6 @@ from extractors.features import Frames
 class Obedient(Engine):
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
-    ) -> list[Answer | JobFailure]:
+    ) -> list[EngineAnswer | JobFailure]:
         obey(videos, report)
         return super().describe_and_caption(videos, options, report)

@@ -97,7 +97,7 @@ def went_ahead(service: Deployment, ids: Sequence[str], lapse: float, last: floa
 def engine_killed(service: Deployment) -> Iterator[Finding]:
     job_id = service.submit("slow")
     service.wait_until_at_work(job_id)
-    (engine,) = service.pids("app.engine_child", service.worker_pid(job_id))
+    (engine,) = service.pids("app.worker.engine_child", service.worker_pid(job_id))
     os.kill(engine, signal.SIGKILL)
     again = service.wait_for(job_id, lambda job: job["attempt"] == 2)
     yield seconds("its job is on its next attempt after", again, 1.0)

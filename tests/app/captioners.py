@@ -8,21 +8,21 @@ from pathlib import Path
 
 import torch
 
-from extractors.efficientnet import NETWORK, PREPROCESSING
-from extractors.efficientnet_lite import CHANNELS
+from extractors.builtin.efficientnet_lite2 import NETWORK, PREPROCESSING
+from extractors.builtin.i3d import RGB
 from extractors.features import StreamSpec
-from extractors.i3d_extractor import RGB
-from extractors.weights import find
-from models.alignment import LayerConfig
+from extractors.networks.efficientnet_lite import CHANNELS
+from extractors.pretrained.load import find_weights
 from models.captioner import AnyCaptioner
+from models.captioners.alignment import LayerConfig
+from models.captioners.dual_afr import DualAFR, DualAFRConfig
+from models.captioners.g2l import G2L, G2LConfig
+from models.captioners.refocus import Refocus, RefocusConfig
+from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
+from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
 from models.checkpoint import Card, save_checkpoint
-from models.dual_afr import DualAFR, DualAFRConfig
-from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
-from models.g2l import G2L, G2LConfig
-from models.refocus import Refocus, RefocusConfig
-from models.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.stats import Stats, StatsConfig, StreamConfig
-from models.streams import InputStream
+from models.inputs import InputStream
 from models.vocabulary import Vocabulary
 
 WORDS = ("a", "man", "woman", "dog", "rides", "runs", "on", "the", "grass", "street")
@@ -39,12 +39,12 @@ class Diet:
 
 
 def demo() -> Diet:
-    return Diet("demo", "grid", CHANNELS, StreamSpec(NETWORK, find(NETWORK).sha256, PREPROCESSING))
+    return Diet("demo", "grid", CHANNELS, StreamSpec(NETWORK, find_weights(NETWORK).sha256, PREPROCESSING))
 
 
 def motion() -> Diet:
     """The stream set ``stats`` by I3D's packaged weights."""
-    spec = StreamSpec(RGB.network, find(RGB.name).sha256, RGB.preprocessing)
+    spec = StreamSpec(RGB.network, find_weights(RGB.name).sha256, RGB.preprocessing)
     return Diet("stats", "i3d_rgb_grid", 2 * RGB.width, spec)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.jobs import Jobs, Keys
-from app.redis_client import connect
-from app.redis_server import RedisServer
+from app.jobs.job import Jobs, Keys
+from app.jobs.redis_client import connect
+from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LIMIT, LiveApi, live_api
 from tests.app.scripted_worker import ScriptedWorker

@@ -13,13 +13,13 @@ import signal
 import time
 from collections.abc import Sequence
 
-from app.advertisement import CaptionerInfo
-from app.answer import Answer, EngineInfo, Report
 from app.errors import CaptionerUnavailable, JobFailure
-from app.options import CaptionOptions
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.settings import Settings
 from extractors.features import Frames
-from extractors.request import DecodeRequest
+from extractors.media.request import DecodeRequest
 from extractors.sampling import Sampling
 
 
@@ -33,16 +33,16 @@ class Obedient:
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
-    ) -> list[Answer | JobFailure]:
+    ) -> list[EngineAnswer | JobFailure]:
         report("extract", 0.5)
-        answers: list[Answer | JobFailure] = []
+        answers: list[EngineAnswer | JobFailure] = []
         for frames, wanted in zip(videos, options, strict=True):
             obey(wanted.captioner or "echo")
             answers.append(self._answer(frames, wanted, len(videos)))
         report("caption", 0.5)
         return answers
 
-    def _answer(self, frames: Frames, wanted: CaptionOptions, together: int) -> Answer | JobFailure:
+    def _answer(self, frames: Frames, wanted: CaptionOptions, together: int) -> EngineAnswer | JobFailure:
         if wanted.captioner == "refuse":
             return CaptionerUnavailable("There is no captioner called refuse.")
         red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
@@ -51,7 +51,7 @@ class Obedient:
         model = {"captioner": wanted.captioner, "together": together, "pid": os.getpid()}
         attention = {"words": text.split()} if wanted.attention else None
         timings = {"extract": 0.0, "caption": 0.0}
-        return Answer([{"text": text, "score": -1.0, "words": words}], attention, model, timings)
+        return EngineAnswer([{"text": text, "score": -1.0, "words": words}], attention, model, timings)
 
 
 class Broken:

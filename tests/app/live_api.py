@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import uvicorn
 
-from app import api_server, logs
-from app.api import create_app
-from app.service import Service
+from app import logs
+from app.api import application
+from app.api.application import create_app
+from app.api.dependencies import ApiDependencies
 from app.settings import Settings
 from tests.app.scripted_worker import ScriptedWorker
 
@@ -23,7 +24,7 @@ LIMIT = 300_000
 class LiveApi:
     """``client`` speaks to it over a socket; ``service`` is what its routes use."""
 
-    def __init__(self, port: int, client: httpx.Client, service: Service) -> None:
+    def __init__(self, port: int, client: httpx.Client, service: ApiDependencies) -> None:
         self.port, self.client, self.service = port, client, service
 
     @property
@@ -41,7 +42,7 @@ class LiveApi:
 def live_api(settings: Settings) -> Iterator[LiveApi]:
     logs.configure(settings)
     app = create_app(settings)
-    server = uvicorn.Server(api_server.configuration(app, settings, port=0, drain_seconds=1))
+    server = uvicorn.Server(application.configuration(app, settings, port=0, drain_seconds=1))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

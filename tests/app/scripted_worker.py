@@ -9,12 +9,12 @@ from typing import Any
 
 from PIL import Image
 
-from app.advertisement import CaptionerInfo, WorkerInfo
-from app.blobs import Blobs
 from app.errors import EngineCrashed
-from app.jobs import Claim, Jobs
-from app.queue import Queue
-from app.registry import Registry
+from app.jobs.blobs import Blobs
+from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.job import Claim, Jobs
+from app.jobs.queue import Queue
+from app.jobs.worker_registry import WorkerRegistry
 
 WORDS = ("a", "dog", "runs")
 TIMES = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0))
@@ -77,7 +77,7 @@ class ScriptedWorker:
             name=self.name, pid=1, host="here", version="test", is_ready=is_ready, device="cpu",
             started_at=0.0, captioners=infos,
         )  # fmt: skip
-        Registry(self.jobs.server, self.jobs.keys).advertise(info)
+        WorkerRegistry(self.jobs.server, self.jobs.keys).advertise(info)
 
     def take(self) -> Claim:
         (offer,) = self._queue.take(1, block=5)

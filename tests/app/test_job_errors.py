@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from app import errors
-from app.named_error import error_document
+from app.errors import error_document
 
 
 def leaves(error: type[errors.JobError]) -> Iterator[type[errors.JobError]]:

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from app.answer import Answer
-from app.attention_document import AttentionDocument, ExtrasDocument
+from app.attention_picture.render import attention_picture
+from app.documents.attention import AttentionDocument, ExtrasDocument
 from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
-from app.options import CaptionOptions
-from app.pipeline import Engine
-from app.render import attention_picture
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from extractors.decode import decode_here
-from extractors.efficientnet import EfficientNetLite2
-from extractors.features import Frames, Stream
-from extractors.request import Footage
+from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
+from extractors.features import Footage, Frames, Stream
+from extractors.media.decode import decode_here
 from tests.app.captioners import write_all, write_captioner
-from tests.app.test_installed import ALL
+from tests.app.pipeline.test_installed_captioners import ALL
 from tests.media import write_video
 
 OWN: dict[str, set[str]] = {
@@ -54,7 +53,7 @@ def video(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Footage:
     return decode_here(clip, engine.request_for(CaptionOptions())).footage
 
 
-def ask(engine: Engine, video: Frames, **options: Any) -> Answer | JobFailure:
+def ask(engine: Engine, video: Frames, **options: Any) -> EngineAnswer | JobFailure:
     given = CaptionOptions.model_validate(options)
     (answer,) = engine.describe_and_caption([video], [given], lambda stage, share: None)
     return answer
@@ -63,7 +62,7 @@ def ask(engine: Engine, video: Frames, **options: Any) -> Answer | JobFailure:
 @pytest.mark.parametrize("name", OWN)
 def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video: Footage, name: str) -> None:
     answer = ask(engine, video, captioner=name)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
     document = AttentionDocument.model_validate(answer.attention)
     assert document.model_dump(mode="json") == with_defaults(answer.attention)
@@ -82,7 +81,7 @@ def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
     answer = ask(engine, video, captioner="fusion", members="g2l,stats,refocus", num_captions=2)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
     document = AttentionDocument.model_validate(answer.attention)
     candidates = document.extras.candidates
@@ -109,7 +108,7 @@ def test_members_share_what_they_look_at(
     monkeypatch.setattr(EfficientNetLite2, "extract", extract)
     options = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
     answers = engine.describe_and_caption([video] * 3, options, lambda stage, share: None)
-    assert all(isinstance(answer, Answer) for answer in answers)
+    assert all(isinstance(answer, EngineAnswer) for answer in answers)
     assert ran == [3]
 
 
@@ -138,7 +137,7 @@ def test_the_digest_is_of_all_files_that_wrote(engine: Engine, video: Footage) -
         {"captioner": "stats"},
     ):
         answer = ask(engine, video, attention=False, **options)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, EngineAnswer)
         digests.append(answer.model["weights_sha256"])
     assert len(set(digests)) == 3
     assert (digests[0], digests[2]) == (known["fusion"], known["stats"])
@@ -161,7 +160,7 @@ def test_without_an_embedding_there_is_no_fusion(root: Path, tmp_path: Path, vid
     engine = Engine(chosen)
     assert isinstance(ask(engine, video, captioner="fusion"), EmbeddingMissing)
     answer = ask(engine, video)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, EngineAnswer)
     assert answer.model["captioner"] == "two"
     with pytest.raises(
         EngineStartFailed, match="REELWORD_CAPTIONER is blip, and there are only: ensemble, one"

@@ -15,15 +15,17 @@ from typing import Any
 
 import redis
 
-from app.advertisement import WorkerInfo
-from app.blobs import Blobs
-from app.jobs import Job, Jobs
-from app.options import CaptionOptions
-from app.registry import Registry
+from app.jobs.blobs import Blobs
+from app.jobs.captioner_info import WorkerInfo
+from app.jobs.job import Job, Jobs
+from app.jobs.options import CaptionOptions
+from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 
-PROGRAM = "from app.logs import configure; from app.settings import Settings; from app.worker import work; \
+PROGRAM = (
+    "from app.logs import configure; from app.settings import Settings; from app.worker.worker import work; \
 settings = Settings(); configure(settings); work(settings)"
+)
 
 
 class Service:
@@ -32,7 +34,7 @@ class Service:
     def __init__(self, server: redis.Redis, url: str, settings: Settings) -> None:
         self.settings = settings.model_copy(update={"redis_url": url})
         self.jobs = Jobs.from_settings(server, self.settings)
-        self.registry = Registry(server, self.jobs.keys)
+        self.registry = WorkerRegistry(server, self.jobs.keys)
         self.blobs = Blobs(self.settings.blob_url, self.settings.staging)
         self.workers: list[subprocess.Popen[bytes]] = []
 

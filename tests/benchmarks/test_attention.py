@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from app.options import CaptionOptions
-from app.roster import Roster
+from app.jobs.options import CaptionOptions
+from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.attention import Trust, described, joined, right_mass
 from extractors.features import Stream, StreamSpec
 from models.caption import Caption, Word
-from models.writers import Alone
+from models.combining.caption_writers import SingleWriter
 from tests.app.captioners import write_all
 from tests.media import write_video
 
@@ -39,15 +39,17 @@ def test_means_quartiles_and_the_share_that_is_spread_are_told() -> None:
 def test_captioners_are_measured_on_clips_and_what_cannot_be_read_is_told(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    roster = Roster(Settings(weights=write_all(tmp_path / "weights", only=(name,)), device="cpu"), "cpu")
-    choice = roster.menu.choose(CaptionOptions(captioner=name))
+    roster = LoadedCaptioners(
+        Settings(weights=write_all(tmp_path / "weights", only=(name,)), device="cpu"), "cpu"
+    )
+    choice = roster.captioner_choices.resolve(CaptionOptions(captioner=name))
     (tmp_path / "torn.mp4").write_bytes(b"no film")
     files = [write_video(tmp_path / "one.mp4"), tmp_path / "torn.mp4", write_video(tmp_path / "two.mp4")]
-    videos = list(described(roster.feed(choice), files))
+    videos = list(described(roster.feature_source(choice), files))
     assert len(videos) == 2
     assert "torn.mp4:" in capsys.readouterr().err
     writer = roster.writer(choice)
-    assert isinstance(writer, Alone)
+    assert isinstance(writer, SingleWriter)
     told = Caption("a dog runs", tuple(Word(text, -1.0) for text in ("a", "dog", "runs")), -1.0, None)
     first = right_mass(writer, (videos[0], told), videos[1], 0)
     second = right_mass(writer, (videos[1], told), videos[0], 1)

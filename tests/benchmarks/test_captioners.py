@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.installed import menu
-from app.roster import Roster
+from app.pipeline.installed_captioners import captioner_choices
+from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.captioners import Seconds, measure, table
-from extractors.decoder import Decoder
+from extractors.decoder.decoder import Decoder
 from models.checkpoint import Speed, load_checkpoint, read_card, record_speed, save_checkpoint
 from tests.app.captioners import write_all
 from tests.media import write_video
@@ -25,7 +25,7 @@ def test_the_median_is_kept() -> None:
 
 def test_each_captioner_is_measured_on_one_clip(root: Path, tmp_path: Path) -> None:
     weights = write_all(tmp_path / "weights", only=("g2l",))
-    roster = Roster(Settings(weights=weights, data=root / "data", device="cpu"), "cpu")
+    roster = LoadedCaptioners(Settings(weights=weights, data=root / "data", device="cpu"), "cpu")
     with Decoder() as decoder:
         found = measure(roster, decoder, write_video(tmp_path / "clip.mp4"), rounds=1)
     assert list(found) == ["ensemble", "fusion", "g2l", "stats"]
@@ -43,6 +43,6 @@ def test_what_was_measured_decides_who_writes(tmp_path: Path) -> None:
         save_checkpoint(path, loaded.captioner, card)
         record_speed(path, Speed(seconds / 2, seconds / 2, "here"))
         assert read_card(path).scores == card.scores
-    assert menu(weights).default == "g2l"
+    assert captioner_choices(weights).default == "g2l"
     record_speed(weights / "g2l.safetensors", Speed(1.0, 1.0, "here"))
-    assert menu(weights).default == "stats"
+    assert captioner_choices(weights).default == "stats"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.streams import PAN, Task, frames_of, looking, precision, shares, vectors
-from extractors.stack_extractor import StackExtractor
+from extractors.windowing.window_extractor import WindowExtractor
 from tests.training.tiny_corpus import write_corpus
-from training import dataset
-from training.corpus import Item
-from training.recipes import DEMO
+from training.batches import picture_batches
+from training.batches.archives import Item
+from training.recipes.recipe_book import DEMO
 
 
 def drawn(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def test_a_pan_crosses_the_picture_and_a_still_is_shown_whole() -> None:
 
 def test_pictures_of_a_set_become_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, captions = write_corpus(tmp_path, 12)
-    monkeypatch.setattr(dataset, "SETS", ((archive.name, captions.name),))
+    monkeypatch.setattr(picture_batches, "SETS", ((archive.name, captions.name),))
     monkeypatch.setattr("benchmarks.streams.SETS", ((archive.name, captions.name),))
     monkeypatch.setattr("benchmarks.streams.SELECTION_SET", "")
     monkeypatch.setattr("benchmarks.streams.COMMON", 0)
@@ -65,5 +65,5 @@ def test_pictures_of_a_set_become_vectors(tmp_path: Path, monkeypatch: pytest.Mo
     extractor = looking("efficientnet-lite2")
     found = vectors(extractor, archive, task.judged)
     assert found.shape == (4, 1280)
-    assert isinstance(extractor, StackExtractor)
+    assert isinstance(extractor, WindowExtractor)
     assert np.abs(found[0] - found[1]).max() > 0.01

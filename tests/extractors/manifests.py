@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from extractors.checkpoint import Checkpoint, load
+from extractors.pretrained.parameters import Checkpoint, load_strict
 
 TERMS = {"licence": "CC0-1.0", "paper": "none", "preprocessing": "none", "keys": "ours"}
 
@@ -27,7 +27,7 @@ class Small(nn.Module):
 
 def from_checkpoint(checkpoint: Checkpoint) -> Small:
     """What manifests name as the reader."""
-    return load(Small(), checkpoint)
+    return load_strict(Small(), checkpoint)
 
 
 def small_checkpoint(file: Path, seed: int = 0) -> Path:

@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extractors.features import Stream, StreamSpec
-from extractors.request import Audio
-from extractors.rows import Rows
-from extractors.stack_extractor import StackExtractor
+from extractors.features import Audio, Stream, StreamSpec
+from extractors.windowing.rows import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Windows
 from tests.media import read_number
 
 
-class Numbers(StackExtractor):
+class Numbers(WindowExtractor):
     """Reads the number that tests.media.numbered drew, frame by frame: stream (T, stack_size), -1 for none.
 
     sizes: of the frames that came. batches: windows of every call. prepared: frames that were prepared.
@@ -43,19 +42,19 @@ class Numbers(StackExtractor):
         self.prepared += len(frames)
         return frames
 
-    def describe(self, stacks: Tensor) -> dict[str, Rows]:
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         self.batches.append(len(stacks))
         found = [[read_number(frame.numpy()) for frame in stack] for stack in stacks]
         numbers = [[-1 if number is None else number for number in row] for row in found]
-        return {self.name: Rows(torch.tensor(numbers, dtype=torch.float32))}
+        return {self.name: WindowRows(torch.tensor(numbers, dtype=torch.float32))}
 
 
 class Means(Numbers):
     """The mean of each colour over a window: stream (T, 3)."""
 
-    def describe(self, stacks: Tensor) -> dict[str, Rows]:
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         self.batches.append(len(stacks))
-        return {self.name: Rows(stacks.float().mean((1, 2, 3)))}
+        return {self.name: WindowRows(stacks.float().mean((1, 2, 3)))}
 
 
 class Loudness:

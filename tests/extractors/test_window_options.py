@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extractors.options import ExtractorOptions
-from extractors.window_options import WindowOptions
-from extractors.windows import Windows
+from extractors.extractor import ExtractorOptions
+from extractors.windows import WindowOptions, Windows
 
 FLOW = Windows(64, 64, extraction_fps=25.0, ahead=1)
 

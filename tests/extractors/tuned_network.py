@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from extractors.efficientnet import pretrained
-from extractors.tuned_pair import PairEnd, save_changes
-from extractors.weights_manifest import MANIFEST
-from training.pack_tuned import noted
+from extractors.builtin.efficientnet_lite2 import pretrained
+from extractors.builtin.tuned_pair import PairEnd, save_changes
+from extractors.pretrained.manifest import MANIFEST
+from training.tools.pack_tuned import noted
 
 
 def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:

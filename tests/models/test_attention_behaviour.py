@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import ttest_1samp
 
+from extractors.builtin.tuned_pair import TUNED_GRID, TunedPair
 from extractors.features import Features, Frames, Stream
-from extractors.tuned_pair import TUNED_GRID, TunedPair
 from models.caption import Attention, Caption
 from models.checkpoint import Checkpoint
-from models.decoding import DecodingOptions
-from models.service import caption, load_captioner
-from training.corpus import read_items, read_pictures
+from models.checkpoint_folder import load_captioner
+from models.decoding.decode import DecodingOptions
+from models.feature_sources.compatibility import caption
+from training.batches.archives import read_items, read_pictures
 
 COUNT, SHOTS, SIDE, HALF = 48, 4, 224, 112
 NEAR, FAR = (1, 1, 1, 0.5, 0, 0, 0), (0, 0, 0, 0.5, 1, 1, 1)  # shares of seven cells in either half

@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from models.caption import SPREAD_ENTROPY, Attention, normalised_entropy, parts_of_clip
-from models.extras import Extras
+from models.caption import SPREAD_ENTROPY, Attention, Extras, normalised_entropy, parts_of_clip
 
 WORDS, FRAMES = 3, 4
 

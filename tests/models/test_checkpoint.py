@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from extractors.features import StreamSpec
+from models.captioners.registry import UnknownCaptioner
+from models.captioners.stats import Stats
 from models.checkpoint import Card, CheckpointError, load_checkpoint, read_card, save_checkpoint
-from models.decoding import DecodingOptions
-from models.registry import UnknownCaptioner
-from models.service import StreamMismatch, caption, load_captioner
-from models.stats import Stats
-from models.written import join
+from models.checkpoint_folder import load_captioner
+from models.decoding.decode import DecodingOptions
+from models.decoding.written_captions import join
+from models.feature_sources.compatibility import StreamMismatch, caption
 from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_stats, videos
 
 CARD = Card(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Stream, StreamSpec
-from models.collate import collate
+from models.inputs import collate
 
 CPU = torch.device("cpu")
 

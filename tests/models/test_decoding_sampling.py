@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from models.captioner import StepAttention
-from models.decoding import DecodingOptions, decode, sample
+from models.decoding.decode import DecodingOptions, decode, sample
 from models.vocabulary import BOS, EOS
 from tests.models.brute_force import every_sequence
 from tests.models.toy_captioners import Numbered, Prefixes, RandomToy, videos

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from models.collate import collate
-from models.streams import (
+from models.inputs import (
     InputStream,
     absent,
+    collate,
     collate_inputs,
     distinct,
     frame_means,

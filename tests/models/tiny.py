@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
-from models.alignment import LayerConfig
 from models.captioner import Captioner
-from models.dual_afr import DualAFR, DualAFRConfig
-from models.fusion import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
-from models.g2l import G2L, G2LConfig
-from models.refocus import Refocus, RefocusConfig
-from models.stats import Stats, StatsConfig, StreamConfig
-from models.streams import InputStream
+from models.captioners.alignment import LayerConfig
+from models.captioners.dual_afr import DualAFR, DualAFRConfig
+from models.captioners.g2l import G2L, G2LConfig
+from models.captioners.refocus import Refocus, RefocusConfig
+from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
+from models.inputs import InputStream
 from models.vocabulary import Vocabulary
 
 SPEC = StreamSpec("random", "0" * 64, "none")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from extractors.features import Features
 from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
-from models.collate import Batch
+from models.inputs import Batch
 from models.vocabulary import BOS, EOS, Vocabulary
 
 FIRST_WORD = 3

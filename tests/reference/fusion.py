@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.fusion import FusionConfig
+from models.captioners.vatex import FusionConfig
 from tests.reference.layers import Array, Layers, softmax
 
 

@@ -1,7 +1,7 @@
 """STaTS word by word, video by video, frame by frame, region by region, in float64 numpy.
 
-Written from the paper's equations (Cherian et al. 2020), not from ``models.stats``, whose parameters it
-reads by name. One caption of one video at a time; what a mask hides is simply not there.
+Written from the paper's equations (Cherian et al. 2020), not from ``models.captioners.stats``, whose
+parameters it reads by name. One caption of one video at a time; what a mask hides is simply not there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.stats import StatsConfig
+from models.captioners.stats import StatsConfig
 
 Array = NDArray[np.float64]
 Video = list[list[tuple[int, Array]]]  # frames → (region's number, its features), visible ones alone

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from training import loop
+from training.optimization import trainer
 
 
 @pytest.fixture
 def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On one thread, where sums have one order."""
-    monkeypatch.setattr(loop, "REPORT_EVERY", 1)
+    monkeypatch.setattr(trainer, "REPORT_EVERY", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from extractors.features import StreamSpec
 from tests.training.tiny_corpus import Averages, write_corpus
-from training.ablations.corpus import Corpus
-from training.corpus import read_items
-from training.dataset import Describer, hold_out, load_set
-from training.feature_cache import VIEWS
+from training.ablations.data import Corpus
+from training.batches.archives import read_items
+from training.batches.picture_batches import CachedNetwork, hold_out, load_set
+from training.batches.picture_features import VIEWS
 
 #: Pictures, and those of them that rows are judged by.
 COUNT, HELD_OUT = 24, 8
@@ -38,7 +38,7 @@ class DemoStreams(Averages):
 def demo_shapes(folder: Path) -> Corpus:
     """In float32, so that what is compared to the bit can be."""
     archive, captions = write_corpus(folder, COUNT)
-    describer = Describer(DemoStreams(), VIEWS)
+    describer = CachedNetwork(DemoStreams(), VIEWS)
     items = load_set([describer], archive, read_items(captions), folder / "cache")
     kept, held_out = hold_out(items, HELD_OUT, "shapes/", 1)
     corpus = Corpus.of("demo", kept, held_out, dict.fromkeys(DemoStreams.shapes, DemoStreams.spec))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.java import Java
+from training.scores.java import Java
 
 
 def fake_java(folder: Path, behaviour: str) -> Java:

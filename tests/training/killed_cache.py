@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.training.tiny_corpus import Averages, captioned
-from training import feature_cache
+from training.batches import picture_features
 
 CHUNK = 8  # pictures between two marks of progress, here
 COUNT = 3 * CHUNK + 4  # three whole chunks and a rest
@@ -32,5 +32,5 @@ class Mortal(Averages):
 
 
 if __name__ == "__main__":
-    feature_cache.CHUNK = CHUNK
+    picture_features.CHUNK = CHUNK
     captioned(Path(sys.argv[1]), COUNT, Mortal(int(sys.argv[2])))

@@ -15,17 +15,18 @@ from pathlib import Path
 import torch
 
 from models.captioner import AnyCaptioner
-from models.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import Stats, StatsConfig, StreamConfig
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
-from training import loop
-from training.dataset import Batches, Captioned, TrainingBatch, hold_out
-from training.loop import Trainer
-from training.pseudo_video import Shots
-from training.recipes import DEMO, Recipe
-from training.run import Run
-from training.self_critical import SelfCritical
-from training.soft_targets import Reading, SoftTargets, soft_targets
+from training.batches.picture_batches import Batches, TrainingBatch, TrainingItem, hold_out
+from training.batches.pseudo_video import Shots
+from training.batches.teacher_targets import SoftTargets, TeacherReading, soft_targets
+from training.optimization import trainer as optimization_trainer
+from training.optimization.run_folder import TrainingRun
+from training.optimization.self_critical import SelfCritical
+from training.optimization.trainer import Trainer
+from training.recipes.recipe import Recipe
+from training.recipes.recipe_book import DEMO
 
 STEPS, SAVED_EVERY = 30, 10
 RECIPE = DEMO.model_copy(
@@ -60,15 +61,15 @@ class MortalBatches(Batches):
         return super().at(step)
 
 
-def shapes(folder: Path) -> list[Captioned]:
+def shapes(folder: Path) -> list[TrainingItem]:
     return captioned(folder, 24)
 
 
-def teacher_of(items: Sequence[Captioned], folder: Path) -> SoftTargets:
+def teacher_of(items: Sequence[TrainingItem], folder: Path) -> SoftTargets:
     """What a captioner that has learned nothing would have written."""
     vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
     encoded = [(item.id, item.pictures, [vocabulary.encode(c) for c in item.captions]) for item in items]
-    reading = Reading(encoded, RECIPE.max_length)
+    reading = TeacherReading(encoded, RECIPE.max_length)
     return soft_targets(stats(vocabulary, seed=7), "0" * 64, reading, folder / "cache", torch.float32)
 
 
@@ -91,7 +92,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     def save(captioner: AnyCaptioner, cider: float, where: str) -> None:
         saved.append((cider, where))
 
-    return Trainer(recipe, batches, held_out, Run(out), save, torch.float32)
+    return Trainer(recipe, batches, held_out, TrainingRun(out), save, torch.float32)
 
 
 def captioner(made: Trainer) -> Stats:
@@ -120,6 +121,6 @@ def refine(made: Trainer, refined: Stats) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    loop.REPORT_EVERY = 1
+    optimization_trainer.REPORT_EVERY = 1
     mortal = trainer(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
     mortal.train(captioner(mortal))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from training.dataset import TrainingBatch
+from training.batches.picture_batches import TrainingBatch
 
 
 def stopped_before(last: int, batches: type[Any]) -> Callable[[Any, int], TrainingBatch]:

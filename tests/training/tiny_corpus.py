@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from extractors.features import StreamSpec
-from training.corpus import read_items
-from training.dataset import Captioned, Describer, load_set
-from training.feature_cache import VIEWS, PictureNetwork
+from training.batches.archives import read_items
+from training.batches.picture_batches import CachedNetwork, TrainingItem, load_set
+from training.batches.picture_features import VIEWS, PictureNetwork
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 SHAPES = ("circle", "square")
@@ -98,8 +98,8 @@ class Corners(Averages):
 
 
 def captioned(
-    folder: Path, count: int = 32, network: PictureNetwork | None = None, *others: Describer
-) -> list[Captioned]:
+    folder: Path, count: int = 32, network: PictureNetwork | None = None, *others: CachedNetwork
+) -> list[TrainingItem]:
     archive, captions = write_corpus(folder, count)
-    describers: Sequence[Describer] = [Describer(network or Averages(), VIEWS), *others]
+    describers: Sequence[CachedNetwork] = [CachedNetwork(network or Averages(), VIEWS), *others]
     return load_set(describers, archive, read_items(captions), folder / "cache")

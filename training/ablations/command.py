@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from training.ablations.results import Plan, Results
-    from training.ablations.row import Job
+    from training.ablations.results import AblationPlan, AblationResults
+    from training.ablations.row import AblationJob
 
 app = typer.Typer(add_completion=False)
 
@@ -46,16 +46,16 @@ def ablate(
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
+    from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
-    from models.registry import UnknownCaptioner
-    from models.service import StreamMismatch
-    from training.ablations.families import FAMILIES
-    from training.ablations.results import AnotherPlan, Plan, Results
+    from models.feature_sources.compatibility import StreamMismatch
+    from training.ablations.families.registry import FAMILIES
+    from training.ablations.results import AblationPlan, AblationResults, AnotherPlan
     from training.ablations.row import UnknownRow, jobs_of
     from training.ablations.tables import tables
-    from training.meal import cards_of
+    from training.batches.picture_inputs import cards_of
 
-    results = Results(out)
+    results = AblationResults(out)
     try:
         jobs = jobs_of(FAMILIES, only, [name for name in rows.split(",") if name])
         if listed:
@@ -65,7 +65,9 @@ def ablate(
         elif data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
         else:
-            plan = Plan(steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing)
+            plan = AblationPlan(
+                steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing
+            )
             cards_of(plan.teachers)  # before the folder has a plan that cannot be followed
             results.follow(plan)
             _run(jobs, results, plan, data, cache, threads, minutes)
@@ -76,14 +78,20 @@ def ablate(
 
 
 def _run(
-    jobs: Sequence[Job], results: Results, plan: Plan, data: Path, cache: Path, threads: int, minutes: float
+    jobs: Sequence[AblationJob],
+    results: AblationResults,
+    plan: AblationPlan,
+    data: Path,
+    cache: Path,
+    threads: int,
+    minutes: float,
 ) -> None:
     import torch
 
-    from training.ablations.bench import Bench
-    from training.ablations.corpus import Corpus
+    from training.ablations.data import Corpus
     from training.ablations.row import NotThere
     from training.ablations.row_training import TooLittleTime
+    from training.ablations.runner import AblationRunner
 
     torch.set_num_threads(threads)
 
@@ -91,7 +99,7 @@ def _run(
     def corpus(streams: str) -> Corpus:
         return Corpus.load(streams, data, cache, plan.judged, plan.teachers)
 
-    bench = Bench(plan, results, corpus, minutes)
+    bench = AblationRunner(plan, results, corpus, minutes)
     for place, job in enumerate(jobs, 1):
         if results.has(job):
             continue

@@ -1,4 +1,5 @@
-"""Rows against each other: paired bootstraps over the held-out pictures (``training/bootstrap.py``)."""
+"""Rows against each other: paired bootstraps over the held-out pictures
+(``training/scores/bootstrap.py``)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from training.ablations.results import RowResult
 from training.ablations.row import SheetName
-from training.bootstrap import Comparison, Floats, Metric, compare
+from training.scores.bootstrap import Comparison, Floats, Metric, compare
 
 
 def cider_difference(

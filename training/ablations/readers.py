@@ -9,15 +9,13 @@ from typing import Any, Protocol
 import torch
 
 from models.captioner import AnyCaptioner, StepAttention
-from models.collate import Batch
-from models.decoding import DecodingOptions, Hypothesis, decode
-from models.ensemble import Ensemble
-from models.likelihood import teacher_forced
-from models.rivals import Fusion
-from models.semantic_embedding import SemanticEmbedding
-from models.streams import inputs_of
+from models.captioners.semantic_embedding import SemanticEmbedding
+from models.combining.ensemble import Ensemble
+from models.combining.reranking import Fusion
+from models.decoding.decode import DecodingOptions, Hypothesis, decode
+from models.inputs import Batch, inputs_of
+from models.likelihood import pad_captions, teacher_forced
 from models.vocabulary import EOS
-from training.losses import pad_captions
 
 #: Beams in every reading, and the candidates that each member sends into a fusion. Words may return, as they
 #: might when the tables in docs/results/ablations.md were made.
@@ -33,7 +31,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
+class SingleReader:
     """One captioner; with ``step_1`` refocus's caption from the middle frame."""
 
     captioner: AnyCaptioner
@@ -48,11 +46,11 @@ class Alone:
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
         forced = teacher_forced(self.captioner, self._memory(batches), targets)
-        looks = [(place, look) for place, look in enumerate(forced.attentions) if look is not None]
+        looks = [(place, check) for place, check in enumerate(forced.attentions) if check is not None]
         written = (targets > EOS)[:, [place for place, _ in looks]]
-        temporal = torch.stack([look.temporal for _, look in looks], 1)
+        temporal = torch.stack([check.temporal for _, check in looks], 1)
         extras = {
-            name: torch.stack([look.extras[name] for _, look in looks], 1) for name in looks[0][1].extras
+            name: torch.stack([check.extras[name] for _, check in looks], 1) for name in looks[0][1].extras
         }
         return [
             StepAttention(temporal[video][kept], None, {name: of[video][kept] for name, of in extras.items()})
@@ -82,7 +80,7 @@ class Averaged:
 
 
 @dataclass(frozen=True, eq=False)
-class Fused:
+class RerankedReader:
     """All beams of several captioners, of which the video-semantic embedding picks one, as in the paper where
     the members' own likelihoods weigh nothing."""
 

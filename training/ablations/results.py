@@ -8,15 +8,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from extractors.whole_file import whole_file
-from training.ablations.row import Job
+from extractors.files import atomic_write
+from training.ablations.row import AblationJob
 
 
 class AnotherPlan(ValueError):
     """The folder's rows were run by another plan; the message says what to do."""
 
 
-class Plan(BaseModel):
+class AblationPlan(BaseModel):
     """What must be the same for rows to be comparable. steps: None leaves each family its own.
 
     judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
@@ -61,29 +61,29 @@ class RowResult(BaseModel):
 
 
 @dataclass(frozen=True)
-class Results:
+class AblationResults:
     """The folder: plan.json, <row>-<seed>.json of what is finished, and a folder of each trained row."""
 
     folder: Path
 
-    def follow(self, plan: Plan) -> None:
+    def follow(self, plan: AblationPlan) -> None:
         """Raises AnotherPlan where the folder's rows were run by another one."""
         path = self.folder / "plan.json"
         if not path.exists():
-            with whole_file(path) as unfinished:
+            with atomic_write(path) as unfinished:
                 unfinished.write_text(plan.model_dump_json(indent=1))
-        elif (known := Plan.model_validate_json(path.read_text())) != plan:
+        elif (known := AblationPlan.model_validate_json(path.read_text())) != plan:
             raise AnotherPlan(f"{self.folder} holds rows of another plan ({known}): give another --out")
 
-    def has(self, job: Job) -> bool:
+    def has(self, job: AblationJob) -> bool:
         return self._path(job.name).exists()
 
-    def save(self, job: Job, result: RowResult) -> None:
+    def save(self, job: AblationJob, result: RowResult) -> None:
         """The file appears whole or not at all."""
-        with whole_file(self._path(job.name)) as unfinished:
+        with atomic_write(self._path(job.name)) as unfinished:
             unfinished.write_text(result.model_dump_json())
 
-    def load(self, jobs: Sequence[Job]) -> dict[str, list[RowResult]]:
+    def load(self, jobs: Sequence[AblationJob]) -> dict[str, list[RowResult]]:
         """Row → the results that are there, a seed each."""
         found: dict[str, list[RowResult]] = {}
         for job in jobs:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from models.captioner import AnyCaptioner
-from models.registry import captioner_class
+from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
-from training.recipes import DEMO, DEMO_CONFIGS
+from training.recipes.recipe_book import DEMO, DEMO_CONFIGS
 
 #: A sheet shows the held-out pictures as stills, or as one of several shots (sheets.py).
 SheetName = Literal["stills", "shots"]
@@ -42,8 +42,8 @@ class Trained:
     def captioner_of(self, vocabulary: Vocabulary) -> AnyCaptioner:
         """With random weights."""
         config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
-        made: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
-        return made
+        built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
+        return built
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Row:
+class AblationRow:
     """One line of the table.
 
     against: the row it is compared with, None for what others are compared with. paper: what the paper
@@ -86,7 +86,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Family:
+class RowFamily:
     """Rows that are compared with each other.
 
     words: the shipped captioner whose words all rows begin with (language_side.py). streams: the stream set
@@ -95,7 +95,7 @@ class Family:
 
     name: str
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[AblationRow, ...]
     words: str
     streams: str = "demo"
     videos: int | None = None
@@ -103,11 +103,11 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Job:
+class AblationJob:
     """A row with one seed; ``name`` is also its folder's."""
 
-    family: Family
-    row: Row
+    family: RowFamily
+    row: AblationRow
     seed: int
 
     @property
@@ -123,7 +123,9 @@ class UnknownRow(ValueError):
     """No family or row has that name; the message lists those there are."""
 
 
-def jobs_of(families: Sequence[Family], only: str | None = None, rows: Sequence[str] = ()) -> list[Job]:
+def jobs_of(
+    families: Sequence[RowFamily], only: str | None = None, rows: Sequence[str] = ()
+) -> list[AblationJob]:
     """What is to be run, what matters most first: headline rows, all others, and then further seeds.
 
     only: one family. rows: some rows, with those that they read. Raises UnknownRow.
@@ -132,11 +134,17 @@ def jobs_of(families: Sequence[Family], only: str | None = None, rows: Sequence[
     if not chosen:
         raise UnknownRow(f"no family is called {only!r}; there are: {', '.join(f.name for f in families)}")
     wanted = _with_sources(chosen, rows)
-    every = [Job(f, row, seed) for f in chosen for row in f.rows if row.name in wanted for seed in row.seeds]
+    every = [
+        AblationJob(f, row, seed)
+        for f in chosen
+        for row in f.rows
+        if row.name in wanted
+        for seed in row.seeds
+    ]
     return sorted(every, key=lambda job: (SEEDS.index(job.seed), not job.row.headline))
 
 
-def _with_sources(families: Sequence[Family], rows: Sequence[str]) -> set[str]:
+def _with_sources(families: Sequence[RowFamily], rows: Sequence[str]) -> set[str]:
     """The names asked for, all where none is, and the rows that they read."""
     known = {row.name: row for family in families for row in family.rows}
     if unknown := [name for name in rows if name not in known]:

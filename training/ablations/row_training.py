@@ -19,14 +19,14 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from training.ablations.corpus import Corpus, OutOfTime
-from training.ablations.language_side import begin_with
-from training.ablations.results import Plan
-from training.ablations.row import RECIPE, Job, Trained
-from training.loop import Trainer
-from training.recipes import Recipe
-from training.refocusing import Refocusing
-from training.run import Run
+from training.ablations.data import Corpus, OutOfTime
+from training.ablations.results import AblationPlan
+from training.ablations.row import RECIPE, AblationJob, Trained
+from training.ablations.word_weights import begin_with
+from training.optimization.refocus_phases import Refocusing
+from training.optimization.run_folder import TrainingRun
+from training.optimization.trainer import Trainer
+from training.recipes.recipe import Recipe
 
 #: Held-out pictures that the trainer's own validation looks at; it chooses nothing here.
 WATCHED = 4
@@ -53,7 +53,7 @@ def checkpoint_in(folder: Path) -> Path:
     return folder / "final.safetensors"
 
 
-def recipe_for(job: Job, plan: Plan) -> Recipe:
+def recipe_for(job: AblationJob, plan: AblationPlan) -> Recipe:
     """Steps are the family's or the plan's; a short run warms up and saves sooner."""
     steps = plan.steps or job.family.steps
     update = {
@@ -70,7 +70,12 @@ def recipe_for(job: Job, plan: Plan) -> Recipe:
 
 
 def learned(
-    job: Job, corpus: Corpus, plan: Plan, folder: Path, minutes: float, words: Mapping[str, Tensor]
+    job: AblationJob,
+    corpus: Corpus,
+    plan: AblationPlan,
+    folder: Path,
+    minutes: float,
+    words: Mapping[str, Tensor],
 ) -> Learned:
     """Trains, or goes on training, or finds what was trained.
 
@@ -80,23 +85,28 @@ def learned(
     if not path.exists():
         _train(job, corpus, recipe_for(job, plan), folder, minutes, words)
     checkpoint = load_checkpoint(path)
-    told = checkpoint.card.training
-    return Learned(checkpoint.captioner, told["steps"], told["planned"], told["seconds"])
+    reported = checkpoint.card.training
+    return Learned(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
 
 
 def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tensor]) -> AnyCaptioner:
     """Random but for the words."""
     torch.manual_seed(seed)
-    made = make.captioner_of(corpus.vocabulary)
-    begin_with(made, words)
-    return made
+    built = make.captioner_of(corpus.vocabulary)
+    begin_with(built, words)
+    return built
 
 
 def _train(
-    job: Job, corpus: Corpus, recipe: Recipe, folder: Path, minutes: float, words: Mapping[str, Tensor]
+    job: AblationJob,
+    corpus: Corpus,
+    recipe: Recipe,
+    folder: Path,
+    minutes: float,
+    words: Mapping[str, Tensor],
 ) -> None:
     assert isinstance(job.row.make, Trained)
-    started, run = time.monotonic(), Run(folder)
+    started, run = time.monotonic(), TrainingRun(folder)
     batches = corpus.batches(recipe, started + 60 * minutes, job.family.videos)
     watched = corpus.held_out[:WATCHED]
     captioner = untrained(job.row.make, corpus, job.seed, words)
@@ -109,10 +119,10 @@ def _train(
     weights = {name.removeprefix("module."): value for name, value in state["average"].items()}
     weights.pop("n_averaged")
     captioner.load_state_dict(weights)
-    told = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
+    reported = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
     specs = {name: corpus.specs[name] for name in (stream.name for stream in captioner.inputs)}
     ids = [item.id for item in batches.items]
-    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **told}
+    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **reported}
     save_checkpoint(checkpoint_in(folder), captioner, Card(captioner.name, specs, {}, training))
     (folder / "last.pt").unlink()
 

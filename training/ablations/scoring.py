@@ -14,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 
 from models.captioner import StepAttention
-from training.ablations.corpus import Corpus
-from training.ablations.readers import Alone, Reader, Words
+from training.ablations.data import Corpus
+from training.ablations.judged_pictures import JudgedPictures
+from training.ablations.readers import Reader, SingleReader, Words
 from training.ablations.results import SheetScores
-from training.ablations.sheets import Sheet
+from training.batches.pseudo_video import batch_of
 from training.precision import autocast
-from training.pseudo_video import batch_of
 
 DIGITS = 4
 
 
-def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetScores:
+def score(reader: Reader, sheet: JudgedPictures, corpus: Corpus, looks: bool) -> SheetScores:
     """looks: whether the reader's temporal attention is worth reading."""
     captions: list[Words] = []
     looked: defaultdict[str, list[float]] = defaultdict(list)
@@ -33,7 +33,7 @@ def score(reader: Reader, sheet: Sheet, corpus: Corpus, looks: bool) -> SheetSco
         with torch.inference_mode(), autocast(corpus.precision):
             captions += reader.captions(batches)
             attentions: Sequence[StepAttention] = ()
-            if looks and sheet.steps > 1 and isinstance(reader, Alone):
+            if looks and sheet.steps > 1 and isinstance(reader, SingleReader):
                 attentions = reader.attention(batches, [item.captions[0] for item in items])
         for attention, shown in zip(attentions, samples, strict=False):
             for name, share in where_it_looked(attention, shown.true).items():

@@ -8,8 +8,8 @@ import numpy as np
 
 from training.ablations.comparison import cider_difference, share_difference
 from training.ablations.results import RowResult
-from training.ablations.row import SHEETS, Family, Row
-from training.bootstrap import Comparison
+from training.ablations.row import SHEETS, AblationRow, RowFamily
+from training.scores.bootstrap import Comparison
 
 Found = Mapping[str, Sequence[RowResult]]
 
@@ -27,9 +27,9 @@ MEASURES = {
 }
 
 
-def tables(families: Sequence[Family], found: Found) -> str:
+def tables(families: Sequence[RowFamily], found: Found) -> str:
     """Both; of rows that have a result. The last column of the first is for a person to fill in."""
-    parts = [(SCORES, _scores(families, found)), (LOOKS, _looks(families, found))]
+    parts = [(SCORES, _scores(families, found)), (LOOKS, _attention_rows(families, found))]
     return "\n\n".join("\n".join([head, _rule(head), *lines]) for head, lines in parts)
 
 
@@ -37,7 +37,7 @@ def _rule(head: str) -> str:
     return "|" + " --- |" * (head.count("|") - 1)
 
 
-def _scores(families: Sequence[Family], found: Found) -> Iterator[str]:
+def _scores(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
     for family in families:
         rows = [row for row in family.rows if row.name in found]
         if rows:
@@ -46,7 +46,7 @@ def _scores(families: Sequence[Family], found: Found) -> Iterator[str]:
             yield _cells([row.title, *_numbers(row, found), row.paper, ""])
 
 
-def _numbers(row: Row, found: Found) -> list[str]:
+def _numbers(row: AblationRow, found: Found) -> list[str]:
     results = found[row.name]
     scores = ["; ".join(_score(results, sheet)) for sheet in SHEETS]
     reference = found.get(row.against or "", ())
@@ -71,14 +71,14 @@ def _score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
         yield f"{min(scores):.1f} to {max(scores):.1f} by {len(scores)} seeds"
 
 
-def _looks(families: Sequence[Family], found: Found) -> Iterator[str]:
+def _attention_rows(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
     for family in families:
         for row in family.rows:
             for result in found.get(row.name, ())[:1]:
                 yield from _looked(row, result)
 
 
-def _looked(row: Row, result: RowResult) -> Iterator[str]:
+def _looked(row: AblationRow, result: RowResult) -> Iterator[str]:
     """Nothing of what is chance by construction, or always the middle frame."""
     looked = result.sheets["shots"].looked if "shots" in result.sheets else {}
     for name, title in MEASURES.items():

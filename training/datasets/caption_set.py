@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from training.corpus import words_of
 from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
+from training.datasets.words import words_of
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -77,9 +77,9 @@ class CaptionSet:
         found = tuple(video for video in self.usable if not splits or video.split in splits)
         if not found:
             of = f" of the split {' or '.join(splits)}" if splits else ""
-            told = " ".join(notice.message for notice in self.notices)
+            reported = " ".join(notice.message for notice in self.notices)
             raise NothingToUse(
-                f"No video of {self.name}{of} has both a file and a caption. {told}".strip(),
+                f"No video of {self.name}{of} has both a file and a caption. {reported}".strip(),
                 f"See what is missing with: python -m app data check {self.name} --root DIR",
             )
         return found

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 from tqdm import tqdm
 
-from extractors.container import open_media, picture_stream
-from extractors.decoder import Decoder
-from extractors.errors import MediaError
-from extractors.pillow_reader import is_picture
-from extractors.request import DecodeRequest, Limits
+from extractors.decoder.decoder import Decoder
+from extractors.media.containers.container import open_media, picture_stream
+from extractors.media.errors import MediaError
+from extractors.media.request import DecodeRequest, Limits
+from extractors.media.stills.pillow import is_picture
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
 from training.datasets.data_set import DataSet

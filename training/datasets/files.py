@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from extractors.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 from training.datasets.errors import AnnotationsMissing, FolderMissing
 
 #: ``<YouTube id>_<start>_<end>``, seconds: what MSVD and VATEX call their clips.

@@ -46,7 +46,7 @@ OPTIONAL = {"id": ("id",), "split": ("split",), "start": ("start",), "end": ("en
 OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev": "val"}
 
 
-class Entry(BaseModel):
+class FolderEntry(BaseModel):
     """What is said of one video."""
 
     model_config = ConfigDict(frozen=True)
@@ -99,30 +99,30 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
     return assemble(FOLDER.name, items, named, expected=expected, annotations=[path], notices=notices)
 
 
-def _from_json(path: Path) -> list[Entry]:
-    document = read_json(path, TypeAdapter(list[Entry] | _ByFile), OBTAIN)
+def _from_json(path: Path) -> list[FolderEntry]:
+    document = read_json(path, TypeAdapter(list[FolderEntry] | _ByFile), OBTAIN)
     if isinstance(document, list):
         return document
     return [
-        Entry(file=file, captions=(captions,) if isinstance(captions, str) else tuple(captions))
+        FolderEntry(file=file, captions=(captions,) if isinstance(captions, str) else tuple(captions))
         for file, captions in document.root.items()
     ]
 
 
-def _from_table(path: Path) -> tuple[list[Entry], list[Notice]]:
+def _from_table(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
     """A row a caption; rows of one video are joined, which is no fault here."""
     rows, notices = read_table(path, COLUMNS, OPTIONAL, OBTAIN)
-    captions: dict[Entry, list[str]] = {}
+    captions: dict[FolderEntry, list[str]] = {}
     for entry in _rows(path, rows):
         captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
     return [entry.model_copy(update={"captions": tuple(found)}) for entry, found in captions.items()], notices
 
 
-def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[Entry]:
+def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
     for number, row in enumerate(rows, 2):
         given = {name: value for name, value in row.items() if value or name in COLUMNS}
         try:
-            yield Entry.model_validate(given)
+            yield FolderEntry.model_validate(given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"])) or "the row"

@@ -77,8 +77,8 @@ def read_table(
         raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
     whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
     short = len(rows) - len(whole)
-    told = f"{short} rows of {path.name} lack fields and were left out."
-    return [_named(row, places) for row in whole], [Notice("short_row", told)] if short else []
+    reported = f"{short} rows of {path.name} lack fields and were left out."
+    return [_named(row, places) for row in whole], [Notice("short_row", reported)] if short else []
 
 
 def _named(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:

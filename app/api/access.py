@@ -1,0 +1,93 @@
+"""Who may ask: requests that a foreign web page makes a browser send are refused.
+
+Keys do not exist yet, so a service on a laptop is open to whatever can reach it, and a browser reaches it
+from any page. A page under a name of its own that it points here (DNS rebinding) is known by its Host, and a
+page from elsewhere that posts here by its Origin.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api import problems
+from app.settings import Settings
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERYWHERE = ("0.0.0.0", "::", "")
+READING = ("GET", "HEAD", "OPTIONS")
+
+
+def trusted_hosts(settings: Settings) -> list[str]:
+    """Names that this service answers to: loopback's, the address it listens on, and those of the setting."""
+    own = [] if settings.host in EVERYWHERE else [settings.host]
+    return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, [*own, *settings.host_names])]))
+
+
+class CheckAccess:
+    """ASGI middleware: 400 for a foreign Host, 403 for a foreign Origin of a request that may write."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._named = [_bracketed(name) for name in settings.host_names]
+        self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if not await self._is_trusted(scope, headers):
+            error: problems.RequestError = problems.HostNotAllowed(_host_detail(headers))
+        elif scope["method"] not in READING and not self._is_same_origin(headers):
+            error = problems.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
+        else:
+            await self._app(scope, receive, send)
+            return
+        scope["app"].state.service.metrics.refused.labels(error.code).inc()
+        await problems.response(error, scope["path"])(scope, receive, send)
+
+    async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
+        """Starlette decides; its answer, which is no problem document, goes nowhere."""
+        refusals: list[Message] = []
+
+        async def refuse(message: Message) -> None:
+            refusals.append(message)
+
+        await self._trusted(scope, _no_body, refuse)
+        return not refusals and len(headers.getlist("host")) == 1
+
+    def _is_same_origin(self, headers: Headers) -> bool:
+        """Programs send no Origin; a page's is its own address, which is ours or has a name we were given."""
+        host = headers["host"].lower()
+        return all(self._is_ours(origin.lower(), host) for origin in headers.getlist("origin"))
+
+    def _is_ours(self, origin: str, host: str) -> bool:
+        try:
+            place = urlsplit(origin)
+            return place.netloc == host or _bracketed(place.hostname or "null") in self._named
+        except ValueError:  # no address, e.g. http://[
+            return False
+
+
+async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """The application behind Starlette's check: says nothing, so that nothing said means trust."""
+
+
+async def _no_body() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def _host_detail(headers: Headers) -> str:
+    hosts = headers.getlist("host")
+    return (
+        f"The request asks for {hosts[0][:100]}." if len(hosts) == 1 else "The request needs one Host header."
+    )
+
+
+def _bracketed(name: str) -> str:
+    """As Host has it: an IPv6 address in brackets."""
+    return f"[{name.lower()}]" if ":" in name and not name.startswith("[") else name.lower()

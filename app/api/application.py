@@ -1,0 +1,289 @@
+"""The HTTP service: its routes, how it says what is wrong, and what it adds to every answer.
+
+Imports neither torch nor anything of ``models`` or ``extractors``: its image has none of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import structlog
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from fastapi_offline import FastAPIOffline
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import __version__
+from app.api import jobs, problems, submit
+from app.api import status as api_status
+from app.api.access import CheckAccess
+from app.api.connections import limited
+from app.api.dependencies import ApiDependencies, service_of
+from app.api.metrics import CountRequests
+from app.api.problems import Problem, RequestError
+from app.errors import QueueError, RecordUnreadable
+from app.jobs.sweeper import Sweeper
+from app.settings import Settings
+
+# The page at ``/``: one HTML file, its scripts and its style, served as they lie in ``app/api/static``.
+
+
+STATIC = Path(__file__).parent / "static"
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+def page() -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+
+def static_files() -> StaticFiles:
+    return StaticFiles(directory=STATIC)
+
+
+# Headers that tell a browser to trust nothing more than it must, and HEAD, which asks for headers alone.
+
+
+#: Answers that are no pages load nothing.
+NOTHING = "default-src 'none'; frame-ancestors 'none'"
+#: The page loads its own script and style, draws on canvases, and talks to this server.
+PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: Swagger UI starts itself by a script in the page and sets styles as it goes.
+DOCS = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+POLICIES = {"/": PAGE, "/docs": DOCS}
+
+
+class SecurityHeaders:
+    """ASGI middleware: content policy by path, no sniffing of types, no referrer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = POLICIES.get(scope["path"], NOTHING)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+
+class HeadAsGet:
+    """ASGI middleware: HEAD is answered as GET is, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def bodiless(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, bodiless)
+
+
+#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
+THREADS = 200
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+DESCRIPTION = "A video goes in, a caption with its attention comes out."
+
+log = structlog.get_logger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; Redis is first spoken to when a request needs it, so that it may come up later."""
+    service = ApiDependencies.connect(settings)
+    app: FastAPI = FastAPIOffline(
+        title="Reelword",
+        version=__version__,
+        description=DESCRIPTION,
+        redoc_url=None,
+        lifespan=_lifespan,
+        favicon_url="data:,",
+    )
+    app.state.service = service
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    for routes in (submit.router, jobs.router, api_status.router, router):
+        app.include_router(routes, responses=problems.openapi_default())
+    app.mount("/static", static_files())
+    app.add_exception_handler(RequestError, _request_error)
+    app.add_exception_handler(QueueError, _queue_error)
+    app.add_exception_handler(RecordUnreadable, _record_unreadable)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
+    app.add_exception_handler(Exception, _internal_error)
+    app.add_middleware(CheckAccess, settings=settings)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(CountRequests, metrics=service.metrics)
+    app.add_middleware(HeadAsGet)
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's description, with the schema of problems, which no route returns by itself."""
+    document = FastAPI.openapi(app)
+    schemas = document["components"]["schemas"]
+    schemas.setdefault("Problem", Problem.model_json_schema(ref_template="#/components/schemas/{model}"))
+    return document
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: ApiDependencies = app.state.service
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    with Sweeper(service.jobs, service.blobs, service.settings):
+        yield
+    await anyio.to_thread.run_sync(service.close)
+
+
+async def _request_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))
+
+
+async def _queue_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueError)
+    log.warning("queue error", path=request.url.path, error=str(error))
+    found = problems.describe_job_error(error, request.url.path)
+    return _answer(request, found, {"Retry-After": "5"})
+
+
+async def _record_unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RecordUnreadable)
+    log.error("record unreadable", path=request.url.path, error=str(error))
+    return _answer(request, problems.describe_job_error(error, request.url.path), {})
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    detail = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}."
+    hint = "GET /docs lists what each route takes."
+    title = "A part of the request has a value that is not accepted"
+    path = request.url.path
+    return _answer(request, problems.problem(422, "invalid_request", title, detail, hint, path), {})
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework says by itself: no such route, no such method on it."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    path = request.url.path
+    detail = f"{request.method} {path}: {error.detail}."
+    hint = "GET /docs lists the routes and their methods."
+    found = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods_of(request))
+    return _answer(request, found, headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """All methods of the path that was asked for; a route that does not fit knows only its own."""
+    routes = request.app.router.routes
+    found = {
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    }
+    return sorted(found | {"HEAD"} if "GET" in found else found)
+
+
+async def _client_gone(request: Request, _error: Exception) -> Response:
+    """Nobody reads this answer. A half-written upload is already removed; an accepted job goes on."""
+    log.info("client went away", path=request.url.path)
+    return Response(status_code=499)
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    log.error("internal error", path=request.url.path, error=repr(error))  # the server logs its traceback
+    title = "The server has a fault"
+    detail = "The request could not be answered because of a fault in the server."
+    hint = "The server's log has the details; report it with them."
+    return _answer(
+        request, problems.problem(500, "internal_error", title, detail, hint, request.url.path), {}
+    )
+
+
+def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Response:
+    service_of(request).metrics.refused.labels(found.code).inc()
+    body = found.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)
+
+
+# The API as a process: uvicorn with our application and our logs.
+
+
+DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
+IDLE_SECONDS = 30
+
+
+log = structlog.get_logger(__name__)
+
+
+class ToStructlog(logging.Handler):
+    """What uvicorn has to say, in the form of our own logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+
+
+def run(settings: Settings) -> None:
+    """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
+    logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
+    log.info("listening", address=f"{settings.host}:{settings.port}")
+    server = uvicorn.Server(configuration(create_app(settings), settings, settings.port))
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(1)  # uvicorn has logged why
+
+
+def configuration(
+    app: FastAPI, settings: Settings, port: int, drain_seconds: int = DRAIN_SECONDS
+) -> uvicorn.Config:
+    """How uvicorn runs the application."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=port,
+        http=limited(settings.max_connections),
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=drain_seconds,
+        server_header=False,
+    )

@@ -1,0 +1,150 @@
+"""Connections to the API, with an end to everything that a client can leave undone.
+
+uvicorn closes a connection that is idle between two requests, and no other. Here a request's headers have a
+time and a size, what a client still sends of a body that nobody reads has a time, as has an answer that it
+does not take, and only so many clients are connected at once. The time of a body that is read is upload.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import TimerHandle
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.api import problems
+
+HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
+HEADER_BYTES = 64 * 1024  #: of a request's line and headers
+LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
+STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer
+ALWAYS_ANSWERED = b"/livez"
+
+
+def limited(max_connections: int) -> type[HttpToolsProtocol]:
+    """The protocol for uvicorn's ``http=``, which makes one for each connection."""
+
+    class Limited(LimitedProtocol):
+        limit = max_connections
+
+    return Limited
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP on one connection. ``_deadline`` ends what the client has to do next; there is one at a time."""
+
+    limit = 500
+    _deadline: TimerHandle | None = None
+    _stuck: TimerHandle | None = None
+    _header_bytes = _chunk_bytes = 0
+    _has_begun = False  # a byte of the request has come
+    _is_in_request = False  # its headers are complete, its body is not
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._served = self.app
+        if len(self.connections) > self.limit * 3 // 2:  # no time for more than a word
+            self._refuse(problems.TooManyConnections())
+        else:
+            self._end_in(HEADER_SECONDS, self._headers_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._deadline, self._stuck):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._chunk_bytes = len(data)
+        if not self._is_in_request and not self._has_begun:  # line breaks before a request count as its begin
+            self._begin()
+        super().data_received(data)
+        if self._has_begun and not self._is_in_request:
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES:
+                self._refuse(problems.HeadersTooLarge(f"They have more than {HEADER_BYTES:,} bytes."))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._has_begun:  # it follows the last one in the same chunk
+            self._begin()
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        self._header_bytes = -self._chunk_bytes  # the first chunk may be another request's as well
+        if self.cycle is not None:  # the first request's time runs from the connection's begin
+            self._end_in(HEADER_SECONDS, self._headers_late)
+
+    def on_headers_complete(self) -> None:
+        self._clear_deadline()
+        self._is_in_request = True
+        is_one_too_many = len(self.connections) > self.limit and self.url != ALWAYS_ANSWERED
+        self.app = _too_many if is_one_too_many else self._served
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_request = self._has_begun = False
+        if self.cycle.response_complete:  # the last of a body that nobody read: the connection is idle now
+            self._end_in(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        is_body_open = self._is_in_request and self.cycle.response_complete
+        if self.transport.is_closing() or is_body_open:
+            self._end_in(LEAVE_SECONDS, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """The end of an idle connection; what the client has not taken of the last answer dies with it."""
+        super().timeout_keep_alive_handler()
+        self._end_in(LEAVE_SECONDS, self.transport.abort)
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._end_in(LEAVE_SECONDS, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+    def _headers_late(self) -> None:
+        if self._has_begun:
+            self._refuse(problems.RequestStalled(f"Its headers took longer than {HEADER_SECONDS:g} seconds."))
+        else:
+            self.transport.abort()
+
+    def _refuse(self, error: problems.RequestError) -> None:
+        """Answers outside of the application, which has seen no request, and hangs up."""
+        answer = problems.response(error, "")
+        answer.headers["Connection"] = "close"
+        lines = [f"HTTP/1.1 {int(error.status)} {error.status.phrase}".encode()]
+        lines += [name + b": " + value for name, value in answer.raw_headers]
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + bytes(answer.body))
+        self.transport.close()
+        self._end_in(LEAVE_SECONDS, self.transport.abort)
+
+    def _end_in(self, seconds: float, end: Any) -> None:
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, end)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    answer = problems.response(problems.TooManyConnections(), scope["path"])
+    answer.raw_headers.append(CLOSE_HEADER)
+    await answer(scope, receive, send)

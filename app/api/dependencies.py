@@ -1,0 +1,62 @@
+"""What every route needs: settings, jobs, blobs, the list of workers, metrics. One for an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.api.disk_space import Room
+from app.api.metrics import Metrics
+from app.jobs.blobs import Blobs
+from app.jobs.job import Jobs, Keys
+from app.jobs.queue import waiting
+from app.jobs.redis_client import connect, redis_url
+from app.jobs.worker_registry import WorkerRegistry
+from app.settings import Settings
+
+PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
+#: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
+#: the two seconds that Redis may take to write a job to its disk.
+ANSWER_SECONDS = 2.5
+
+
+@dataclass(frozen=True)
+class ApiDependencies:
+    """Its members block: routes call them from threads."""
+
+    settings: Settings
+    jobs: Jobs
+    registry: WorkerRegistry
+    blobs: Blobs
+    room: Room
+    metrics: Metrics
+
+    @classmethod
+    def connect(cls, settings: Settings) -> ApiDependencies:
+        """Speaks to nobody yet. Raises RedisMissing where no server is named or runs in the data folder."""
+        server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        return cls(
+            settings=settings,
+            jobs=Jobs.from_settings(server, settings),
+            registry=WorkerRegistry(server, Keys(settings.namespace)),
+            blobs=Blobs(settings.blob_url, settings.staging),
+            room=Room(settings.staging, settings.min_free_bytes),
+            metrics=Metrics(),
+        )
+
+    def waiting(self) -> int:
+        """Jobs that no worker has taken. Raises QueueUnavailable."""
+        return waiting(self.jobs.server, self.jobs.keys)
+
+    def close(self) -> None:
+        self.jobs.server.close()
+
+
+def service_of(request: Request) -> ApiDependencies:
+    service: ApiDependencies = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[ApiDependencies, Depends(service_of)]

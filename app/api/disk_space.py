@@ -1,0 +1,108 @@
+"""Room on the disk that uploads arrive on: a file's blocks are allocated before its bytes come.
+
+An allocation is seen by every thread and process that asks how much is free, and goes with its file, so that
+uploads side by side leave the floor that each of them alone would leave, and no book of promises is kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.api import problems
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STEP = 1024 * 1024  #: bytes allocated ahead in a file whose length was not announced
+#: What file systems that cannot allocate ahead say; there the floor is only looked at.
+CANNOT_ALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class Room:
+    """Room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
+
+    def __init__(self, folder: Path, min_free: int) -> None:
+        self._folder, self._min_free = folder, min_free
+
+    def check(self, needed: int) -> None:
+        """Raises StorageFull where ``needed`` bytes more would go below the floor."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(self._folder).free - needed < self._min_free:
+            raise problems.StorageFull("The disk that uploads arrive on is almost full.")
+
+    def open(self, file: Path, announced: int = 0) -> ReservedFile:
+        """A new file for writing, with room for what was announced. Raises StorageFull."""
+        output = ReservedFile(file, self)
+        try:
+            if announced:
+                output.reserve(announced)
+        except BaseException:
+            output.close()
+            file.unlink(missing_ok=True)
+            raise
+        return output
+
+    def allocate(self, descriptor: int, start: int, length: int) -> None:
+        """Gives blocks to a file, one allocation at a time on this disk. Raises StorageFull and OSError."""
+        with self._turn():
+            self.check(length)
+            if not hasattr(os, "posix_fallocate"):
+                return
+            try:
+                os.posix_fallocate(descriptor, start, length)
+            except OSError as error:
+                if error.errno not in CANNOT_ALLOCATE:
+                    raise
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Between looking at what is free and taking it nobody else may look."""
+        handle = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+class ReservedFile(io.BufferedWriter):
+    """A file that is written from its start to its end and always has room for the next bytes."""
+
+    def __init__(self, file: Path, room: Room) -> None:
+        super().__init__(io.FileIO(file, "wb"))
+        self._room = room
+        self._size = self._reserved = 0
+
+    def reserve(self, size: int) -> None:
+        """Room for ``size`` bytes in all. Raises StorageFull, and OSError where the disk itself is full."""
+        if size > self._reserved:
+            self._room.allocate(self.fileno(), self._reserved, size - self._reserved)
+            self._reserved = size
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        length = memoryview(data).nbytes
+        if self._size + length > self._reserved:
+            self.reserve(self._size + max(length, STEP))
+        self._size += length
+        return super().write(data)
+
+    def flush(self) -> None:
+        """What was reserved and not needed is given back."""
+        super().flush()
+        if self._reserved > self._size:
+            os.ftruncate(self.fileno(), self._size)
+            self._reserved = self._size
+
+
+def announced_bytes(headers: Mapping[str, str]) -> int:
+    """The length of a body as its header says, 0 where it says none."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else 0

@@ -1,0 +1,328 @@
+"""What can be wrong with a request, and how it is said: RFC 9457 problem documents.
+
+    RequestError
+    ├── NotMultipart        415 not_multipart        the body is no form
+    ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
+    ├── UploadTooLarge      413 upload_too_large
+    ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
+    ├── VideoMissing        422 video_missing        no field called video
+    ├── VideoEmpty          422 video_empty          zero bytes
+    ├── SeveralVideos       422 several_videos       one job, one video
+    ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
+    ├── OptionInQuery       422 option_in_query      options are form fields, and not part of the address
+    ├── UnknownField        422 unknown_field        known lists the fields
+    ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
+    ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
+    ├── InvalidMembers      422 invalid_members      captioners that cannot write together
+    ├── UnknownJob          404 unknown_job
+    ├── UnknownFrame        404 unknown_frame
+    ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
+    ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
+    ├── BacklogFull         503 backlog_full
+    ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
+    ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
+    ├── OriginNotAllowed    403 origin_not_allowed   sent by a page from elsewhere
+    ├── HeadersTooLarge     431 headers_too_large
+    ├── RequestStalled      408 request_stalled      its headers did not come
+    ├── TooManyConnections  503 too_many_connections
+    └── StorageFull         507 storage_full
+
+Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
+``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+
+from app.errors import QueueError, RecordUnreadable
+
+MEDIA_TYPE = "application/problem+json"
+#: For the ``headers`` of a response in OpenAPI.
+RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds until asking again makes sense.", "schema": {"type": "integer"}}
+}
+
+
+class Problem(BaseModel):
+    """The body of every answer that is not a success."""
+
+    type: str = Field(examples=["urn:reelword:problem:video_missing"])
+    title: str = Field(description="The kind of problem; the same for every occurrence.")
+    status: int
+    detail: str = Field(description="What is wrong with this request, in a sentence.")
+    instance: str = Field(description="The path that was asked for.")
+    code: str = Field(description="Stable name of the problem; docs/api.md lists all.")
+    hint: str = Field(description="What to do about it, in a sentence.")
+    known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+
+
+class RequestError(Exception):
+    """Base of the tree. ``str(error)`` is one sentence about this request."""
+
+    status = HTTPStatus.BAD_REQUEST
+    code = "request_error"
+    title = "The request cannot be served"
+    hint = ""
+    retry_after: int | None = None
+
+    def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
+        super().__init__(detail or self.title + ".")
+        self.known = None if known is None else list(known)
+
+
+class NotMultipart(RequestError):
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    code = "not_multipart"
+    title = "The body is not a multipart form"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+
+
+class MalformedForm(RequestError):
+    code = "malformed_form"
+    title = "The form cannot be read"
+    hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
+
+
+class UploadTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "upload_too_large"
+    title = "The upload is too large"
+    hint = "Send a shorter or smaller video, or raise REELWORD_MAX_UPLOAD_BYTES on the server."
+
+
+class UploadStalled(RequestError):
+    status = HTTPStatus.REQUEST_TIMEOUT
+    code = "upload_stalled"
+    title = "The upload stood still for too long"
+    hint = "Send the video again over a connection that holds."
+
+
+class VideoMissing(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "video_missing"
+    title = "The form has no video"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+
+
+class VideoEmpty(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "video_empty"
+    title = "The video has no bytes"
+    hint = "Check that the file is complete on your side and send it again."
+
+
+class SeveralVideos(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "several_videos"
+    title = "The form has more than one video"
+    hint = "Send one request for each video."
+
+
+class UrlNotSupported(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "url_not_supported"
+    title = "This server does not fetch videos"
+    hint = "Fetch the file yourself and send it as the form field video."
+
+
+class OptionInQuery(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "option_in_query"
+    title = "Options stand in the address"
+    hint = "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …"
+
+
+class UnknownField(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "unknown_field"
+    title = "The form has a field that is not known"
+    hint = "Use the fields listed under known."
+
+
+class InvalidOption(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_option"
+    title = "An option has a value that is not accepted"
+    hint = "Correct the option or leave it out to get its default."
+
+
+class CaptionerUnknown(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "unknown_captioner"
+    title = "No worker has this captioner"
+    hint = "Choose one of those listed under known; GET /models says more about them."
+
+
+class InvalidMembers(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_members"
+    title = "These members cannot write together"
+    hint = "Choose members whose vocabularies and features GET /models shows to be the same."
+
+
+class UnknownJob(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_job"
+    title = "There is no such job"
+    hint = "Check the id; finished jobs are forgotten after REELWORD_RESULT_TTL seconds."
+
+
+class UnknownFrame(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_frame"
+    title = "The job has no such frame"
+    hint = "Frames are counted from 0; the job's sampled member has one time for each."
+
+
+class JobNotFinished(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "job_not_finished"
+    title = "The job has not finished"
+    hint = "Ask for the job until its state is succeeded, then for its attention."
+    retry_after = 1
+
+
+class JobHasNoAttention(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "no_attention"
+    title = "The job has no attention"
+    hint = "Attention comes with a caption, unless the video was sent with attention=false."
+
+
+class BacklogFull(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "backlog_full"
+    title = "Too many jobs are waiting"
+    hint = "Send the video again later, or start more workers on the server."
+    retry_after = 30
+
+
+class NotReady(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "not_ready"
+    title = "The service cannot run jobs at the moment"
+    hint = "Wait until a worker has loaded its models; if it lasts, read its log or run python -m app doctor."
+    retry_after = 5
+
+
+class HostNotAllowed(RequestError):
+    code = "host_not_allowed"
+    title = "The service is not known by this name"
+    hint = "Ask for localhost, or add the name to REELWORD_ALLOWED_HOSTS on the server."
+
+
+class OriginNotAllowed(RequestError):
+    status = HTTPStatus.FORBIDDEN
+    code = "origin_not_allowed"
+    title = "Pages from elsewhere may not write"
+    hint = "Use the service's own page, or add the other page's host to REELWORD_ALLOWED_HOSTS on the server."
+
+
+class HeadersTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    code = "headers_too_large"
+    title = "The request's headers are too large"
+    hint = "Send fewer and shorter headers, and a shorter address."
+
+
+class RequestStalled(RequestError):
+    status = HTTPStatus.REQUEST_TIMEOUT
+    code = "request_stalled"
+    title = "The request did not come in time"
+    hint = "Send the request again over a connection that holds."
+
+
+class TooManyConnections(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_connections"
+    title = "Too many clients are connected"
+    hint = "Send the request again later, or raise REELWORD_MAX_CONNECTIONS on the server."
+    retry_after = 5
+
+
+class StorageFull(RequestError):
+    status = HTTPStatus.INSUFFICIENT_STORAGE
+    code = "storage_full"
+    title = "The server has no room for the video"
+    hint = "Free space below REELWORD_DATA on the server, then send the video again."
+    retry_after = 60
+
+
+def describe(error: RequestError, path: str) -> Problem:
+    """The problem document of an error met while answering ``path``."""
+    return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+
+
+def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
+    title = "Jobs cannot be taken or read"
+    if isinstance(error, RecordUnreadable):
+        title = "The job's record cannot be read by this version"
+    return problem(error.status, error.code, title, str(error), error.hint, path)
+
+
+def problem(
+    status: int, code: str, title: str, detail: str, hint: str, path: str, known: list[str] | None = None
+) -> Problem:
+    return Problem(
+        type=type_of(code),
+        title=title,
+        status=int(status),
+        detail=detail,
+        instance=path,
+        code=code,
+        hint=hint,
+        known=known,
+    )
+
+
+def type_of(code: str) -> str:
+    return f"urn:reelword:problem:{code}"
+
+
+def headers_of(error: RequestError) -> dict[str, str]:
+    return {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+
+
+def response(error: RequestError, path: str) -> Response:
+    """The answer to a request that met this error."""
+    body = describe(error, path).model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, error.status, headers_of(error), media_type=MEDIA_TYPE)
+
+
+def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
+    """What FastAPI's ``responses=`` takes, so that the documentation names every problem of a route."""
+    by_status: dict[int, list[type[RequestError]]] = {}
+    for error in errors:
+        by_status.setdefault(int(error.status), []).append(error)
+    return {status: _openapi_response(kinds) for status, kinds in by_status.items()}
+
+
+def openapi_default() -> dict[int | str, dict[str, Any]]:
+    """What any route may answer beside the problems of its own."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    kinds = (HostNotAllowed, OriginNotAllowed, HeadersTooLarge, RequestStalled, TooManyConnections)
+    named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in kinds)
+    description = f"Any other problem: {named}, `queue_unavailable` (503), `invalid_request` (422) …"
+    return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}
+
+
+def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:
+    examples = {
+        kind.code: {
+            "summary": kind.title,
+            "value": describe(kind(), "/caption").model_dump(exclude_none=True),
+        }
+        for kind in kinds
+    }
+    schema = {"$ref": "#/components/schemas/Problem"}
+    answer: dict[str, Any] = {
+        "description": "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds),
+        "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
+    }
+    return answer | ({"headers": RETRY_AFTER} if any(kind.retry_after for kind in kinds) else {})

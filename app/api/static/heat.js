@@ -1,0 +1,93 @@
+// A frame with attention over it. The same scale as app/attention_picture/heatmap.py: from an even share to the strongest place.
+
+const INFERNO = [
+  [0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85],
+  [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
+];
+const LEAST_RANGE = 2;
+const [DIM, GLOW] = [0.24, 0.64];
+
+function colour(strength) {
+  const place = Math.min(Math.max(strength, 0), 1) * (INFERNO.length - 1);
+  const low = Math.min(Math.floor(place), INFERNO.length - 2);
+  return INFERNO[low].map((value, k) => value + (INFERNO[low + 1][k] - value) * (place - low));
+}
+
+function strengths(weights) {
+  if (weights.length === 1) return [0];
+  const even = 1 / weights.length;
+  const top = Math.max(...weights, Math.min(1, LEAST_RANGE * even));
+  return weights.map((weight) => Math.max(0, (weight - even) / (top - even)));
+}
+
+export function drawFrame(canvas, image, spatial, weights, boxes) {
+  const zoom = Math.max(1, Math.min(3, 640 / image.naturalWidth));
+  canvas.width = image.naturalWidth * zoom;
+  canvas.height = image.naturalHeight * zoom;
+  const pen = canvas.getContext("2d");
+  pen.imageSmoothingEnabled = true;
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  if (!weights) return;
+  if (spatial.kind === "grid") drawCells(pen, strengths(weights), edgesOf(spatial));
+  else drawBoxes(pen, strengths(weights), boxes);
+}
+
+// Where rows and columns begin and end, in [0, 1] of the picture; answers of earlier versions have a view alone.
+export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_edges }) {
+  const even = (count, begin, end) => Array.from({ length: count + 1 }, (_, k) => begin + ((end - begin) * k) / count);
+  return [row_edges || even(rows, view[1], view[3]), column_edges || even(columns, view[0], view[2])];
+}
+
+// Bilinear between the middles of cells, by strength and not by colour, as the picture on the server is.
+function drawCells(pen, strength, [rowEdges, columnEdges]) {
+  const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, pen.canvas.height), reach(columnEdges, pen.canvas.width)];
+  const small = new OffscreenCanvas(Math.max(1, Math.min(width, 160)), Math.max(1, Math.min(height, 160)));
+  const [down, across] = [betweenMiddles(rowEdges, small.height), betweenMiddles(columnEdges, small.width)];
+  paint(small, (x, y) => {
+    const [[upper, lower, fall], [left, right, run]] = [down[y], across[x]];
+    const level = (row) => strength[row * columns + left] * (1 - run) + strength[row * columns + right] * run;
+    return level(upper) * (1 - fall) + level(lower) * fall;
+  });
+  pen.drawImage(small, x0, y0, width, height);
+}
+
+// Begin and length in pixels.
+const reach = (edges, pixels) => [edges[0] * pixels, (edges.at(-1) - edges[0]) * pixels];
+
+// For each of `count` even places between the outer edges the two nearest cells, and the share of the second.
+export function betweenMiddles(edges, count) {
+  const middles = edges.slice(1).map((end, k) => (edges[k] + end) / 2);
+  return Array.from({ length: count }, (_, number) => {
+    const place = edges[0] + ((edges.at(-1) - edges[0]) * (number + 0.5)) / count;
+    const after = middles.filter((middle) => middle <= place).length;
+    const [low, high] = [Math.max(after - 1, 0), Math.min(after, middles.length - 1)];
+    return [low, high, high > low ? (place - middles[low]) / (middles[high] - middles[low]) : 0];
+  });
+}
+
+function paint(canvas, strengthAt) {
+  const pen = canvas.getContext("2d");
+  const pixels = pen.createImageData(canvas.width, canvas.height);
+  for (let y = 0; y < canvas.height; y += 1) {
+    for (let x = 0; x < canvas.width; x += 1) {
+      const strength = strengthAt(x, y);
+      pixels.data.set([...colour(strength), 255 * (DIM + (GLOW - DIM) * strength)], 4 * (y * canvas.width + x));
+    }
+  }
+  pen.putImageData(pixels, 0, 0);
+}
+
+function drawBoxes(pen, strength, boxes) {
+  const { width, height } = pen.canvas;
+  const ranked = boxes.map((box, k) => [strength[k], box]).sort(([a], [b]) => a - b);
+  ranked.forEach(([value, [x0, y0, x1, y1]], k) => {
+    const place = [x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height];
+    const ink = colour(0.35 + 0.65 * value).join(" ");
+    pen.fillStyle = `rgb(${ink} / ${(GLOW * value) / 2})`;
+    pen.fillRect(...place);
+    if (k < ranked.length - 3) return;
+    pen.strokeStyle = `rgb(${ink})`;
+    pen.lineWidth = 3;
+    pen.strokeRect(...place);
+  });
+}

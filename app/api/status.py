@@ -1,0 +1,111 @@
+"""How the service is: what it can do, whether it lives, whether it can work, and its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from app.api import metrics, problems
+from app.api.dependencies import ServiceDep
+from app.errors import QueueError
+from app.jobs.captioner_info import ABOUT, CaptionerInfo, SpeedInfo
+from app.jobs.options import form_schema
+
+router = APIRouter(tags=["status"])
+
+
+class CaptionerDocument(BaseModel):
+    """A captioner that some live worker has loaded."""
+
+    name: str
+    kind: str = Field(description="Whose paper it is; `fusion` and `ensemble` are made of others.")
+    about: str = Field(description="What it does, in a line.")
+    members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")
+    weights_sha256: str
+    parameters: int | None = Field(description="How many, the members' included.")
+    vocabulary: str | None = Field(description="A digest: members of an ensemble must share it.")
+    features: dict[str, Any] = Field(
+        description="Stream → network, weights and preprocessing it was trained on."
+    )
+    extractors: list[str] = Field(description="What makes these streams.")
+    scores: dict[str, Any] = Field(description="Metric × 100, by data set.")
+    speed: SpeedInfo | None = Field(
+        description="Seconds from a 10 s clip to its features and from there to its caption, where measured."
+    )
+    seconds: float | None = Field(description="Of one default job, as its worker measured.")
+    workers: int = Field(description="Live workers that have it.")
+
+    @classmethod
+    def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
+        known = info.model_dump(exclude={"members", "vocabulary", "speed"})
+        return cls(
+            **known,
+            about=ABOUT.get(info.kind, ""),
+            members=list(info.members) or None,
+            vocabulary=info.vocabulary or None,
+            speed=info.speed,
+            workers=workers,
+        )
+
+
+class ModelsDocument(BaseModel):
+    captioners: list[CaptionerDocument]
+    default: str | None = Field(description="Who writes where a job names no captioner.")
+    options: dict[str, Any] = Field(description="JSON Schema of each form field of POST /caption.")
+
+
+class Alive(BaseModel):
+    status: str = "alive"
+
+
+class Ready(BaseModel):
+    status: str = "ready"
+    workers: int
+
+
+@router.get("/models")
+def models(service: ServiceDep) -> ModelsDocument:
+    """The captioners that live workers have, and the options they take."""
+    workers = service.registry.workers()
+    names = [info.name for worker in workers for info in worker.captioners]
+    captioners = [
+        CaptionerDocument.of(info, names.count(name))
+        for name, info in sorted(service.registry.captioners().items())
+    ]
+    return ModelsDocument(
+        captioners=captioners,
+        default=service.registry.captioner_choices().default,
+        options=form_schema(),
+    )
+
+
+@router.get("/livez")
+async def livez() -> Alive:
+    """This process answers. Says nothing of Redis or workers: restarting the API would not help them."""
+    return Alive()
+
+
+@router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
+def readyz(service: ServiceDep) -> Ready:
+    """Redis answers and a worker with loaded models lives."""
+    try:
+        ready = sum(worker.is_ready for worker in service.registry.workers())
+    except QueueError as error:
+        raise problems.NotReady(str(error)) from error
+    if not ready:
+        raise problems.NotReady("Redis answers, but no worker with loaded models lives.")
+    return Ready(workers=ready)
+
+
+@router.get("/metrics", response_class=Response)
+def exposition(service: ServiceDep) -> Response:
+    """Prometheus's text format."""
+    try:
+        workers, dead = service.registry.workers(), service.jobs.dead.count()
+        service.metrics.observe_queue(service.waiting(), workers, dead)
+    except QueueError:
+        service.metrics.observe_queue_away()
+    return Response(service.metrics.exposition(), media_type=metrics.MEDIA_TYPE)

@@ -1,0 +1,248 @@
+"""A multipart form read as it arrives: the video to disk, the options to memory, nothing else anywhere.
+
+The parser is given bounded pieces, so that memory stays flat; the size limit ends the reading at the
+first byte too many; whatever goes wrong, the half-written file is gone before the error leaves here.
+How a form is taken apart is in form.py; here is where its parts go.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+import anyio.to_thread
+
+from app.api import problems
+from app.api.disk_space import Room, announced_bytes
+from app.api.form import FormPart, MultipartForm, Sink, boundary_of
+from app.jobs.options import FORM_FIELDS
+
+FIELD_LIMIT = 1024  #: bytes in the value of an option
+FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
+STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
+PACE = 16 * 1024
+PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
+FORM_NAMES = ("video", *FORM_FIELDS)
+FILENAME_LENGTH = 255  #: characters kept of a file's name
+JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words and of emoji
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A received form.
+
+    file: holds the video, ``size`` bytes, on disk. fields: the options as sent. filename: the video's on its
+    sender's disk, fit for display.
+    """
+
+    file: Path
+    size: int
+    fields: Mapping[str, str]
+    filename: str = ""
+
+
+class VideoSink:
+    """Writes the part called video to ``output``, at most ``limit`` bytes."""
+
+    def __init__(self, output: BinaryIO, limit: int) -> None:
+        self._output, self._limit = output, limit
+        self.size = 0
+        self.is_complete = False
+
+    def write(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size > self._limit:
+            raise too_large(self._limit)
+        self._output.write(data)
+
+    def close(self) -> None:
+        self.is_complete = True
+
+
+class OptionSink:
+    """Keeps the value of one option."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bytes = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._bytes += data
+        if len(self._bytes) > FIELD_LIMIT:
+            raise problems.InvalidOption(f"{self._name} is longer than {FIELD_LIMIT} bytes.")
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def value(self) -> str:
+        return self._bytes.decode("utf-8", "replace").strip()
+
+
+class CaptionForm:
+    """The parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
+
+    def __init__(self, video: VideoSink) -> None:
+        self.video = video
+        self.filename: str | None = None  # None: there was no video yet
+        self._options: dict[str, OptionSink] = {}
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {name: self._options[name].value for name in FORM_FIELDS if name in self._options}
+
+    def open_part(self, part: FormPart) -> Sink:
+        """Raises leaves of RequestError for a part that is not wanted, or not again."""
+        if part.name == "video":
+            return self._open_video(part)
+        if part.name == "url":  # told, so that nobody believes it was followed
+            raise problems.UrlNotSupported("The form has a field called url.")
+        if part.name not in FORM_FIELDS:
+            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
+        if part.name in self._options:
+            raise problems.InvalidOption(f"{part.name} is given more than once.")
+        return self._options.setdefault(part.name, OptionSink(part.name))
+
+    def _open_video(self, part: FormPart) -> Sink:
+        if self.filename is not None:
+            raise problems.SeveralVideos("The form has more than one field called video.")
+        if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
+            raise problems.VideoMissing("The field video holds text, not a file.")
+        self.filename = part.filename
+        return self.video
+
+    def check(self) -> None:
+        """Raises VideoMissing or VideoEmpty, of a form that has been read to its end."""
+        if self.filename is None:
+            raise problems.VideoMissing("The form has no field called video.")
+        if self.video.size == 0:
+            raise problems.VideoEmpty("The file in the field video has no bytes.")
+
+
+def displayable(filename: str) -> str:
+    """A sender's file name without its folders and without what a terminal or a page could trip over."""
+    name = re.split(r"[/\\]", filename)[-1].strip()
+    return "".join(_displayable_letter(letter) for letter in name[:FILENAME_LENGTH])
+
+
+def _displayable_letter(letter: str) -> str:
+    if unicodedata.category(letter) == "Zs":  # macOS puts a narrow no-break space into its recordings' names
+        return " "
+    return letter if letter.isprintable() or letter in JOINERS else "\N{REPLACEMENT CHARACTER}"
+
+
+async def receive(
+    body: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    file: Path,
+    max_video_bytes: int,
+    stall_seconds: float = STALL_SECONDS,
+    room: Room | None = None,
+) -> Upload:
+    """Reads a whole form from ``body``; the video is in ``file`` and flushed to disk when this returns.
+
+    room: of the disk, and what must stay free of it; by default nothing. Raises leaves of RequestError, and
+    whatever ``body`` raises (the client went away); ``file`` is then removed.
+    """
+    boundary = boundary_of(headers.get("content-type"))
+    _refuse_by_header(headers, max_video_bytes)
+    try:
+        room = room or Room(file.parent, min_free=0)
+        with await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output:
+            return await _receive(_unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise problems.StorageFull from error
+        raise
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def too_large(limit: int) -> problems.UploadTooLarge:
+    return problems.UploadTooLarge(f"The video is larger than the {limit:,} bytes that this server takes.")
+
+
+def _refuse_by_header(headers: Mapping[str, str], max_video_bytes: int) -> None:
+    """Says 413 before a byte is read where the client announced too many."""
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_video_bytes + FORM_OVERHEAD:
+        raise too_large(max_video_bytes)
+
+
+async def _receive(
+    body: AsyncIterator[bytes], boundary: bytes, file: Path, output: BinaryIO, max_video_bytes: int
+) -> Upload:
+    parts = CaptionForm(VideoSink(output, max_video_bytes))
+    form = MultipartForm(boundary, parts.open_part)
+    await _parse_body(form, parts.video, body, max_video_bytes)
+    _check_complete(form, parts)
+    await anyio.to_thread.run_sync(_flush, output)
+    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename or ""))
+
+
+async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """The same pieces, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
+    pieces = aiter(body)
+    left, wanted = seconds, PACE
+    while True:
+        began = anyio.current_time()
+        try:
+            with anyio.fail_after(left):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            raise problems.UploadStalled(
+                f"Fewer than {PACE:,} bytes have come in {seconds:g} seconds."
+            ) from error
+        left, wanted = left - (anyio.current_time() - began), wanted - len(piece)
+        if wanted <= 0:
+            left, wanted = seconds, PACE
+        yield piece
+
+
+async def _parse_body(
+    form: MultipartForm, video: VideoSink, body: AsyncIterator[bytes], max_video_bytes: int
+) -> None:
+    """Parsing and writing happen in a thread, a piece at a time: a slow disk delays nobody else."""
+    piece = bytearray()
+    total = 0
+    async for chunk in body:
+        total += len(chunk)
+        if total > max_video_bytes + FORM_OVERHEAD:
+            raise too_large(max_video_bytes)
+        piece += chunk
+        if len(piece) >= PIECE:
+            await anyio.to_thread.run_sync(form.feed, bytes(piece))
+            piece.clear()
+            _check_overhead(total - video.size)
+    if piece:
+        await anyio.to_thread.run_sync(form.feed, bytes(piece))
+        _check_overhead(total - video.size)
+
+
+def _check_overhead(size: int) -> None:
+    """Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form."""
+    if size > FORM_OVERHEAD:
+        raise problems.MalformedForm(f"More than {FORM_OVERHEAD:,} bytes of the form are not its video.")
+
+
+def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
+    if parts.filename is not None and not parts.video.is_complete:
+        raise problems.MalformedForm("The form ends in the middle of the video.")
+    form.finish()
+    parts.check()
+
+
+def _flush(output: BinaryIO) -> None:
+    output.flush()
+    os.fsync(output.fileno())

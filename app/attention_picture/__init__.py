@@ -1,0 +1,1 @@
+"""Draws attention documents and frames as one picture, with Pillow alone."""

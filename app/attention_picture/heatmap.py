@@ -1,0 +1,157 @@
+"""Attention weights over a picture, as colour: a grid's weights enlarged smoothly, or boxes.
+
+Weights are shown against an even share (1/N of N cells): what gets no more than that stays dim and
+what gets most of its word's attention glows, so that a map which looks nowhere looks like nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from PIL import Image, ImageDraw
+
+Colour = tuple[int, int, int]
+
+# Nine even steps through matplotlib's "inferno" (CC0): lightness rises evenly, also for the colour-blind.
+INFERNO: tuple[Colour, ...] = (
+    (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
+    (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
+)  # fmt: skip
+
+FINE = 64  #: places a side at which a map of uneven cells is read
+LEAST_RANGE = 2.0  #: full colour means at least this many even shares
+DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
+
+
+def colour(strength: float) -> Colour:
+    """The colour of a strength in [0, 1]."""
+    place = min(max(strength, 0.0), 1.0) * (len(INFERNO) - 1)
+    low = min(int(place), len(INFERNO) - 2)
+    part = place - low
+    first, second = INFERNO[low], INFERNO[low + 1]
+    red, green, blue = (round(a + (b - a) * part) for a, b in zip(first, second, strict=True))
+    return red, green, blue
+
+
+def strengths(weights: Sequence[float]) -> list[float]:
+    """N weights that sum to one → N strengths: 0 for an even share or less, 1 for the strongest.
+
+    The strongest is taken to be at least LEAST_RANGE even shares, lest noise around an even map glow.
+    """
+    if len(weights) == 1:
+        return [0.0]
+    even = 1 / len(weights)
+    top = max(*weights, min(1.0, LEAST_RANGE * even))
+    return [max(0.0, (weight - even) / (top - even)) for weight in weights]
+
+
+def over_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns: int) -> Image.Image:
+    """The picture with the weights of its rows × columns cells, row by row, enlarged bilinearly, over it."""
+    cells = _grey(strengths(weights), columns, rows)
+    return _over(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
+
+
+def over_cells(
+    picture: Image.Image,
+    weights: Sequence[float],
+    row_edges: Sequence[float],
+    column_edges: Sequence[float],
+) -> Image.Image:
+    """The same of cells that lie between edges in [0, 1] of the picture, even or not; the rest stays bare."""
+    (left, right), (top, bottom) = (
+        _reach(edges, pixels) for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
+    )
+    box, size = (left, top, right, bottom), (right - left, bottom - top)
+    cells = strengths(weights)
+    strength = _placed(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
+    heated = picture.convert("RGB")
+    heated.paste(_over(heated.crop(box), strength), box)
+    return heated
+
+
+def _reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
+    """First and one past the last pixel between the outer edges, one at least."""
+    first = min(int(edges[0] * pixels), pixels - 1)
+    return first, max(first + 1, round(edges[-1] * pixels))
+
+
+def _placed(cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]) -> Image.Image:
+    """Strengths row by row as a grey map that can be enlarged evenly.
+
+    It has a pixel a cell where cells are of one size, else FINE a side, read off between their middles.
+    """
+    rows, columns = len(row_edges) - 1, len(column_edges) - 1
+    if _is_even(row_edges) and _is_even(column_edges):
+        return _grey(cells, columns, rows)
+    across = _between_middles(column_edges)
+    wide = [
+        [sum(part * cells[row * columns + column] for column, part in pair) for pair in across]
+        for row in range(rows)
+    ]
+    down = _between_middles(row_edges)
+    levels = [sum(part * wide[row][x] for row, part in pair) for pair in down for x in range(FINE)]
+    return _grey(levels, FINE, FINE)
+
+
+def _grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
+    found = Image.new("L", (columns, rows))
+    found.putdata([round(255 * level) for level in levels])
+    return found
+
+
+def _between_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
+    """For each of FINE even places between the outer edges the two nearest cells and their shares."""
+    middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
+    found = []
+    for number in range(FINE):
+        place = edges[0] + (edges[-1] - edges[0]) * (number + 0.5) / FINE
+        after = sum(middle <= place for middle in middles)
+        low, high = max(after - 1, 0), min(after, len(middles) - 1)
+        part = (place - middles[low]) / (middles[high] - middles[low]) if high > low else 0.0
+        found.append(((low, 1 - part), (high, part)))
+    return found
+
+
+def _is_even(edges: Sequence[float]) -> bool:
+    step = (edges[-1] - edges[0]) / (len(edges) - 1)
+    return all(abs(end - begin - step) < 1e-3 for begin, end in pairwise(edges))
+
+
+def over_boxes(
+    picture: Image.Image, weights: Sequence[float], boxes: Sequence[Sequence[float]]
+) -> Image.Image:
+    """The picture with boxes (x0 y0 x1 y1 in [0, 1]) lit by weight and the three strongest outlined."""
+    glow = Image.new("L", picture.size)
+    pen = ImageDraw.Draw(glow)
+    ranked = sorted(zip(strengths(weights), boxes, strict=True), key=lambda pair: pair[0])
+    corners = [(strength, _corners(box, picture.size)) for strength, box in ranked]
+    for strength, place in corners:
+        pen.rectangle(place, fill=round(255 * strength))
+    heated = _over(picture, glow)
+    outline = ImageDraw.Draw(heated)
+    for strength, place in corners[-3:]:
+        outline.rectangle(place, outline=colour(0.35 + 0.65 * strength), width=2)
+    return heated
+
+
+def bar(width: int, height: int) -> Image.Image:
+    """The scale from the even share (left) to the strongest (right)."""
+    strip = Image.new("RGB", (width, 1))
+    strip.putdata([colour(x / max(1, width - 1)) for x in range(width)])
+    return strip.resize((width, height))
+
+
+def _over(picture: Image.Image, strength: Image.Image) -> Image.Image:
+    table = [colour(level / 255) for level in range(256)]
+    paint = Image.merge("RGB", [strength.point([shade[k] for shade in table]) for k in range(3)])
+    opacity = strength.point([round(255 * (DIM + (GLOW - DIM) * level / 255)) for level in range(256)])
+    return Image.composite(paint, picture.convert("RGB"), opacity)
+
+
+def _corners(box: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector said."""
+    width, height = size[0] - 1, size[1] - 1
+    x0, x1 = sorted(min(max(box[k], 0.0), 1.0) * width for k in (0, 2))
+    y0, y1 = sorted(min(max(box[k], 0.0), 1.0) * height for k in (1, 3))
+    return x0, y0, x1, y1

@@ -1,0 +1,1 @@
+"""Turns command lines into calls, one file a command."""

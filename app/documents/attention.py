@@ -1,0 +1,119 @@
+"""Where a captioner looked, as callers read it: ``GET /jobs/{id}/attention`` and ``caption --attention``.
+
+Written by models/caption.py and models/caption.py; absent members are null, never missing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Weights = list[float]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class GridAttention(Part):
+    kind: Literal["grid"]
+    rows: int = Field(ge=1)
+    columns: int = Field(ge=1)
+    weights: list[list[Weights] | None] = Field(description="[word][moment][cell], cells row by row.")
+    view: tuple[float, float, float, float] = Field(
+        (0.0, 0.0, 1.0, 1.0),
+        description="The part of the picture that the network saw: x0 y0 x1 y1 in [0, 1].",
+    )
+    row_edges: Weights | None = Field(
+        None, description="[row] and one more: where each row begins and the last ends, in [0, 1]."
+    )
+    column_edges: Weights | None = Field(
+        None, description="[column] and one more: where each column begins and the last ends."
+    )
+
+    def edges(self) -> tuple[Weights, Weights]:
+        """Of rows and columns; even within the view in documents that were kept before there were edges."""
+        x0, y0, x1, y1 = self.view
+        rows = self.row_edges or [y0 + (y1 - y0) * k / self.rows for k in range(self.rows + 1)]
+        return rows, self.column_edges or [x0 + (x1 - x0) * k / self.columns for k in range(self.columns + 1)]
+
+
+class BoxAttention(Part):
+    kind: Literal["boxes"]
+    weights: list[list[Weights] | None] = Field(description="[word][moment][box].")
+    boxes: list[list[Weights]] = Field(description="[moment][box], x0 y0 x1 y1 in [0, 1] of the picture.")
+
+
+class ChosenMoment(Part):
+    moment: int = Field(ge=0, description="Its place in `times`, and in spatial.weights of a word.")
+    time: float = Field(description="Seconds, its start.")
+    weight: float = Field(description="Of the attention that chose it.")
+
+
+class LayerWeights(Part):
+    names: list[str] = Field(description="[layer], the streams that the layers are.")
+    weights: list[Weights | None] = Field(description="[word][layer], sum to one; the first word has none.")
+
+
+class CandidateCaption(Part):
+    captioner: str
+    beam: int = Field(description="Its place among its captioner's own, 0 the best.")
+    text: str
+    score: float = Field(description="Its captioner's: log-probability over length ** length_penalty.")
+    relevance: float = Field(description="Cosine of caption and video in the semantic embedding.")
+    likelihood: float = Field(description="Log-probability a word, the mean over all members.")
+    merit: float = Field(description="What the best is chosen by: relevance and weighted likelihood.")
+
+
+class ExtrasDocument(Part):
+    """What a captioner tells of itself; null for what it does not have."""
+
+    branch: list[list[Weights]] | None = Field(
+        None, description="STaTS: [word][stream], shares of ST and TS."
+    )
+    st_spatial: list[Weights] | None = Field(None, description="STaTS: [word][cell or box], where ST looked.")
+    selected: list[list[ChosenMoment]] | None = Field(
+        None, description="G2L: [word], its key frames, rising."
+    )
+    default_key_frame: ChosenMoment | None = Field(None, description="Refocus: where step 1 begins.")
+    key_frame: ChosenMoment | None = Field(
+        None, description="Refocus: the predicted one, where step 2 begins."
+    )
+    refocus: Weights | None = Field(None, description="Refocus: [moment], by which the key frame is chosen.")
+    step_1: str | None = Field(None, description="Refocus: the caption from the default key frame.")
+    step_2: str | None = Field(None, description="Refocus: the caption from the key frame, its answer.")
+    layers: LayerWeights | None = Field(None, description="dualAFR: the levels of abstraction.")
+    members: list[str] | None = Field(
+        None, description="Ensemble: who wrote together; maps and extras are the first one's."
+    )
+    candidates: list[CandidateCaption] | None = Field(
+        None, description="Fusion: all that competed, the best first; maps are the winner's."
+    )
+
+
+class AttentionDocument(Part):
+    """Where the captioner looked for each word of its best caption; null for a word that had no attention."""
+
+    words: list[str]
+    times: list[Weights] = Field(description="[moment], start and end in seconds.")
+    parts: list[Weights] | None = Field(
+        None, description="[moment], the part of the clip that it stands for: start and end in seconds."
+    )
+    temporal: list[Weights | None] = Field(description="[word][moment], each row sums to one.")
+    entropy: list[float | None] | None = Field(
+        None, description="[word], of `temporal`, normalised: 0 for one moment alone, 1 for all alike."
+    )
+    spread: list[bool] | None = Field(
+        None, description="[word], whether `temporal` is so even that it names no moment."
+    )
+    spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
+    extras: ExtrasDocument = ExtrasDocument()
+
+    def clip_parts(self) -> list[Weights]:
+        """The moments' parts; their times in documents that were kept before there were parts."""
+        return self.parts or self.times
+
+    def is_spread(self, word: int) -> bool:
+        """Whether a word's weights over time are nearly even."""
+        return self.spread is not None and self.spread[word]

@@ -1,0 +1,192 @@
+"""The JSON that callers read: a job and its captions; for HTTP and the command line alike. Where a captioner
+looked is in attention_document.py.
+
+Absent members are null, never missing, so that a client can rely on every name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.errors import RecordUnreadable
+from app.jobs.blobs import BlobMissingError, Blobs
+from app.jobs.job import Job, Stage, State
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Note(Document):
+    """A warning: the job went on, and this is what to know about its answer."""
+
+    code: str
+    message: str
+
+
+class Fault(Document):
+    """Why a job failed; ``hint`` says what to do about it."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Media(Document):
+    """What the file is, as displayed, and what decoding it found. Times in seconds."""
+
+    container: str | None = None
+    codec: str | None = None
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    rotation: int | None = Field(None, description="Degrees that a player turns the stored picture by.")
+    fps: float | None = None
+    frames: int | None = Field(None, description="Found in the file, by its packets or by decoding.")
+    frames_expected: int | None = Field(None, description="As the file's header claims.")
+    frames_lost: int | None = Field(None, description="Tried but undecodable.")
+    times_estimated: bool | None = Field(None, description="The file carries no usable timestamps.")
+    has_audio: bool | None = None
+    audio_codec: str | None = None
+
+
+class ScoredWord(Document):
+    word: str
+    logprob: float
+
+
+class ScoredCaption(Document):
+    """``score``: the caption's log-probability over length ** length_penalty."""
+
+    text: str
+    score: float
+    words: list[ScoredWord]
+
+
+class Model(Document):
+    """Which captioner wrote the caption, from which features, with which options.
+
+    ``members``: of fusion and ensemble, each one's weights; ``weights_sha256`` is then of all of them.
+    """
+
+    captioner: str
+    weights_sha256: str | None = None
+    members: dict[str, str] | None = None
+    features: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+    version: str | None = None
+
+
+class Timings(Document):
+    """Seconds spent in each stage; ``total`` is from acceptance to end."""
+
+    queue: float | None = None
+    decode: float | None = None
+    extract: float | None = None
+    caption: float | None = None
+    total: float | None = None
+
+
+class JobDocument(Document):
+    """One job, as ``GET /jobs/{id}`` answers with it."""
+
+    id: str
+    state: State
+    stage: Stage | None = None
+    progress: float = Field(0, ge=0, le=1)
+    created_at: str | None = Field(None, description="RFC 3339, UTC.")
+    started_at: str | None = None
+    ended_at: str | None = None
+    attempt: int = 0
+    filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
+    media: Media | None = None
+    sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
+    warnings: list[Note] = Field(default_factory=list)
+    caption: str | None = None
+    captions: list[ScoredCaption] | None = None
+    model: Model | None = None
+    timings: Timings | None = None
+    error: Fault | None = None
+
+
+class FileDocument(JobDocument):
+    """A file captioned by the command line: a job's members, no id, and the file's path as it was given."""
+
+    id: str | None = None  # type: ignore[assignment]
+    file: str
+
+
+class JobUrls(Document):
+    """Where to go on; ``cancel`` is asked with DELETE, the others with GET."""
+
+    self: str
+    attention: str
+    attention_png: str
+    cancel: str
+
+
+class Accepted(Document):
+    """The answer to an upload."""
+
+    id: str
+    state: State
+    urls: JobUrls
+
+
+# A job's record as the document that callers read.
+
+
+ANSWER_MEMBERS = ("media", "sampled", "caption", "captions", "model")
+
+
+def document_of(job: Job, blobs: Blobs) -> JobDocument:
+    """Every member of the contract; what is not known (yet) is null. Raises RecordUnreadable."""
+    try:
+        return _document(job, _answer(job, blobs))
+    except (ValueError, TypeError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
+
+
+def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
+    return JobDocument.model_validate(
+        {
+            "id": job.id,
+            "state": job.state,
+            "stage": job.stage,
+            "progress": job.progress,
+            "created_at": rfc3339(job.created_at),
+            "started_at": rfc3339(job.started_at),
+            "ended_at": rfc3339(job.ended_at),
+            "attempt": job.attempt,
+            "filename": job.filename or None,
+            **{name: answer.get(name) for name in ANSWER_MEMBERS},
+            "warnings": answer.get("warnings") or [],
+            "timings": job.timings,
+            "error": job.error,
+        }
+    )
+
+
+def rfc3339(seconds: float | None) -> str | None:
+    """Seconds since 1970 → ``2026-11-28T05:40:21.123Z``."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
+    """From the record, or from the blob that the record names where it outgrew Redis."""
+    key = job.answer.get("blob")
+    if key is None:
+        return job.answer
+    try:
+        whole: dict[str, Any] = json.loads(blobs.read(key))
+    except BlobMissingError:
+        return job.answer
+    return whole

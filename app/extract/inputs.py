@@ -1,0 +1,80 @@
+"""Which videos ``extract`` is to describe (``caption`` takes the same), and what their features are called.
+
+A file's features are called by its stem; a file found in a folder that was given keeps its path below that
+folder. Where two files would share a name, or the name is taken by another video's features from an earlier
+run, eight digits made from the file's own path are added, so that no file ever writes over another one's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import UsageError
+from extractors.extraction.feature_files import path_digest
+from extractors.media.containers.container import VIDEO_SUFFIXES
+
+
+@dataclass(frozen=True)
+class Input:
+    """A video and the name of its features, with slashes where it lay in a folder below the one given."""
+
+    file: Path
+    name: str
+
+    @property
+    def key(self) -> str:
+        """Equal where two names would be one file; some file systems do not look at case."""
+        return self.name.lower()
+
+    @property
+    def apart(self) -> Input:
+        """The same video by the name that no other one has."""
+        return Input(self.file, f"{self.name}-{path_digest(self.file)}")
+
+
+def find_videos(paths: Sequence[Path], out: Path | None) -> list[Input]:
+    """Files as they are given, folders searched to the bottom (``out``, where results go, left out), each
+    file once.
+
+    Raises UsageError where there is no video.
+    """
+    found: dict[str, Input] = {}
+    for path in paths:
+        for each in _below(path, out) if path.is_dir() else [Input(path, path.stem)]:
+            found.setdefault(os.path.abspath(each.file), each)
+    if not found:
+        raise UsageError(f"There is no video in {', '.join(str(path) for path in paths)}.")
+    return list(found.values())
+
+
+def _below(folder: Path, out: Path | None) -> Iterator[Input]:
+    left_out = None if out is None else Path(os.path.abspath(out))
+    for place, folders, files in os.walk(folder):
+        inner = Path(place)
+        folders[:] = sorted(
+            name for name in folders if name[0] != "." and Path(os.path.abspath(inner / name)) != left_out
+        )
+        for name in sorted(files):
+            file = inner / name
+            if name[0] != "." and file.suffix.lower() in VIDEO_SUFFIXES:
+                yield Input(file, file.relative_to(folder).with_suffix("").as_posix())
+
+
+def name_apart(inputs: Sequence[Input], owner: Callable[[Input], str | None]) -> list[Input]:
+    """The inputs, renamed where their names are not theirs alone.
+
+    owner: says whose features lie under an input's name: "own", "other", or None where there are none.
+    """
+    shared = Counter(each.key for each in inputs)
+    claimed: set[str] = set()
+    renamed: dict[Input, Input] = {}
+    # those that own their names already come first, so that a second run finds what the first one made
+    for each in sorted(inputs, key=lambda each: owner(each) != "own" if shared[each.key] > 1 else False):
+        is_free = owner(each) != "other" and each.key not in claimed
+        renamed[each] = each if is_free else each.apart
+        claimed.add(renamed[each].key)
+    return [renamed[each] for each in inputs]

@@ -1,0 +1,111 @@
+"""What an ``extract`` command was asked for, and what became of each video: what its parts exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+from app.errors import NamedError
+from app.settings import Settings
+from extractors.engines.base import Precision
+from extractors.extraction.feature_files import FileFormat, SafetensorsForm
+from extractors.extraction.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
+from extractors.media.request import Limits
+from extractors.pretrained.load import WeightsChoice
+from extractors.windows import WindowOptions
+
+FormName = Literal["safetensors", "npy", "hdf5"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
+SEEDED = "seeded"
+
+
+class ExtractError(Exception):
+    """A video of which no features came, though it could be read.
+
+    ├── ExtractorFault       extractor_error
+    ├── ExtractionCrashed    extraction_crashed
+    └── CannotWrite          cannot_write
+    """
+
+    code: ClassVar[str] = "extract_error"
+    hint: ClassVar[str] = ""
+
+
+class ExtractorFault(ExtractError):
+    code = "extractor_error"
+    hint = "Run it again with fewer extractors or with --precision fp32; if it fails too, report the file."
+
+
+class ExtractionCrashed(ExtractError):
+    code = "extraction_crashed"
+    hint = "The usual cause is too little memory: run it again with fewer --jobs."
+
+
+class CannotWrite(ExtractError):
+    code = "cannot_write"
+    hint = "Free space on the disk of --out, or choose another folder."
+
+
+@dataclass(frozen=True)
+class ExtractionPlan:
+    """Everything a process needs to describe videos; it travels to worker processes."""
+
+    extractors: tuple[str, ...]
+    out: Path
+    form: FormName
+    windows: WindowOptions
+    weights: WeightsChoice
+    device: str
+    precision: Precision | None
+    predictions: bool
+    settings: Settings
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
+
+    def folder(self, extractor: str) -> Path:
+        """Where an extractor's features go; those of random weights lie apart, and say so."""
+        name = extractor.replace(":", "-").replace("/", "-")
+        return self.out / (f"{name}-{SEEDED}" if self.weights == "seeded" else name)
+
+
+@dataclass(frozen=True)
+class ExtractionOutcome:
+    """What became of one video.
+
+    made, kept: extractors whose features were written, or were there already. renewed: a sentence for each
+    whose features were there and were made anew. predictions: a line for each classifier.
+    """
+
+    file: Path
+    written: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
+    predictions: tuple[str, ...] = ()
+    error: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A named error, by its parts: errors themselves do not travel between processes."""
+
+    code: str
+    message: str
+    hint: str
+
+    @classmethod
+    def of(cls, error: NamedError) -> Failure:
+        return cls(error.code, str(error), error.hint)
+
+
+def form_of(name: FormName) -> FileFormat:
+    """Raises ImportError, saying what to install, where the form's library is absent."""
+    if name == "hdf5":
+        try:
+            import h5py  # noqa: F401
+        except ImportError as error:
+            raise ImportError(HDF5_INSTALL) from error
+        return Hdf5Form()
+    return NpyForm() if name == "npy" else SafetensorsForm()

@@ -1,0 +1,1 @@
+"""Keeps jobs, their files and the workers' reports in Redis and the blob store."""

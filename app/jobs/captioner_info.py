@@ -1,0 +1,80 @@
+"""Values that a worker publishes about itself and its captioners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+# A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
+
+
+ABOUT: Mapping[str, str] = {
+    "stats": "STaTS: weighs regions followed through time against regions of one chosen frame",
+    "g2l": "G2L: looks over all frames, then at the regions of the key frames that it picks for each word",
+    "refocus": "Refocus: watches from the middle frame, finds the key frame, and watches again from there",
+    "dual_afr": "dualAFR: chooses for each word a place and a level of abstraction of the network",
+    "vanilla": "Vanilla: two LSTMs over the mean of the video, without attention",
+    "temporal": "Temporal: two LSTMs that attend to moments",
+    "spatial": "Spatial: two LSTMs that attend to regions of all moments",
+    "fusion": "Fusion: members write, and the caption that fits the video best wins",
+    "ensemble": "Ensemble: members agree on every word by the mean of their probabilities",
+}
+
+
+class SpeedInfo(BaseModel):
+    """What a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature_seconds: float
+    caption_seconds: float
+    captions_per_second: float
+    machine: str
+
+    @property
+    def seconds(self) -> float:
+        """What somebody waits who sends one clip."""
+        return self.feature_seconds + self.caption_seconds
+
+
+class CaptionerInfo(BaseModel):
+    """A captioner that a worker has loaded.
+
+    kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
+    combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
+    makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
+    data set. seconds: of one default job, measured when the worker warmed up.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    weights_sha256: str
+    features: dict[str, Any]
+    kind: str = ""
+    members: tuple[str, ...] = ()
+    extractors: tuple[str, ...] = ()
+    vocabulary: str = ""
+    parameters: int | None = None
+    scores: dict[str, Any] = {}
+    speed: SpeedInfo | None = None
+    seconds: float | None = None
+
+
+class WorkerInfo(BaseModel):
+    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+    host: str
+    version: str
+    is_ready: bool
+    device: str
+    started_at: float
+    captioners: list[CaptionerInfo]
+    default: str | None = None
+    engine_restarts: int = 0

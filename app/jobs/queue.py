@@ -1,0 +1,174 @@
+"""Where waiting jobs come from: a Redis Streams consumer group, one stream a priority.
+
+A message carries a job's id and nothing else. Three sources, in this order: entries whose worker fell silent
+or handed them back (before anything new, so that a backlog delays no recovery), new entries by priority, and,
+where there is nothing, the next entry that arrives. Workers share: lua/take.lua says how many jobs one takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from app.jobs.job import GROUP, PRIORITIES, Keys, Priority
+from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
+
+RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries
+NOBODY = "nobody"  #: the consumer that has what was handed back (lua/finish.lua)
+FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been away this long is removed
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An entry read from a stream; the job's record decides whether it may be run.
+
+    job_id: empty where the entry names none. is_recovered: another worker had it, and may have died of it.
+    fields: all that the entry has.
+    """
+
+    job_id: str
+    entry: str
+    priority: Priority
+    is_recovered: bool
+    fields: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+class Queue:
+    """One worker's end of the queue.
+
+    worker: its name, the consumer's name on the server. lease: seconds. attempts: how many a job has.
+    """
+
+    def __init__(
+        self, server: redis.Redis, worker: str, *, lease: float, attempts: int = 3, keys: Keys | None = None
+    ) -> None:
+        self._server, self._worker, self._keys = server, worker, keys or Keys()
+        self._lease_ms, self._attempts = round(lease * 1000), attempts
+        self._looked_at = -RECOVERY_INTERVAL
+        self._leftover: list[Offer] = []
+        self._streams = {self._keys.stream(priority): priority for priority in PRIORITIES}
+        self._take = LuaScript(server, "take")
+
+    def open(self) -> None:
+        """Makes the groups that are not there yet and removes consumers long gone."""
+        ensure_groups(self._server, self._keys)
+        with unavailable_if_away():
+            for stream in self._streams:
+                for consumer in self._consumers(stream):
+                    if consumer["pending"] == 0 and consumer["idle"] > FORGOTTEN_AFTER_MS:
+                        self._server.xgroup_delconsumer(stream, GROUP, consumer["name"])
+
+    def take(self, count: int, block: float = BLOCK_SECONDS) -> list[Offer]:
+        """Up to ``count`` offers; none where nothing arrives within ``block`` seconds (0: does not wait).
+
+        Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
+        before it comes alone. Raises QueueUnavailable.
+        """
+        with unavailable_if_away():
+            try:
+                return self._leftovers(count) or self._share(count) or self._next(count, block)
+            except redis.ResponseError as error:
+                if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
+                    raise
+                ensure_groups(
+                    self._server, self._keys
+                )  # somebody emptied the server, or put something else there
+                return []
+
+    def _leftovers(self, count: int) -> list[Offer]:
+        taken, self._leftover = self._leftover[:count], self._leftover[count:]
+        return taken
+
+    def _share(self, count: int) -> list[Offer]:
+        looks = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
+        keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
+        limits = [count, self._lease_ms, self._attempts]
+        reply: Any = self._take(
+            keys, [GROUP, self._worker, *limits, self._keys.job(""), self._keys.worker(""), int(looks)]
+        )
+        found = [
+            _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
+            for number, entry, is_recovered, fields in reply
+        ]
+        if looks and not any(offer.is_recovered for offer in found):
+            self._looked_at = time.monotonic()  # else there may be more: looked for again at once
+        return found
+
+    def _next(self, count: int, block: float) -> list[Offer]:
+        if block <= 0:
+            return []
+        # One at a time: of several that arrive at once, other workers are to have their share.
+        found = self._read(list(self._streams), 1, max(1, round(block * 1000)))
+        self._leftover = found[count:]  # entries of two priorities arrived in one moment
+        return found[:count]
+
+    def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Offer]:
+        wanted: Any = dict.fromkeys(streams, ">")
+        reply: Any = self._server.xreadgroup(GROUP, self._worker, wanted, count=count, block=block_ms)
+        return [
+            _offer(entry, fields, self._streams[stream], is_recovered=False)
+            for stream, entries in reply
+            for entry, fields in entries
+        ]
+
+    def close(self) -> None:
+        """Takes this consumer off the server, unless entries are still its own."""
+        with unavailable_if_away():
+            for stream in self._streams:
+                if any(c["name"] == self._worker and c["pending"] == 0 for c in self._consumers(stream)):
+                    self._server.xgroup_delconsumer(stream, GROUP, self._worker)
+
+    def _consumers(self, stream: str) -> list[dict[str, Any]]:
+        consumers: Any = self._server.xinfo_consumers(stream, GROUP)
+        return list(consumers)
+
+
+def ensure_groups(server: redis.Redis, keys: Keys) -> None:
+    """Makes the streams' groups, which read from the start, so that jobs accepted before are found.
+
+    A key that holds something else is renamed, as lua/common.lua does it.
+    """
+    for priority in PRIORITIES:
+        try:
+            with unavailable_if_away():
+                if server.type(keys.stream(priority)) not in ("stream", "none"):
+                    server.rename(keys.stream(priority), f"{keys.stream(priority)}:unreadable")
+                server.xgroup_create(keys.stream(priority), GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if not any(kind in str(error) for kind in ("BUSYGROUP", "no such key")):
+                raise
+
+
+def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
+    """Jobs that no worker has: new ones and those that were handed back. Raises QueueUnavailable."""
+    keys = keys or Keys()
+    total = 0
+    with unavailable_if_away():
+        for priority in PRIORITIES:
+            stream = keys.stream(priority)
+            if server.type(stream) == "stream":
+                total += int(server.xlen(stream)) - _in_hand(server, stream)
+    return max(total, 0)
+
+
+def _in_hand(server: redis.Redis, stream: str) -> int:
+    """Entries that some worker was given and did not hand back."""
+    try:
+        consumers: Any = server.xinfo_consumers(stream, GROUP)
+    except redis.ResponseError as error:
+        if "NOGROUP" not in str(error):
+            raise
+        return 0
+    return sum(int(consumer["pending"]) for consumer in consumers if consumer["name"] != NOBODY)
+
+
+def _offer(entry: str, fields: Mapping[str, str], priority: Priority, *, is_recovered: bool) -> Offer:
+    return Offer(fields.get("job", ""), entry, priority, is_recovered, fields)
+
+
+def _paired(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))

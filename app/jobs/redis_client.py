@@ -1,0 +1,110 @@
+"""A connection that outlives a restart of Redis, and never mistakes a blocking read for a dead server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+
+from app.errors import QueueUnavailable, RedisMissing
+from app.settings import Settings
+
+#: Longest block of a read on the server. Every socket timeout stays well above it: redis-py's own default
+#: of 5 s takes a busy machine for a dead one.
+BLOCK_SECONDS = 1.0
+SOCKET_TIMEOUT = 30.0
+CONNECT_TIMEOUT = 5.0
+
+
+#: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its
+#: memory is full, it follows another one, it reads its file.
+UNABLE = ("MISCONF", "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN")
+UNABLE_KINDS = (redis.exceptions.OutOfMemoryError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
+
+
+def connect(url: str, patience: float, answer_seconds: float | None = None) -> redis.Redis:
+    """A client that tries a command again for about ``patience`` seconds while the server is away.
+
+    Every command of ours may be repeated: the scripts know a call that they have seen.
+
+    Args:
+        answer_seconds: longest silence of a server that is there. It is then not asked again: whoever
+            waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
+    """
+    longest_pause = 0.5
+    pauses = ExponentialWithJitterBackoff(base=0.02, cap=longest_pause)
+    tries = max(1, round(patience / longest_pause * 2))
+    if answer_seconds is None:
+        retry, timeout, connect_timeout, interval = Retry(pauses, tries), SOCKET_TIMEOUT, CONNECT_TIMEOUT, 30
+    else:
+        retry = Retry(pauses, tries, supported_errors=(redis.ConnectionError,))
+        timeout, connect_timeout, interval = answer_seconds, answer_seconds, 0
+    return redis.Redis.from_url(
+        url,
+        decode_responses=True,
+        encoding_errors="backslashreplace",  # a value that is not UTF-8 is that value's fault alone
+        socket_timeout=timeout,
+        socket_connect_timeout=connect_timeout,
+        health_check_interval=interval,
+        retry=retry,
+    )
+
+
+@contextmanager
+def unavailable_if_away() -> Iterator[None]:
+    """Turns redis-py's errors of a server that is away, or unable to work, into QueueUnavailable."""
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise QueueUnavailable(f"Redis does not answer ({error}).") from error
+    except redis.ResponseError as error:
+        if isinstance(error, UNABLE_KINDS) or str(error).startswith(UNABLE):
+            raise QueueUnavailable(f"Redis cannot do it now ({error}).") from error
+        raise
+
+
+class LuaScript:
+    """Runs a script of ``app/jobs/lua`` by its digest, and by its text where the server does not know that.
+
+    redis-py's own scripts load themselves again as well, but not when the server forgets them once more in
+    between, and not inside a pipeline that is under way.
+    """
+
+    FOLDER = Path(__file__).parent / "lua"
+
+    def __init__(self, server: redis.Redis, name: str) -> None:
+        self._server = server
+        self.text = self._text(name)
+        self._digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """The script's reply. Raises what redis-py raises."""
+        try:
+            return self._server.evalsha(self._digest, len(keys), *keys, *args)
+        except redis.exceptions.NoScriptError:
+            return self._server.eval(self.text, len(keys), *keys, *args)
+
+    @classmethod
+    def _text(cls, name: str) -> str:
+        """The script behind what all have in common; its flags (``#!lua …``) have to be the first line."""
+        common, own = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
+        flags, line, rest = own.partition("\n") if own.startswith("#!") else ("", "", own)
+        return flags + line + common + rest
+
+
+def redis_url(settings: Settings) -> str:
+    """Where Redis is: REDIS_URL, or the embedded server that runs in the data folder. Raises RedisMissing."""
+    if settings.redis_url:
+        return settings.redis_url
+    try:
+        return (settings.redis_folder / "url").read_text()
+    except FileNotFoundError as error:
+        raise RedisMissing(
+            f"REDIS_URL is not set and no server runs in the data folder {settings.data}."
+        ) from error

@@ -1,0 +1,178 @@
+"""Collects what nobody will come back for, while the service runs: in every API and every worker, a thread.
+
+    staged files    whose writer was killed, on this machine
+    uploads         of jobs that are done, or of which there is no record
+    results         of jobs that ended without one, or of which there is no record
+    results         beyond the budget, those of the jobs that finished first
+
+A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
+a row. These are told apart by this process's own clock alone: no two machines need agree about the time. Of
+all processes on one Redis, one sweeps the blobs. It does so only where the blobs belong to that Redis.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import redis
+import structlog
+
+from app.errors import QueueUnavailable
+from app.jobs.blobs import BlobMissingError, Blobs
+from app.jobs.job import Jobs
+from app.jobs.redis_client import unavailable_if_away
+from app.settings import Settings
+
+STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
+MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
+AT_A_TIME = 500  #: records asked for in one exchange with Redis
+OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
+#: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand,
+#: and a state that this version does not know keeps everything.
+UPLOAD_DONE = ("succeeded", "canceled", "expired")
+RESULTS_DONE = ("failed", "canceled", "expired")
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """Sweeps every ``sweep_seconds`` while it is entered.
+
+    jobs: on a connection of its own where others must not wait.
+    """
+
+    def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
+        self._jobs, self._blobs, self._settings = jobs, blobs, settings
+        self._name = uuid.uuid4().hex
+        self._seen: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
+
+    def __enter__(self) -> Sweeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join(5)  # a store that does not answer holds up no ending
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.sweep()
+            except QueueUnavailable as error:
+                log.info("no sweep: redis is away", reason=str(error))
+            except Exception:
+                log.exception("the sweep met an error and is tried again")
+            self._over.wait(self._settings.sweep_seconds)
+
+    def sweep(self) -> None:
+        """One round. Raises QueueUnavailable, and what the blob store raises."""
+        if staged := self._blobs.sweep(STAGED_AGE):
+            log.info("staged files removed", count=staged)
+        if not self._is_turn() or not self._owns_blobs():
+            self._seen = set()
+            return
+        self._sweep_orphans()
+        self._keep_budget()
+
+    def _is_turn(self) -> bool:
+        """One process sweeps the blobs, the same as long as it lives: its memory is what two rounds need."""
+        key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
+        with unavailable_if_away():
+            if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
+                return True
+            if self._jobs.server.get(key) != self._name:
+                return False
+            self._jobs.server.pexpire(key, milliseconds)
+        return True
+
+    def _owns_blobs(self) -> bool:
+        """These blobs are of this namespace of this Redis, or of one that has been emptied since."""
+        key = self._key("blobs")
+        with unavailable_if_away():
+            known: Any = self._jobs.server.get(key)
+        try:
+            owner = self._blobs.read(OWNER).decode()
+        except BlobMissingError:
+            owner = known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+            self._blobs.write(OWNER, owner.encode())
+        is_ours = owner == known or (known is None and owner.split()[0] == self._jobs.keys.namespace)
+        if not is_ours:
+            log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
+        elif known is None:
+            with unavailable_if_away():
+                self._jobs.server.set(key, owner)
+        return is_ours
+
+    def _sweep_orphans(self) -> None:
+        """Removes what was an orphan in the last round already."""
+        found = [
+            *self._orphans("uploads", UPLOAD_DONE),
+            *self._orphans("results", RESULTS_DONE),
+        ]
+        gone = [key for key in found if key in self._seen]
+        for key in gone:
+            self._blobs.remove(key)
+        self._seen = set(found) - set(gone)
+        if gone:
+            log.info("orphans removed", count=len(gone), examples=gone[:3])
+
+    def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
+        letters = {
+            letter.name for letter in self._jobs.dead.all()
+        }  # what may be sent in again by hand is kept
+        names = sorted(set(self._blobs.names(folder)) - letters)
+        return [
+            f"{folder}/{name}"
+            for start in range(0, len(names), AT_A_TIME)
+            for name in self._without_use(names[start : start + AT_A_TIME], done)
+        ]
+
+    def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
+        """Those whose record is gone, or in one of these states; what cannot be read keeps its blobs."""
+        for job_id, state in self._read(ids, "state"):
+            if state is None or state in done:
+                yield job_id
+
+    def _keep_budget(self) -> None:
+        """Forgets results, the first finished first, until the rest fits."""
+        budget = self._settings.max_results_bytes
+        sizes = self._blobs.sizes("results")
+        total = sum(sizes.values())
+        for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
+            if total <= budget:
+                return
+            self._blobs.remove(f"results/{job_id}")
+            self._jobs.expire(job_id)
+            total -= sizes[job_id]
+            log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
+
+    def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
+        """Those of the jobs that have ended."""
+        ends = [
+            (float(ended_at), job_id)
+            for start in range(0, len(ids), AT_A_TIME)
+            for job_id, ended_at in self._read(ids[start : start + AT_A_TIME], "ended_at")
+            if ended_at is not None
+        ]
+        return [job_id for _, job_id in sorted(ends)]
+
+    def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
+        """(id, the field of its record) without the records that cannot be read."""
+        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hget(self._jobs.keys.job(job_id), field)
+            values = pipe.execute(raise_on_error=False)
+        for job_id, value in zip(ids, values, strict=True):
+            if isinstance(value, redis.ResponseError):
+                continue
+            if isinstance(value, Exception):
+                raise QueueUnavailable(f"Redis does not answer ({value}).") from value
+            yield job_id, value
+
+    def _key(self, name: str) -> str:
+        return f"{self._jobs.keys.namespace}:{name}"

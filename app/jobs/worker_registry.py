@@ -1,0 +1,80 @@
+"""Workers say who they are and what they can do; the API answers ``/models`` and ``/readyz`` from that.
+
+An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+import structlog
+from pydantic import ValidationError
+
+from app.jobs.captioner_choice import CaptionerChoices, default_captioner
+from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.job import Keys
+from app.jobs.redis_client import LuaScript, unavailable_if_away
+
+log = structlog.get_logger(__name__)
+
+TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
+
+
+class WorkerRegistry:
+    """Reads and writes advertisements. Raises QueueUnavailable."""
+
+    def __init__(
+        self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
+    ) -> None:
+        self._server, self._keys, self._lasts_ms = server, keys or Keys(), round(time_to_live * 1000)
+        self._advertise, self._listed = LuaScript(server, "advertise"), LuaScript(server, "listed")
+
+    def advertise(self, info: WorkerInfo) -> None:
+        """Lists a worker for ``time_to_live`` seconds more."""
+        keys = [self._keys.workers, self._keys.worker(info.name), self._keys.clock, self._keys.dead]
+        with unavailable_if_away():
+            self._advertise(keys, [info.name, info.model_dump_json(), self._lasts_ms])
+
+    def withdraw(self, name: str) -> None:
+        """Takes a worker off the list at once."""
+        with unavailable_if_away(), self._server.pipeline() as pipe:
+            pipe.delete(self._keys.worker(name))
+            pipe.zrem(self._keys.workers, name)
+            pipe.execute()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that live, by name; names whose advertisement has lapsed are dropped.
+
+        An advertisement that this version cannot read counts for nothing and harms no other.
+        """
+        keys = [self._keys.workers, self._keys.clock, self._keys.dead]
+        with unavailable_if_away():
+            reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
+        found = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
+        return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
+
+    def is_ready(self) -> bool:
+        """Some worker could take a job now."""
+        return any(worker.is_ready for worker in self.workers())
+
+    def captioners(self) -> dict[str, CaptionerInfo]:
+        """Every captioner that some live worker has."""
+        return {info.name: info for worker in self.workers() for info in worker.captioners}
+
+    def captioner_choices(self) -> CaptionerChoices:
+        """What may be chosen of live workers; the default is the first one's that has loaded its models."""
+        workers = self.workers()
+        infos = {info.name: info for worker in workers for info in worker.captioners}
+        default = next((worker.default for worker in workers if worker.default), None)
+        return CaptionerChoices(infos.values(), default or default_captioner(infos.values()))
+
+
+def _readable(name: str, text: str) -> WorkerInfo | None:
+    try:
+        return WorkerInfo.model_validate_json(text)
+    except ValidationError as error:
+        log.warning(
+            "a worker's advertisement cannot be read", worker=name, reason=str(error.errors()[0]["msg"])
+        )
+        return None

@@ -1,0 +1,1 @@
+"""Turns decoded frames into captions with their attention: what the engine process runs."""

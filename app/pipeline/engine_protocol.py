@@ -1,0 +1,77 @@
+"""Values and protocol between a worker's parent and its engine; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from app.errors import JobFailure
+from app.jobs.captioner_choice import CaptionerChoices
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.job import Stage
+from app.jobs.options import CaptionOptions
+from extractors.features import Frames
+from extractors.media.request import DecodeRequest
+
+
+@dataclass(frozen=True)
+class EngineAnswer:
+    """What the engine found out about one video, ready for JSON.
+
+    captions: best first, each ``{"text", "score", "words": [{"word", "logprob"}]}``. attention: the document
+    of the best caption, or None where it was not asked for. model: captioner, weights, features, options and
+    version. timings: seconds in ``extract`` and ``caption``, of the whole batch where several ran together.
+    """
+
+    captions: list[dict[str, Any]]
+    attention: dict[str, Any] | None
+    model: dict[str, Any]
+    timings: dict[str, float]
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What an engine can do once it is warm.
+
+    requests: captioner → the frames that its extractors want; those of its members come beside them. request:
+    of one that is not listed. default: the captioner of jobs that name none.
+    """
+
+    device: str
+    captioners: tuple[CaptionerInfo, ...]
+    request: DecodeRequest
+    requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
+    default: str | None = None
+
+    def request_for(self, options: CaptionOptions) -> DecodeRequest:
+        """One decode for all that the job's captioners look at."""
+        try:
+            choice = CaptionerChoices(self.captioners, self.default).resolve(options)
+        except JobFailure:
+            return self.request  # the engine will say why
+        names = dict.fromkeys((choice.captioner, *choice.members))
+        wanted = [self.requests[name] for name in names if name in self.requests]
+        return DecodeRequest.together(wanted) if wanted else self.request
+
+
+Report: TypeAlias = Callable[[Stage, float], None]
+"""Called with the stage that runs and the share of it that is done."""
+
+
+class CaptionEngine(Protocol):
+    """From frames to captions, in a process of its own. Made from Settings, loading its models."""
+
+    def warm_up(self) -> EngineInfo:
+        """Runs everything once, so that the first job is not the slow one."""
+        ...
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]:
+        """For each video its answer, or why this one video cannot have one."""
+        ...
+
+
+def ignore_progress(stage: Stage, share: float) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,108 @@
+"""Lists the captioners in a folder of weights by their files alone, building no network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.jobs.captioner_choice import CaptionerChoices, default_captioner
+from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
+from app.jobs.options import ENSEMBLE, FUSION
+from extractors.files import sha256_of
+from models.checkpoint import Card, Speed, parameters, read_card, vocabulary_digest
+from models.checkpoint_folder import available, embedding_path
+from models.combining.members import default_members
+from models.feature_sources.compatibility import extractors_of, sampling_of
+
+
+def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:
+    """What may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
+    infos = captioner_infos(weights)
+    return CaptionerChoices(infos, default or default_captioner(infos))
+
+
+def captioner_infos(weights: Path) -> list[CaptionerInfo]:
+    """Each captioner, and fusion and ensemble where there is something to combine. Raises CheckpointError."""
+    alone = [captioner_info(name, path) for name, path in available(weights).items()]
+    return [*alone, *combination_infos(alone, embedding_path(weights))]
+
+
+def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
+    """What one file says of itself. frames: looked at, where they are spread. Raises CheckpointError."""
+    card = read_card(path)
+    features = {stream: _feature_facts(card, stream, frames) for stream in card.streams}
+    return CaptionerInfo(
+        name=name,
+        weights_sha256=sha256_of(path),
+        kind=card.captioner,
+        features=features,
+        extractors=extractors_of(card),
+        vocabulary=vocabulary_digest(path),
+        parameters=parameters(path),
+        scores=dict(card.scores),
+        speed=None if card.speed is None else _speed(card.speed),
+    )
+
+
+def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[CaptionerInfo]:
+    """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
+    others are named."""
+    members, alike = default_members(FUSION, alone), default_members(ENSEMBLE, alone)
+    found = []
+    if embedding is not None and members:
+        scores = read_card(embedding).scores
+        found.append(_joint(FUSION, members, sha256_of(embedding), parameters(embedding), scores))
+    if alike:
+        first = default_captioner(alike)  # whose maps an ensemble tells
+        found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
+    return found
+
+
+def _feature_facts(card: Card, stream: str, frames: int | None) -> dict[str, Any]:
+    """The name tag of a stream and how its frames are chosen, which is left out where nobody knows it."""
+    tag, sampling = asdict(card.streams[stream]), sampling_of(card, stream, frames)
+    del tag["sampling"]
+    return {**tag, "sampling": sampling} if sampling else tag
+
+
+def _joint(
+    name: str,
+    members: Sequence[CaptionerInfo],
+    own_sha256: str = "",
+    own_parameters: int = 0,
+    scores: Mapping[str, object] | None = None,
+) -> CaptionerInfo:
+    digests = [own_sha256, *(member.weights_sha256 for member in members)]
+    return CaptionerInfo(
+        name=name,
+        weights_sha256=digest_of(digests),
+        kind=name,
+        members=tuple(member.name for member in members),
+        features={stream: spec for member in members for stream, spec in member.features.items()},
+        extractors=tuple(dict.fromkeys(each for member in members for each in member.extractors)),
+        parameters=own_parameters + sum(member.parameters or 0 for member in members),
+        scores=dict(scores or {}),
+        speed=_together(members),
+    )
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One sha256 for several files: of their sha256, one a line."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _speed(measured: Speed) -> SpeedInfo:
+    return SpeedInfo(**asdict(measured), captions_per_second=round(measured.captions_per_second, 2))
+
+
+def _together(members: Sequence[CaptionerInfo]) -> SpeedInfo | None:
+    """Features once, then one member after the other; None where one of them was not measured."""
+    speeds = [member.speed for member in members if member.speed is not None]
+    if len(speeds) < len(members):
+        return None
+    features = max(speed.feature_seconds for speed in speeds)
+    captions = sum(speed.caption_seconds for speed in speeds)
+    return _speed(Speed(features, round(captions, 4), speeds[0].machine))

@@ -1,0 +1,152 @@
+"""Holds the loaded captioners, alone or combined, and the streams that feed each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from app.errors import EngineStartFailed, MembersDiffer
+from app.jobs.captioner_choice import CaptionerChoice, CaptionerChoices, default_captioner
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.options import ENSEMBLE, FUSION
+from app.pipeline.installed_captioners import captioner_info, combination_infos, digest_of
+from app.settings import Settings
+from extractors.files import sha256_of
+from extractors.media.request import DecodeRequest
+from models.captioners.semantic_embedding import SemanticEmbedding
+from models.checkpoint import Card, Checkpoint, load_embedding
+from models.checkpoint_folder import available, embedding_path, load_captioner
+from models.combining.caption_writers import (
+    AveragedWriter,
+    FusedWriter,
+    SingleWriter,
+    VocabulariesDiffer,
+    Writer,
+)
+from models.feature_sources.compatibility import (
+    StreamMismatch,
+    check_extractors,
+    stream_set_for,
+    stream_set_of,
+)
+from models.feature_sources.feature_source import (
+    CombinedFeatureSource,
+    ExtractorPool,
+    FeatureSource,
+    feature_source_for,
+)
+from models.feature_sources.stream_sets import StreamSet
+
+log = structlog.get_logger(__name__)
+
+
+class LoadedCaptioners:
+    """Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
+    for, or not the one that is to be the default; and what loading a damaged one raises."""
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        folder = settings.weights
+        self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
+        self._frames = settings.frames
+        loaded = {name: load_captioner(name, device, folder) for name in available(folder)}
+        if not loaded:
+            raise EngineStartFailed(f"There is no captioner in {folder}.")
+        self._stream_sets = stream_sets_for(loaded, settings.streams)
+        self.checkpoints = {name: loaded[name] for name in self._stream_sets}
+        self._feature_sources: dict[frozenset[StreamSet], FeatureSource | CombinedFeatureSource] = {}
+        self._writers: dict[CaptionerChoice, Writer] = {}
+        for name, checkpoint in self.checkpoints.items():
+            check_extractors(
+                checkpoint, self._stream_sets[name], self.feature_source(CaptionerChoice(name)).extractors
+            )
+        path = embedding_path(folder)
+        self._embedding = None if path is None else load_embedding(path, device)
+        self._embedding_sha256 = "" if path is None else sha256_of(path)
+        self.infos = self._list_captioners(folder)
+        self.captioner_choices = CaptionerChoices(
+            self.infos, settings.captioner or default_captioner(self.infos)
+        )
+        if self.captioner_choices.default not in self.captioner_choices.names:
+            known = ", ".join(self.captioner_choices.names)
+            raise EngineStartFailed(
+                f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {known}."
+            )
+
+    def writer(self, choice: CaptionerChoice) -> Writer:
+        """Raises MembersDiffer."""
+        if choice not in self._writers:
+            try:
+                writer = self._build(choice)
+                _ = writer.streams
+            except (VocabulariesDiffer, StreamMismatch) as error:
+                raise MembersDiffer(f"These captioners cannot write together: {error}.") from error
+            self._writers[choice] = writer
+        return self._writers[choice]
+
+    def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
+        """Each extractor that the writers need, once. Raises MembersDiffer."""
+        wanted = [self._stream_sets[name] for name in choice.writers]
+        if choice.captioner == FUSION:
+            wanted.append(stream_set_for(self._embedding_of_fusion()[1]))
+        key = frozenset(wanted)
+        if key not in self._feature_sources:
+            try:
+                self._feature_sources[key] = feature_source_for(
+                    list(dict.fromkeys(wanted)), self._pool, self._frames
+                )
+            except ValueError as error:
+                raise MembersDiffer(f"These captioners cannot be fed together: {error}.") from error
+        return self._feature_sources[key]
+
+    def requests(self) -> Mapping[str, DecodeRequest]:
+        """Captioner → the frames that its extractors want; members' come beside them."""
+        found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
+        if self._embedding is not None:
+            found[FUSION] = feature_source_for(
+                [stream_set_for(self._embedding[1])], self._pool, self._frames
+            ).request
+        return found
+
+    def digest(self, choice: CaptionerChoice) -> str:
+        """The sha256 of the writer's file; of several, one for all of them."""
+        infos = {info.name: info for info in self.infos}
+        if not choice.members:
+            return infos[choice.captioner].weights_sha256
+        own = self._embedding_sha256 if choice.captioner == FUSION else ""
+        return digest_of([own, *(infos[name].weights_sha256 for name in choice.members)])
+
+    def _build(self, choice: CaptionerChoice) -> Writer:
+        members = {name: self.checkpoints[name] for name in choice.writers}
+        if choice.captioner == FUSION:
+            return FusedWriter(members, *self._embedding_of_fusion())
+        if choice.captioner == ENSEMBLE:
+            return AveragedWriter(members)
+        return SingleWriter(members[choice.captioner])
+
+    def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
+        assert self._embedding is not None, "the menu has no fusion without an embedding"
+        return self._embedding
+
+    def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
+        files = available(folder)
+        alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
+        return (*alone, *combination_infos(alone, embedding_path(folder)))
+
+
+def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
+    """Captioner → the part of its stream set that it eats; of a set that was asked for by name, captioners
+    that eat something else are left out. Raises EngineStartFailed where that leaves none."""
+    found, refused = {}, []
+    for name, checkpoint in checkpoints.items():
+        try:
+            found[name] = stream_set_of(checkpoint, streams)
+        except StreamMismatch as error:
+            if streams is None:
+                raise
+            refused.append(f"{name}: {error}")
+            log.warning("captioner left out", captioner=name, why=str(error))
+    if not found:
+        raise EngineStartFailed(f"No captioner takes the stream set {streams} ({'; '.join(refused)}).")
+    return found

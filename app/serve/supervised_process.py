@@ -1,0 +1,113 @@
+"""Keeps a process running: restarts it when it ends, with growing pauses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from app.processes import dies_with_me
+
+ROOT = Path(__file__).resolve().parents[2]
+AT_ONCE = 3  #: restarts without a pause
+FIRST_PAUSE = 0.5  #: seconds before the first restart after those; doubled each time
+LONGEST_PAUSE = 30.0
+SETTLED_AFTER = 60.0  #: a process that lived this long is healthy, and its next end is a first one
+
+log = structlog.get_logger(__name__)
+
+
+class Backoff:
+    """When to try again: at once for something that was healthy, later and later for what keeps failing.
+
+    longest: seconds of the longest pause.
+    """
+
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._ends = 0
+        self._began = 0.0
+        self._due = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
+    def began(self) -> None:
+        self._began = time.monotonic()
+
+    def ended(self) -> float:
+        """Notes an end and returns the seconds until the next try."""
+        if time.monotonic() - self._began > SETTLED_AFTER:
+            self._ends = 0
+        self._ends += 1
+        pause = self._pause()
+        self._due = time.monotonic() + pause
+        return pause
+
+    def _pause(self) -> float:
+        doublings = min(self._ends - AT_ONCE - 1, 30)  # 30: beyond any longest pause
+        return 0.0 if doublings < 0 else min(FIRST_PAUSE * 2.0**doublings, self._longest)
+
+
+class SupervisedProcess:
+    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes.
+
+    errors: descriptor for its standard error, this process's own by default.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], errors: int | None = None
+    ) -> None:
+        self.name, self._errors = name, errors
+        self._command, self._environment = list(command), dict(environment)
+        self._backoff = Backoff()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def ensure_running(self) -> None:
+        """Starts the process where it does not run and a start is due."""
+        if self._process is not None:
+            status = self._process.poll()
+            if status is None:
+                return
+            self._process = None
+            log.warning("process ended", process=self.name, status=status, again_in=self._backoff.ended())
+        if self._backoff.is_due:
+            self._start()
+
+    def _start(self) -> None:
+        self._backoff.began()
+        self._process = subprocess.Popen(
+            self._command,
+            cwd=ROOT,
+            env={**os.environ, **self._environment},
+            stdin=subprocess.DEVNULL,
+            stderr=self._errors,
+            preexec_fn=dies_with_me(signal.SIGTERM),
+            process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
+        )
+
+    def terminate(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait(self, until: float) -> None:
+        """Waits for the end until then (monotonic seconds), and enforces it after."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.warning("process had to be killed", process=self.name)
+            self._process.kill()
+            self._process.wait()
+        self._process = None

@@ -1,0 +1,165 @@
+"""``make serve``: Redis, a worker and the API on one machine, kept running until Ctrl-C.
+
+    serve ─┬─ Redis    embedded, unless REDIS_URL names one; ends last
+           ├─ worker   REELWORD_WORKERS of them, each with its decoder and its engine
+           └─ api      says that it is ready once Redis answers and a worker has loaded its models
+
+A process that ends is started again. All end with this one, even where it is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from app import logs
+from app.errors import PortInUse, QueueUnavailable, RedisFailed
+from app.jobs.job import Keys
+from app.jobs.redis_client import connect
+from app.jobs.worker_registry import WorkerRegistry
+from app.serve.embedded_redis import RedisServer
+from app.serve.supervised_process import Backoff, SupervisedProcess
+from app.settings import Settings
+
+LOOK_SECONDS = 0.2
+REDIS_PAUSE = 2.0  #: longest pause before Redis is started again: without it nothing works
+ANSWER_SECONDS = 1.0  #: longest silence of a Redis that is asked whether all is ready
+REMIND_SECONDS = 10.0  #: how often it is said what is waited for
+STOP_SECONDS = 15.0  #: beyond the workers' drain time, before what still runs is killed
+
+log = structlog.get_logger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Runs everything until SIGTERM or Ctrl-C. Raises leaves of StartError where it cannot begin."""
+    logs.configure(settings, process="serve")
+    port = free_port(settings.host, settings.port)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    with redis_for(settings) as redis:
+        Supervisor(settings, port, redis).run(over)
+
+
+@contextmanager
+def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
+    """The embedded server, or None where REDIS_URL names another."""
+    if settings.redis_url:
+        yield None
+        return
+    with RedisServer(settings.redis_folder) as server:
+        yield server
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. Raises PortInUse."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortInUse(f"Nothing can listen on {host}:{port} ({error.strerror}).") from error
+        return int(probe.getsockname()[1])
+
+
+class Supervisor:
+    """redis: the embedded server to keep running, or None."""
+
+    def __init__(self, settings: Settings, port: int, redis: RedisServer | None) -> None:
+        self._settings, self._redis = settings, redis
+        self._redis_backoff = Backoff(longest=REDIS_PAUSE)
+        url = redis.url if redis else str(settings.redis_url)
+        self._registry = WorkerRegistry(connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace))
+        self._address = f"http://{_in_url(settings.host)}:{port}"
+        environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
+        if settings.streams is not None:
+            environment["REELWORD_STREAMS"] = settings.streams
+        program = [sys.executable, "-m", "app"]
+        names = ["worker"] * settings.workers + ["api"]
+        self._keepers = [SupervisedProcess(name, [*program, name], environment) for name in names]
+
+    def run(self, over: threading.Event) -> None:
+        """Until ``over`` is set."""
+        log.info("starting", redis="embedded" if self._redis else "REDIS_URL", data=str(self._settings.data))
+        starting = Starting()
+        try:
+            while not over.wait(LOOK_SECONDS):
+                self._tick()
+                if not starting.is_over and starting.waits_for(self._missing()) is None:
+                    print(f"Reelword is ready at {self._address}", flush=True)
+        finally:
+            self._stop()
+
+    def _tick(self) -> None:
+        if self._redis is not None and self._redis.is_running:
+            self._redis.tend()
+        elif self._redis is not None:
+            self._restart_redis(self._redis)
+        for process in self._keepers:
+            process.ensure_running()
+
+    def _restart_redis(self, redis: RedisServer) -> None:
+        if not self._redis_backoff.is_due:
+            return
+        log.warning("redis ended", again_in=self._redis_backoff.ended())
+        try:
+            redis.start()
+        except RedisFailed as error:
+            log.error("redis does not start", reason=str(error))
+        self._redis_backoff.began()
+
+    def _missing(self) -> str | None:
+        """What is not there yet, in a few words. Redis is asked first: the API's log has better to say."""
+        try:
+            workers = self._registry.workers()
+        except QueueUnavailable:
+            return "Redis to answer"
+        if not any(worker.is_ready for worker in workers):
+            return "a worker to load its models, which takes about half a minute"
+        try:
+            with urllib.request.urlopen(f"{self._address}/readyz", timeout=2) as answer:
+                return None if answer.status == 200 else "the API to be ready"
+        except OSError:  # urllib's errors are OSErrors
+            return "the API to answer"
+
+    def _stop(self) -> None:
+        log.info("stopping")
+        for process in self._keepers:
+            process.terminate()
+        until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
+        for process in self._keepers:
+            process.wait(until)
+
+
+class Starting:
+    """Says on the log what a start waits for: whenever that changes, and now and then while it does not."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._began = time.monotonic()
+        self._said: str | None = None
+        self._said_at = 0.0
+
+    def waits_for(self, missing: str | None) -> str | None:
+        """Notes what is missing; None ends the start."""
+        now = time.monotonic()
+        self.is_over = missing is None
+        if missing is not None and (missing != self._said or now - self._said_at > REMIND_SECONDS):
+            log.info(f"waiting for {missing}", seconds=round(now - self._began))
+            self._said, self._said_at = missing, now
+        return missing
+
+
+def _in_url(host: str) -> str:
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    reachable = everywhere.get(host, host)
+    return f"[{reachable}]" if ":" in reachable else reachable

@@ -1,0 +1,1 @@
+"""Claims jobs and takes them through its decoder and engine processes."""

@@ -1,0 +1,221 @@
+"""What is done with the jobs in a worker's hands, and what the death of a child costs them.
+
+    decode each → caption all together → finish each
+                        ↓ the engine died
+                  each again, alone
+
+A job that shared the batch goes on within the attempt it had; one that was alone starts its next attempt, or
+has failed where it had its last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import structlog
+
+from app.errors import (
+    DeadlineExceeded,
+    EngineCrashed,
+    EngineFault,
+    JobFailure,
+    NamedError,
+    QueueUnavailable,
+    UploadMissing,
+    WorkerFault,
+)
+from app.jobs.blobs import BlobMissingError, Blobs
+from app.jobs.job import Claim, Jobs, Stage
+from app.pipeline import answers as pipeline_answers
+from app.pipeline.engine_protocol import EngineAnswer
+from app.settings import Settings
+from app.worker import results
+from app.worker.attempt import Attempt
+from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.watchdog import Watchdog
+from extractors.decoder.decoder import Decoder
+from extractors.media.errors import DecoderError, DecoderFault, MediaError
+from extractors.media.request import Limits
+
+log = structlog.get_logger(__name__)
+
+
+class JobRunner:
+    """Runs claimed jobs to their end with one decoder and one engine.
+
+    Raises QueueUnavailable where Redis stays away (the jobs run again once their leases lapse), and
+    EngineStartFailed where the engine that died cannot be replaced (they are handed back).
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        blobs: Blobs,
+        decoder: Decoder,
+        engine: EngineProcess,
+        watch: Watchdog,
+        settings: Settings,
+    ) -> None:
+        self._jobs, self._blobs, self._watch = jobs, blobs, watch
+        self._decoder, self._engine, self._settings = decoder, engine, settings
+        self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+
+    def work(self, claims: Sequence[Claim]) -> None:
+        """All claims to their end: first together, then, should the batch die, one by one."""
+        runs = [Attempt(claim) for claim in claims]
+        with self._watch.holding(runs):
+            try:
+                self._work(runs)
+            except Exception:
+                self._hand_back(runs)
+                raise
+
+    def _work(self, runs: Sequence[Attempt]) -> None:
+        batches = deque([[run for run in runs if self._decode(run)]])
+        while batches:
+            batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
+            if batch:
+                batches.extend([run] for run in self._caption(batch))
+
+    def _decode(self, run: Attempt) -> bool:
+        """Reads the job's frames; False where the job has ended instead."""
+        while not self._settle_if_stopped(run):
+            try:
+                self._read_frames(run)
+                return True
+            except DecoderFault as fault:
+                self._fail(run, WorkerFault(f"The worker could not read the file: {fault}"))
+                return False
+            except DecoderError as death:
+                if not self._again(run, death):
+                    return False
+            except MediaError as error:
+                self._fail(run, error)
+                return False
+            except BlobMissingError:
+                self._fail(run, UploadMissing("The job's file is not in the blob store."))
+                return False
+            except (QueueUnavailable, EngineDied):
+                raise
+            except Exception as error:
+                log.exception("the job's file could not be read", job=run.claim.job.id)
+                if not self._again(run, WorkerFault(f"The worker could not read the file: {error}")):
+                    return False
+        return False
+
+    def _read_frames(self, run: Attempt) -> None:
+        request = self._engine.start().request_for(run.claim.job.options)
+        run.set_stage("decode")
+        began = time.monotonic()
+        with (
+            self._blobs.local(run.claim.job.upload) as path,
+            self._watch.guarding([run], self._decoder.kill),
+        ):
+            run.decoded = self._decoder.decode(path, request, self._limits)
+        run.answer = pipeline_answers.media_answer(run.decoded, time.monotonic() - began)
+
+    def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
+        """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
+
+        def report(stage: Stage, share: float) -> None:
+            for run in batch:
+                run.set_stage(stage, share)
+
+        self._engine.start()
+        report("extract", 0.0)
+        videos = [run.decoded.footage for run in batch if run.decoded is not None]
+        options = [run.claim.job.options for run in batch]
+        try:
+            with self._watch.guarding(batch, self._engine.kill, self._settings.cancel_grace):
+                answers = self._engine.run(videos, options, report)
+        except EngineDied as death:
+            log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
+            return self._all_again(batch, EngineCrashed(f"The job killed the engine ({death})."))
+        except EngineRaised as fault:
+            return self._all_again(batch, EngineFault(f"The engine met an error: {fault}"))
+        return [run for run, answer in zip(batch, answers, strict=True) if not self._finish(run, answer)]
+
+    def _all_again(self, batch: Sequence[Attempt], cause: JobFailure) -> list[Attempt]:
+        return [run for run in batch if self._again(run, cause)]
+
+    def _again(self, run: Attempt, cause: NamedError) -> bool:
+        """Goes on to the next attempt at once; False where the job has ended or is no longer ours."""
+        with self._watch.paused():
+            if run.stopped:
+                self._settle_if_stopped(run)
+                return False
+            taken = self._jobs.claim_again(run.claim, cause)
+            if isinstance(taken, Claim):
+                log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
+                run.next_attempt(taken)
+                return True
+            self._watch.release(run)
+        log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
+        if taken.reason not in ("busy", "unreadable"):  # a dead letter may be requeued
+            self._blobs.remove(run.claim.job.upload)
+        run.is_settled = True
+        return False
+
+    def _finish(self, run: Attempt, answer: EngineAnswer | JobFailure) -> bool:
+        """Writes the result; False where writing met an error and the job is to run again."""
+        if self._settle_if_stopped(run):
+            return True
+        if isinstance(answer, JobFailure):
+            self._fail(run, answer)
+            return True
+        try:
+            self._succeed(run, answer)
+        except QueueUnavailable:
+            raise
+        except Exception as error:
+            log.exception("the job's result could not be kept", job=run.claim.job.id)
+            return not self._again(run, WorkerFault(f"The worker could not keep the result: {error}"))
+        return True
+
+    def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
+        assert run.decoded is not None
+        job = run.claim.job
+        results.store_result(self._blobs, job.id, run.decoded, answer.attention)
+        record = results.record_or_blob(
+            self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer)
+        )
+        self._watch.release(run)
+        is_ours = self._jobs.succeed(run.claim, record)
+        run.is_settled = True
+        log.info(
+            "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
+        )
+        if is_ours:
+            self._blobs.remove(job.upload)
+
+    def _fail(self, run: Attempt, error: NamedError) -> None:
+        self._watch.release(run)
+        is_ours = self._jobs.fail(run.claim, error, run.answer)
+        run.is_settled = True
+        log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
+        if is_ours:
+            self._blobs.remove(run.claim.job.upload)
+
+    def _settle_if_stopped(self, run: Attempt) -> bool:
+        """Ends, on the record, a run that the watch has stopped."""
+        if run.stopped is None or run.is_settled:
+            return run.is_settled
+        if run.stopped == "deadline":
+            seconds = self._settings.job_seconds
+            self._fail(run, DeadlineExceeded(f"The job ran longer than {seconds:g} seconds ({run.stage})."))
+        elif run.stopped == "canceled":
+            self._jobs.stop(run.claim)
+            results.delete_blobs(self._blobs, run.claim.job.id)
+        elif run.stopped == "handed back":
+            self._jobs.hand_back(run.claim)
+        run.is_settled = True
+        return True
+
+    def _hand_back(self, runs: Sequence[Attempt]) -> None:
+        """Leaves no job behind in a worker that cannot go on."""
+        for run in runs:
+            if not run.is_settled:
+                run.stopped = run.stopped or "handed back"
+                self._settle_if_stopped(run)

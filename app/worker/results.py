@@ -1,0 +1,45 @@
+"""Stores what is kept of a job beside its record: frames, attention, a very large answer."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+from app.jobs.blobs import Blobs
+from app.jobs.job import ANSWER_LIMIT
+from extractors.media.request import Decoded
+
+FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
+FRAME_QUALITY = 85
+
+
+def store_result(blobs: Blobs, job_id: str, decoded: Decoded, attention: Mapping[str, Any] | None) -> None:
+    """Stores the frames and, where there is one, the attention document."""
+    for number, pixels in enumerate(decoded.frames.pixels):
+        picture = Image.fromarray(pixels)
+        picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
+        blobs.write(f"results/{job_id}/frames/{number}.jpg", buffer.getvalue())
+    if attention is not None:
+        blobs.write(f"results/{job_id}/attention.json", json.dumps(attention).encode())
+
+
+def record_or_blob(blobs: Blobs, job_id: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer; where it is too large for Redis, its media facts and the key of the blob with all of it."""
+    text = json.dumps(answer)
+    if len(text) <= ANSWER_LIMIT:
+        return answer
+    key = f"results/{job_id}/answer.json"
+    blobs.write(key, text.encode())
+    return {"blob": key, "media": answer.get("media"), "timings": answer.get("timings", {})}
+
+
+def delete_blobs(blobs: Blobs, job_id: str) -> None:
+    """Removes all of a job's blobs, its upload included."""
+    blobs.remove(f"uploads/{job_id}")
+    blobs.remove(f"results/{job_id}")

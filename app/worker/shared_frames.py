@@ -1,0 +1,110 @@
+"""Shares frames between processes: written once by the parent, mapped by the engine."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extractors.features import Audio, Footage, Frames
+from extractors.frame_size import FrameSize
+
+ALIGNMENT = 4  #: bytes: samples are float32
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array lies in the shared memory. offset: of the first byte."""
+
+    offset: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SharedFrames:
+    """Where a video's pixels, and its sound, lie in the shared memory.
+
+    pixels: (T, H, W, 3). sized: the same frames in the sizes that extractors asked for. pts: T seconds as
+    float64 bytes. duration: seconds. fps: frames a second of the whole video. samples: None where the frames
+    came without sound. rate: samples a second.
+    """
+
+    pixels: Place
+    sized: tuple[tuple[FrameSize, Place], ...]
+    pts: bytes
+    duration: float
+    fps: float
+    samples: Place | None = None
+    rate: int = 0
+
+
+def shared_memory() -> int:
+    """A descriptor of memory without a name, which is gone with its last holder."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("frames")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def write_frames(videos: Sequence[Frames], shared: int) -> list[SharedFrames]:
+    """Writes pixels to the shared memory, replacing what was there."""
+    os.ftruncate(shared, 0)
+    with open(shared, "wb", closefd=False) as file:
+        file.seek(0)
+        return [_lent(video, file) for video in videos]
+
+
+def _lent(video: Frames, file: BinaryIO) -> SharedFrames:
+    pixels = _written(video.pixels, file)
+    sized = video.sized if isinstance(video, Footage) else {}
+    places = tuple((size, _written(array, file)) for size, array in sized.items())
+    sound = video.sound if isinstance(video, Footage) else None
+    return SharedFrames(
+        pixels,
+        places,
+        video.pts.tobytes(),
+        video.duration,
+        video.rate,
+        None if sound is None else _written(sound.samples, file),
+        0 if sound is None else sound.rate,
+    )
+
+
+def _written(array: NDArray[Any], file: BinaryIO) -> Place:
+    place = Place(file.tell(), array.shape)
+    file.write(np.ascontiguousarray(array).data.cast("B"))
+    file.write(bytes(-array.nbytes % ALIGNMENT))
+    return place
+
+
+def map_frames(located: Sequence[SharedFrames], shared: int) -> list[Footage]:
+    """Videos over the shared memory; good until the next ``write_frames``."""
+    if not located:
+        return []
+    memory = mmap.mmap(shared, 0, access=mmap.ACCESS_COPY)  # torch wants arrays that it could write to
+    return [_mapped(frames_at, memory) for frames_at in located]
+
+
+def _mapped(frames_at: SharedFrames, memory: mmap.mmap) -> Footage:
+    sound = None
+    if frames_at.samples is not None:
+        sound = Audio(_array(memory, np.float32, frames_at.samples), frames_at.rate)
+    return Footage(
+        _array(memory, np.uint8, frames_at.pixels),
+        np.frombuffer(frames_at.pts, np.float64).copy(),
+        frames_at.duration,
+        frames_at.fps,
+        sound,
+        {size: _array(memory, np.uint8, place) for size, place in frames_at.sized},
+    )
+
+
+def _array(memory: mmap.mmap, kind: type[Any], place: Place) -> NDArray[Any]:
+    return np.frombuffer(memory, kind, math.prod(place.shape), place.offset).reshape(place.shape)

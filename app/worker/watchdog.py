@@ -1,0 +1,156 @@
+"""Renews leases, enforces deadlines and cancellation, publishes the worker's status.
+
+A background thread of the worker. It ends jobs that are canceled, lost or out of time, and kills the child
+that works on nothing else. Only children run native code, so nothing can hold this thread up but Redis, and
+for that it has a connection with little patience.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
+
+from app.errors import QueueUnavailable
+from app.jobs.job import Jobs
+from app.settings import Settings
+from app.worker.attempt import Attempt
+
+ADVERTISE_SECONDS = 2.0
+log = structlog.get_logger(__name__)
+
+
+class Watchdog:
+    """Runs that are ``held`` are beaten for; runs that are ``guarding`` something can have it killed.
+
+    jobs: on a connection of its own. advertise: called every two seconds.
+    """
+
+    def __init__(self, jobs: Jobs, settings: Settings, advertise: Callable[[], None]) -> None:
+        self._jobs, self._settings, self._advertise = jobs, settings, advertise
+        self._guard = threading.RLock()
+        self._held: list[Attempt] = []
+        self._current: list[Attempt] = []
+        self._kill: Callable[[], None] | None = None
+        self._grace = 0.0
+        self._kill_at: float | None = None
+        self._leave_at: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def leave(self, within: float) -> None:
+        """Hand back what is still in hand after ``within`` seconds. For signal handlers: takes no lock."""
+        if self._leave_at is None:
+            self._leave_at = time.monotonic() + within
+
+    @contextmanager
+    def holding(self, runs: Sequence[Attempt]) -> Iterator[None]:
+        with self._guard:
+            self._held = list(runs)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._held = []
+
+    @contextmanager
+    def guarding(
+        self, runs: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0
+    ) -> Iterator[None]:
+        """While a child works on ``runs``. It is killed when all of them are stopped.
+
+        grace: seconds that a child with canceled jobs may take to end by itself; a new one is dear.
+        """
+        with self._guard:
+            self._current, self._kill, self._grace, self._kill_at = list(runs), kill, grace, None
+            for run in runs:
+                run.resume()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._current, self._kill = [], None
+                for run in runs:
+                    run.pause()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No beat meanwhile: for changing a run's claim, or ending it."""
+        with self._guard:
+            yield
+
+    def release(self, run: Attempt) -> None:
+        """No more beats for a run that is about to end."""
+        with self._guard:
+            self._held = [held for held in self._held if held is not run]
+
+    def _watch(self) -> None:
+        advertised = -ADVERTISE_SECONDS
+        while not self._over.wait(self._settings.beat_seconds):
+            try:
+                self._tick()
+                if time.monotonic() - advertised >= ADVERTISE_SECONDS:
+                    self._advertise()
+                    advertised = time.monotonic()
+            except QueueUnavailable as error:
+                log.warning("no beat: redis is away", reason=str(error))
+            except Exception:
+                log.exception("the watch stumbled and goes on")
+
+    def _tick(self) -> None:
+        with self._guard:
+            self._check_time()
+            self._check_leaving()
+            self._kill_what_works_for_nobody()
+            for run in [run for run in self._held if not run.stopped]:
+                self._beat(run)
+
+    def _beat(self, run: Attempt) -> None:
+        answer = run.answer
+        news = None if answer is run.reported else answer
+        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
+        if pulse == "go":
+            run.reported = answer
+            return
+        run.stopped = pulse
+        log.info("job stopped", job=run.claim.job.id, why=pulse, stage=run.stage)
+        if pulse == "canceled":  # said at once: the child may take its grace to end
+            self._jobs.stop(run.claim)
+
+    def _check_time(self) -> None:
+        late = [run for run in self._current if run.elapsed > self._settings.job_seconds]
+        if late and len(self._current) > 1:  # one of them hangs; which one shows when each runs alone
+            self._kill_current()
+            return
+        for run in late:
+            run.stopped = run.stopped or "deadline"
+
+    def _check_leaving(self) -> None:
+        if self._leave_at is not None and time.monotonic() >= self._leave_at:
+            for run in self._held:
+                run.stopped = run.stopped or "handed back"
+
+    def _kill_what_works_for_nobody(self) -> None:
+        if not self._current or not all(run.stopped for run in self._current):
+            return
+        if self._kill_at is None:
+            is_cancel = all(run.stopped == "canceled" for run in self._current)
+            self._kill_at = time.monotonic() + (self._grace if is_cancel else 0.0)
+        if time.monotonic() >= self._kill_at:
+            self._kill_current()
+
+    def _kill_current(self) -> None:
+        if self._kill is not None:
+            self._kill()
+            self._kill = None

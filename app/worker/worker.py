@@ -1,0 +1,170 @@
+"""A worker: takes jobs from the queue and has its children do them.
+
+This process loads no model and opens no media. It owns a decoder (media is hostile) and an engine (native
+code can crash or hang), and can lose either without losing a job: app/worker/job_runner.py says how. A thread
+beside (app/worker/watchdog.py) keeps the leases and ends what is canceled or out of time. Asked to stop, it
+takes nothing new, gives the jobs in hand a moment to finish and hands the others back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+
+import redis
+import structlog
+
+from app import __version__
+from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
+from app.jobs.blobs import Blobs
+from app.jobs.captioner_info import WorkerInfo
+from app.jobs.job import Claim, Jobs, Keys, Refusal
+from app.jobs.queue import Offer, Queue
+from app.jobs.redis_client import connect, redis_url
+from app.jobs.sweeper import Sweeper
+from app.jobs.worker_registry import WorkerRegistry
+from app.settings import Settings
+from app.worker import results
+from app.worker.engine_process import EngineProcess
+from app.worker.job_runner import JobRunner
+from app.worker.watchdog import Watchdog
+from extractors.decoder.decoder import Decoder
+
+SWEEP_SECONDS = 30.0  #: between looks for expired results
+PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
+BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
+UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an answer of Redis that nobody expected
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Runs jobs until ``stop``. Its children are started by, and end with, the thread that calls ``run``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._settings = settings
+        url, keys = redis_url(settings), Keys(settings.namespace)
+        brief = connect(url, BRIEF_PATIENCE)
+        self._jobs = Jobs.from_settings(connect(url, PATIENCE), settings)
+        self._queue = Queue(
+            brief, self.name, lease=settings.lease_seconds, attempts=settings.attempts, keys=keys
+        )
+        self._registry = WorkerRegistry(brief, keys)
+        self._blobs = Blobs(settings.blob_url, settings.staging)
+        self._engine = EngineProcess(settings)
+        self._decoder = Decoder(settings.decoder)
+        self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
+        self._watch = Watchdog(Jobs.from_settings(brief, settings), settings, self._advertise)
+        self._runner = JobRunner(self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings)
+        self._started_at = time.time()
+        self._swept_at = 0.0
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Raises EngineStartFailed, and QueueUnavailable where Redis is not there at the start."""
+        try:
+            self._run()
+        except EngineStartFailed:
+            if not self._is_stopping:  # else it was ended while it loaded
+                raise
+        log.info("worker stopped", worker=self.name)
+
+    def _run(self) -> None:
+        self._queue.open()
+        with self._decoder, self._engine, self._watch, self._sweeper:
+            self._advertise()
+            log.info("worker ready", worker=self.name)
+            self._work_until_stopped()
+        self._sign_off()
+
+    def _sign_off(self) -> None:
+        try:
+            self._registry.withdraw(self.name)
+            self._queue.close()
+        except QueueUnavailable as error:  # the list and the group forget this worker by themselves
+            log.info("redis is away", reason=str(error))
+
+    def stop(self) -> None:
+        """Take no more jobs, and leave none behind. May be called from a signal handler."""
+        self._is_stopping = True
+        self._watch.leave(within=self._settings.drain_seconds)
+        if not self._engine.is_ready:
+            self._engine.kill()
+
+    def _work_until_stopped(self) -> None:
+        while not self._is_stopping:
+            self._engine.start()
+            try:
+                self._sweep()
+                if claims := self._claim(self._queue.take(self._settings.batch_jobs)):
+                    self._runner.work(claims)
+            except QueueUnavailable as error:
+                log.warning("redis is away", reason=str(error))
+            except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse
+                log.exception("redis answered something unexpected, and the worker goes on")
+                time.sleep(UNEXPECTED_PAUSE)
+
+    def _claim(self, offers: Sequence[Offer]) -> list[Claim]:
+        is_shared = len(offers) > 1
+        taken = [self._claim_one(offer, is_shared) for offer in offers if self._is_about_a_job(offer)]
+        for refusal in taken:
+            if isinstance(refusal, Refusal):
+                log.info("job not run", job=refusal.job_id, why=refusal.reason)
+                if refusal.reason in ("canceled", "exhausted"):
+                    self._blobs.remove(f"uploads/{refusal.job_id}")
+        return [claim for claim in taken if isinstance(claim, Claim)]
+
+    def _is_about_a_job(self, offer: Offer) -> bool:
+        """Whether an entry names a job; one that does not becomes a dead letter."""
+        if not offer.job_id:
+            said = "the entry names no job"
+            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
+        return bool(offer.job_id)
+
+    def _claim_one(self, offer: Offer, is_shared: bool) -> Claim | Refusal:
+        attempts = self._settings.attempts
+        cause = WorkerLost(f"The workers that ran the job fell silent, {attempts} times in all.")
+        return self._jobs.claim(
+            offer.job_id, offer.entry, offer.priority, self.name, cause=cause, is_shared=is_shared
+        )
+
+    def _sweep(self) -> None:
+        """Now and then: forgets results that have been kept long enough."""
+        if time.monotonic() - self._swept_at < SWEEP_SECONDS:
+            return
+        self._swept_at = time.monotonic()
+        for job_id in self._jobs.due():
+            try:
+                results.delete_blobs(self._blobs, job_id)
+            except ValueError as error:  # no id of ours
+                log.warning("no result to forget", job=job_id, reason=str(error))
+            self._jobs.expire(job_id)
+
+    def _advertise(self) -> None:
+        info = self._engine.info
+        self._registry.advertise(
+            WorkerInfo(
+                name=self.name,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                version=__version__,
+                is_ready=self._engine.is_ready and not self._is_stopping,
+                device=info.device if info else "",
+                started_at=self._started_at,
+                captioners=list(info.captioners) if info else [],
+                default=info.default if info else None,
+                engine_restarts=max(0, self._engine.starts - 1),
+            )
+        )
+
+
+def work(settings: Settings) -> None:
+    """What ``python -m app worker`` does: one worker until SIGTERM or Ctrl-C. Raises StartError leaves."""
+    worker = Worker(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
+    worker.run()

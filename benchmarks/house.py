@@ -1,0 +1,150 @@
+"""Counts what a reader of the code walks through: files, lines, folders, and circles of imports.
+
+    python -m benchmarks.house
+
+Prints a table with a line for each of the four packages: files, lines, the fullest folder, files below 60
+lines, imports between files, and circles among files and among sub-packages. Imports below
+``if TYPE_CHECKING`` are left out, those inside functions are counted. Exits with 1 where there is a circle.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("app", "training", "models", "extractors")
+SMALL = 60  #: lines; a shorter file could often live where it is used
+
+Graph = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What is counted of one package."""
+
+    package: str
+    files: int
+    lines: int
+    fullest_folder: str
+    small_files: int
+    imports: int
+    file_circles: tuple[tuple[str, ...], ...]
+    room_circles: tuple[tuple[str, ...], ...]
+
+
+def module_of(file: Path, root: Path = ROOT) -> str:
+    """Returns the dotted name of a file's module."""
+    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """Yields the dotted names that a module imports, each with and without its last part."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield from imports_of(node)
+
+
+def import_graph(files: Iterable[Path], root: Path = ROOT) -> Graph:
+    """Returns for each module the modules among ``files`` that it imports."""
+    trees = {module_of(file, root): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {
+        module: frozenset(
+            known
+            for name in imports_of(tree)
+            for known in (name, name.rpartition(".")[0])
+            if known in trees and known != module and (known == name or name not in trees)
+        )
+        for module, tree in trees.items()
+    }
+
+
+def rooms(graph: Graph, package: str) -> Graph:
+    """Returns the graph of the things directly in a package: its modules and its sub-packages."""
+    depth = package.count(".") + 2
+    joined: dict[str, set[str]] = defaultdict(set)
+    for module, imported in graph.items():
+        if module.startswith(f"{package}."):
+            room = ".".join(module.split(".")[:depth])
+            others = {
+                ".".join(name.split(".")[:depth]) for name in imported if name.startswith(f"{package}.")
+            }
+            joined[room] |= others - {room}
+    return {room: frozenset(others) for room, others in joined.items()}
+
+
+def circles(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """Returns the groups of modules that reach each other (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[tuple[str, ...]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(graph.get(module, ())):
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            at = stack.index(module)
+            group, stack[at:] = tuple(sorted(stack[at:])), []
+            if len(group) > 1:
+                found.append(group)
+
+    for module in sorted(graph):
+        if module not in index:
+            visit(module)
+    return tuple(sorted(found))
+
+
+def count(package: str, root: Path = ROOT) -> Counts:
+    """Returns the counts of one package."""
+    files = sorted((root / package).rglob("*.py"))
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    graph = import_graph(files, root)
+    folder, most = Counter(file.parent for file in files).most_common(1)[0]
+    packages = {module_of(file, root) for file in files if file.name == "__init__.py"}
+    return Counts(
+        package,
+        len(files),
+        sum(lines.values()),
+        f"{folder.relative_to(root)} ({most})",
+        sum(length < SMALL for file, length in lines.items() if file.name != "__init__.py"),
+        sum(len(imported) for imported in graph.values()),
+        circles(graph),
+        tuple(circle for name in sorted(packages) for circle in circles(rooms(graph, name))),
+    )
+
+
+def main() -> int:
+    """Prints the table, then the circles. Returns the exit code."""
+    print(
+        f"{'package':<12}{'files':>6}{'lines':>8}{'below 60':>10}{'imports':>9}{'circles':>9}  fullest folder"
+    )
+    all_counts = [count(package) for package in PACKAGES]
+    for each in all_counts:
+        number = len(each.file_circles) + len(each.room_circles)
+        numbers = f"{each.files:>6}{each.lines:>8}{each.small_files:>10}{each.imports:>9}{number:>9}"
+        print(f"{each.package:<12}{numbers}  {each.fullest_folder}")
+    found = [circle for each in all_counts for circle in (*each.file_circles, *each.room_circles)]
+    for circle in found:
+        print("circle:", ", ".join(circle))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Turns frames and sound into streams: the extractors that can be asked for by name."""

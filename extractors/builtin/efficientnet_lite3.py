@@ -1,0 +1,79 @@
+"""EfficientNet-Lite3's last map before its head, on the cells of EfficientNet-Lite2's grid.
+
+The second picture network that comes inside a package. It knows the same thousand classes and is wrong
+elsewhere, so that both together say more of a picture than either (extractors/builtin/tuned_pair.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extractors.builtin.efficientnet_lite2 import CELLS, EfficientNetLite2
+from extractors.builtin.efficientnet_stages import cells_of
+from extractors.extractor import ExtractorOptions
+from extractors.features import StreamSpec
+from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, fold_norms, from_layers, scaled
+from extractors.pretrained.load import WeightsChoice, load_pretrained
+from extractors.pretrained.parameters import random_weights
+
+NETWORK = "efficientnet-lite3"
+#: The side of the pictures that it was trained on. Its own map has 9 x 9 cells then.
+SIDE = 280
+WIDTH = LITE3[-1].width
+PREPROCESSING = (
+    f"whole picture squashed to 224x224, antialiased bilinear, 8 bits; enlarged to {SIDE}x{SIDE}, bilinear; "
+    "(x - 127) / 128; 9x9 cells averaged to 7x7"
+)
+
+
+class Lite3Maps(nn.Module):
+    """From scaled squares (N, 3, 224, 224) to maps (N, 384, 7, 7), linear ones, batch norms folded away."""
+
+    def __init__(self, network: EfficientNetLite) -> None:
+        super().__init__()
+        fold_norms(network)
+        self.stem, self.blocks = network.stem, network.blocks
+
+    def forward(self, squares: Tensor) -> Tensor:
+        squares = F.interpolate(squares, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+        return F.adaptive_avg_pool2d(self.blocks(self.stem(squares)), CELLS)
+
+
+class Lite3Cells(nn.Module):
+    """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 384)."""
+
+    def __init__(self, network: EfficientNetLite) -> None:
+        super().__init__()
+        self.maps = Lite3Maps(network)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return cells_of(self.maps(scaled(pixels)))
+
+
+class EfficientNetLite3(EfficientNetLite2):
+    """The extractor. Stream ``lite3_grid`` (T, 49, 384), float16."""
+
+    name = NETWORK
+    width = WIDTH
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
+    maps = Lite3Cells
+
+    @staticmethod
+    def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
+        network, sha256 = load_pretrained(
+            NETWORK, choice, from_layers, lambda: random_weights(EfficientNetLite(LITE3))
+        )
+        return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
+
+    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+        return maps
+
+
+def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:
+    """The extractor with its packaged weights. Raises WeightsError."""
+    return EfficientNetLite3.of(options)

@@ -1,0 +1,126 @@
+"""What any network's map shows inside any detector's boxes: ``roi:<map>@<boxes>``.
+
+``roi:resnet152@mask_rcnn`` takes the 7 × 7 cells of ResNet-152 and pools them inside Mask R-CNN's boxes by
+ROI align (He et al., 2017, arXiv:1703.06870), as captioners are fed that join several networks to one set of
+objects.
+Both streams have their own clock: a row of the map gets the boxes of the row that covers its middle, or else
+of the nearest. A network that saw only the middle of the frame knows nothing of what is beside it: boxes are
+cut to that view, and those that lie outside are masked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from extractors.detection.boxes import clipped, solid
+from extractors.detection.roi import align_any
+from extractors.extractor import ExtractorOptions, UnknownExtractor
+from extractors.features import Stream, StreamSpec, View
+
+PREFIX = "roi:"
+#: Streams of maps are called after their extractor, but for the oldest.
+MAPS = {"efficientnet-lite2": "grid"}
+
+
+class RoiExtractor:
+    """Stream ``<name>`` (T, K, C) with a row for each of the map's and the boxes and mask of the detector's.
+
+    width: 0, for as many channels as the map has.
+    """
+
+    needs = frozenset({"streams"})
+    width = 0
+
+    def __init__(self, name: str, grid: str, boxes: str) -> None:
+        self.name, self.grid, self.boxes = name, grid, boxes
+        self.needs_streams = (grid, boxes)
+        self.spec = StreamSpec(f"roi-align of {grid} on {boxes}", "", "")
+
+    def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
+        """Raises ValueError where a stream is absent, or is no square map, or has no boxes."""
+        grid, regions = self._needed(streams)
+        rows = nearest(grid, regions)
+        assert regions.boxes is not None
+        boxes = regions.boxes[rows]
+        seen = within(boxes, grid.view)
+        real = mask_of(regions)[rows] & solid(seen) & mask_of(grid)[:, None]
+        values = align_any(square(grid.values), seen) * real[..., None]
+        return {
+            self.name: Stream(
+                values.to(grid.values.dtype),
+                grid.start,
+                grid.end,
+                spec_of(grid.spec, regions.spec),
+                boxes=boxes,
+                mask=real,
+            )
+        }
+
+    def _needed(self, streams: Mapping[str, Stream]) -> tuple[Stream, Stream]:
+        absent = [name for name in self.needs_streams if name not in streams]
+        if absent:
+            raise ValueError(f"{self.name} needs the stream {absent[0]}: ask for its extractor too")
+        grid, regions = (streams[name] for name in self.needs_streams)
+        if regions.boxes is None:
+            raise ValueError(f"{self.name} needs boxes, and {self.boxes} has none")
+        if grid.values.dim() != 3 or grid.boxes is not None:
+            raise ValueError(f"{self.name} needs a map, and {self.grid} is none")
+        return grid, regions
+
+
+def nearest(grid: Stream, regions: Stream) -> NDArray[np.int64]:
+    """For each row of the map the row of the boxes that covers its middle, or lies nearest to it."""
+    middle = ((grid.start + grid.end) / 2)[:, None]
+    away = np.maximum(np.maximum(regions.start - middle, middle - regions.end), 0.0)
+    # where two touch, the one that begins there
+    later: NDArray[np.int64] = away.shape[1] - 1 - away[:, ::-1].argmin(1)
+    return later
+
+
+def within(boxes: Tensor, view: View) -> Tensor:
+    """Boxes (..., 4) in [0, 1] of the frame to [0, 1] of the view, cut to it."""
+    left, top, right, bottom = view
+    corner, size = boxes.new_tensor([left, top] * 2), boxes.new_tensor([right - left, bottom - top] * 2)
+    return clipped((boxes - corner) / size, 1.0, 1.0)
+
+
+def mask_of(stream: Stream) -> Tensor:
+    """bool (T,), or (T, K) of boxes: True where real."""
+    if stream.mask is not None:
+        return stream.mask
+    return torch.ones(stream.values.shape[: 1 if stream.boxes is None else 2], dtype=torch.bool)
+
+
+def square(cells: Tensor) -> Tensor:
+    """Cells row by row (T, side², C) as a map (T, side, side, C)."""
+    side = math.isqrt(cells.shape[1])
+    if side * side != cells.shape[1]:
+        raise ValueError(f"a map of {cells.shape[1]} cells is no square: which rows it has is not known")
+    return cells.reshape(len(cells), side, side, -1)
+
+
+def spec_of(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
+    """A name tag that changes where that of the map or of the boxes does."""
+    return StreamSpec(
+        f"roi-align of {grid.network} on {boxes.network}",
+        f"{grid.weights_sha256}+{boxes.weights_sha256}",
+        f"map: {grid.preprocessing}; boxes: {boxes.preprocessing}; one bin a box, half-cell shift",
+        f"map: {grid.sampling}; boxes: {boxes.sampling}",
+        f"{grid.engine}+{boxes.engine}",
+        f"{grid.precision}+{boxes.precision}",
+    )
+
+
+def make(name: str, _: ExtractorOptions) -> RoiExtractor:
+    """The extractor of that name. Raises UnknownExtractor where it does not name a map and boxes."""
+    grid, at, boxes = name.removeprefix(PREFIX).partition("@")
+    if not (grid and at and boxes):
+        raise UnknownExtractor(f"{name!r} should be {PREFIX}<map>@<boxes>, such as roi:resnet152@mask_rcnn")
+    own = grid if grid == "grid" or grid.endswith("_grid") else MAPS.get(grid, f"{grid}_grid")
+    return RoiExtractor(name, own, boxes)

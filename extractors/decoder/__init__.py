@@ -1,0 +1,1 @@
+"""Runs media reading in a child process and brings its frames back."""

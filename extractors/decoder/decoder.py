@@ -1,0 +1,303 @@
+"""Decoding in a child process, because media files are hostile and native code cannot be interrupted.
+
+One child is started ahead and used for many files, so that a job does not pay an interpreter's start. It
+is replaced after ``files_per_child`` files (native readers leak), after a crash, a time-out or a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_answer, unpack_part
+from extractors.media import errors
+from extractors.media.chunks import Chunk, End, StreamPart, StreamRequest
+from extractors.media.gathered import gather, stream_request
+from extractors.media.request import Decoded, DecodeRequest, Limits
+
+Reader = Literal["pyav", "decord"]
+Answer = TypeVar("Answer")
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+START_SECONDS = 60.0  # an interpreter on a crowded machine; a start is no part of a file's time limit
+GRACE_SECONDS = 1.0  # the child notices its own time limit first and can say where it was
+
+
+class Decoder:
+    """A decoding process to call. One thread at a time may decode; any thread may ``kill``.
+
+    A context manager; ``close`` ends the child. The child also ends when the *thread* that started it
+    ends (that is what Linux watches), so the first ``decode`` of each child belongs in a lasting thread.
+    """
+
+    def __init__(self, reader: Reader = "pyav", files_per_child: int = 100) -> None:
+        if reader not in ("pyav", "decord"):
+            raise ValueError(f"unknown reader {reader!r}: choose pyav or decord")
+        if reader == "decord" and find_spec("decord") is None:
+            raise ValueError("the reader decord needs the package decord2: install it or choose pyav")
+        self._reader = reader
+        self._files_per_child = files_per_child
+        self._child: _Child | None = None
+        self._turn = threading.RLock()  # a stream that is given up may be collected in its owner's own turn
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child, None while there is none."""
+        child = self._child
+        return child.process.pid if child else None
+
+    def start(self) -> None:
+        """Have a child ready, so that the first file does not wait for one."""
+        with self._turn:
+            self._ready_child()
+
+    def decode(
+        self,
+        path: str | os.PathLike[str],
+        request: DecodeRequest | None = None,
+        limits: Limits | None = None,
+    ) -> Decoded:
+        """Decode one file in the child; the arrays that come back are the caller's own.
+
+        Frames in several ``sizes`` are gathered from a stream, which PyAV reads, whichever reader was chosen.
+        Raises any leaf of ``MediaError``. After DecodeTimeout or a DecoderError the next
+        call starts a new child.
+        """
+        request, limits = request or DecodeRequest(), limits or Limits()
+        if request.sizes:
+            return gather(self.stream(path, stream_request(request), limits), request, limits)
+        message = pack_request(os.path.abspath(path), request, limits)
+        with self._turn:
+            child = self._ready_child()
+            try:
+                return child.decode(message, limits)
+            except BaseException:
+                if not child.answered:
+                    self._drop(child)
+                raise
+
+    def stream(
+        self, path: str | os.PathLike[str], request: StreamRequest, limits: Limits | None = None
+    ) -> Iterator[StreamPart]:
+        """The parts of one file as they are decoded, a few chunks ahead of the caller and no more.
+
+        The child begins at once; the iterator raises any leaf of ``MediaError``. Only waiting for the child
+        counts towards ``limits.seconds``. Whatever is asked of the decoder before the iterator is at its end
+        gives the stream up, which costs the child: the iterator then raises DecoderKilled. PyAV reads,
+        whichever reader was chosen. Raises DecoderError where no child can be started.
+        """
+        limits = limits or Limits()
+        message = pack_request(os.path.abspath(path), request, limits)
+        with self._turn:
+            child = self._ready_child()
+            child.begin(message, limits)
+        return self._parts(child, limits)
+
+    def _parts(self, child: _Child, limits: Limits) -> Iterator[StreamPart]:
+        try:
+            ended = False
+            while not ended:
+                with self._turn:
+                    part = child.next_part(limits)
+                ended = isinstance(part, End)
+                yield part
+        finally:
+            with self._turn:
+                if not child.answered and self._child is child:
+                    self._drop(child)
+
+    def kill(self) -> None:
+        """End a running decode at once, from any thread: it raises DecoderKilled."""
+        with self._guard:
+            if self._child is not None:
+                self._child.kill()
+
+    def close(self) -> None:
+        """End the child; a decode that is running raises DecoderKilled."""
+        with self._guard:
+            self._closed = True
+        self.kill()
+        with self._turn:
+            if self._child is not None:
+                self._drop(self._child)
+
+    def _ready_child(self) -> _Child:
+        child = self._child
+        if child is not None and (child.files >= self._files_per_child or not child.is_free()):
+            self._drop(child)
+        if self._child is None:
+            fresh = _Child.start(self._reader)
+            with self._guard:
+                self._child = fresh
+                closed = self._closed
+            if closed:
+                self._drop(fresh)
+                raise errors.DecoderKilled("The decoder was closed.")
+            try:
+                fresh.wait_until_ready()
+            except errors.MediaError:
+                self._drop(fresh)
+                raise
+        assert self._child is not None
+        return self._child
+
+    def _drop(self, child: _Child) -> None:
+        with self._guard:
+            self._child = None
+        child.end()
+
+
+@dataclass
+class _Child:
+    """One process with its pipe and the file its pixels come in.
+
+    answered: whether it is free again. seconds_left: for the file that it is at, while it is waited for.
+    """
+
+    process: subprocess.Popen[bytes]
+    link: Connection
+    shared: int
+    files: int = 0
+    killed: bool = False
+    answered: bool = True
+    seconds_left: float = 0.0
+
+    @classmethod
+    def start(cls, reader: Reader) -> _Child:
+        link, far_end = Pipe()
+        shared = _shared_file()
+        arguments = (far_end.fileno(), shared, os.getpid(), reader)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "extractors.decoder.child", *map(str, arguments)],
+            pass_fds=(far_end.fileno(), shared),
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # what a broken file makes native code print may quote the file
+        )
+        far_end.close()
+        return cls(process, link, shared)
+
+    def wait_until_ready(self) -> None:
+        self.answered = False
+        self._receive(time.monotonic() + START_SECONDS)
+        self.answered = True
+
+    def decode(self, message: bytes, limits: Limits) -> Decoded:
+        self.begin(message, limits)
+        decoded = self._unpacked(self._receive_in_time(), unpack_answer, limits)
+        self._finish()
+        return decoded
+
+    def begin(self, message: bytes, limits: Limits) -> None:
+        self.answered = False
+        self.files += 1
+        self.seconds_left = limits.seconds + GRACE_SECONDS
+        self._send(message)
+
+    def next_part(self, limits: Limits) -> StreamPart:
+        part = self._unpacked(self._receive_in_time(), unpack_part, limits)
+        if isinstance(part, Chunk):
+            self._send(TAKEN)
+        elif isinstance(part, End):
+            self._finish()
+        return part
+
+    def _send(self, message: bytes) -> None:
+        try:
+            self.link.send_bytes(message)
+        except OSError:
+            raise self._gone() from None
+
+    def _receive_in_time(self) -> bytes:
+        began = time.monotonic()
+        message = self._receive(began + self.seconds_left)
+        self.seconds_left -= time.monotonic() - began
+        return message
+
+    def _unpacked(
+        self, message: bytes, unpack: Callable[[bytes, int, int], Answer], limits: Limits
+    ) -> Answer:
+        try:
+            return unpack(message, self.shared, limits.memory)
+        except errors.MediaError as error:
+            self.answered = not isinstance(error, errors.DecoderError)
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
+
+    def _finish(self) -> None:
+        os.ftruncate(self.shared, 0)
+        self.answered = True
+
+    def _receive(self, deadline: float) -> bytes:
+        try:
+            if not self.link.poll(max(0.0, deadline - time.monotonic())):
+                raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
+            return self.link.recv_bytes(LONGEST_MESSAGE)
+        except (EOFError, OSError):
+            raise self._gone() from None
+
+    def _gone(self) -> errors.DecoderError:
+        if self.killed:
+            return errors.DecoderKilled("The decoding was stopped on request.")
+        try:
+            status = self.process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        return errors.DecoderCrashed(f"The decoding process ended unexpectedly ({how}).")
+
+    def is_free(self) -> bool:
+        return self.answered and not self.killed and self.process.poll() is None
+
+    def kill(self) -> None:
+        self.killed = True
+        self.process.kill()
+
+    def end(self) -> None:
+        self.kill()
+        self.process.wait()
+        self.link.close()
+        os.close(self.shared)
+
+
+def _environment() -> dict[str, str]:
+    """What an interpreter needs and nothing else: settings hold secrets, and media files are hostile."""
+    passed = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
+    # numpy's threads would each reserve address space, which counts as memory
+    return {**passed, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _shared_file() -> int:
+    """A file without a name that parent and child both hold, in memory where Linux can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("frames")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,1 @@
+"""Turns pictures into boxes, labels and region features."""

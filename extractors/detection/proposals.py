@@ -1,0 +1,130 @@
+"""Region proposals: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.ops import batched_nms
+
+from extractors.detection.boxes import anchors, cell_anchors, clipped, moved, solid
+
+RATIOS = (0.5, 1.0, 2.0)
+#: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
+Said: TypeAlias = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class ProposalRule:
+    """before: best of each level that compete; after: that are kept; overlap: of two that are one."""
+
+    before: int = 1000
+    after: int = 1000
+    overlap: float = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What the head says of each anchor of one picture's level: logits (A,), deltas and anchors (A, 4)."""
+
+    logits: Tensor
+    deltas: Tensor
+    anchors: Tensor
+
+
+class ProposalHead(nn.Module):
+    """Logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map. scores: 2 an anchor where it is a softmax."""
+
+    def __init__(self, inputs: int, width: int, per_cell: int, scores: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, width, 3, padding=1)
+        self.objectness_logits = nn.Conv2d(width, per_cell * scores, 1)
+        self.anchor_deltas = nn.Conv2d(width, per_cell * 4, 1)
+
+    def forward(self, grid: Tensor) -> Said:
+        grid = F.relu(self.conv(grid))
+        return self.objectness_logits(grid), self.anchor_deltas(grid)
+
+
+class ProposalGenerator(nn.Module):
+    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
+
+    extra: 1 where boxes count their last pixel into their width and height, and end on it.
+    """
+
+    def __init__(
+        self,
+        rpn_head: ProposalHead,
+        strides: Mapping[str, int],
+        sizes: Sequence[Sequence[float]],
+        extra: float = 0,
+    ) -> None:
+        super().__init__()
+        self.rpn_head, self.strides, self.extra = rpn_head, strides, extra
+        self.cells = [cell_anchors(of_level, RATIOS) for of_level in sizes]
+
+    def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of each map, in pixels."""
+        return {
+            name: anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
+            for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
+        }
+
+    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, Said]:
+        """What the head says of each map."""
+        return {name: self.rpn_head(maps[name]) for name in self.strides}
+
+    def score(self, maps: Mapping[str, Tensor]) -> list[list[Scored]]:
+        """For each picture, each of its levels."""
+        return self.scored(self.heads(maps))
+
+    def scored(self, heads: Mapping[str, Said]) -> list[list[Scored]]:
+        """The same from what the head said."""
+        placed = self.anchors({name: logits for name, (logits, _) in heads.items()})
+        pictures: list[list[Scored]] = [[] for _ in next(iter(heads.values()))[0]]
+        for name, boxes in placed.items():
+            logits, deltas = heads[name]
+            if logits.shape[1] * 4 != deltas.shape[1]:  # a softmax over nothing and something
+                nothing, something = logits.chunk(2, 1)
+                logits = something - nothing
+            per_anchor = logits.permute(0, 2, 3, 1).flatten(1)
+            moves = deltas.permute(0, 2, 3, 1).reshape(len(logits), -1, 4)
+            for picture, one, move in zip(pictures, per_anchor, moves, strict=True):
+                picture.append(Scored(one, move, boxes))
+        return pictures
+
+    def propose(
+        self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
+    ) -> list[tuple[Tensor, Tensor]]:
+        """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
+        return self.select(self.heads(maps), size, rule)
+
+    def select(
+        self, heads: Mapping[str, Said], size: tuple[int, int], rule: ProposalRule
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The same from what the head said."""
+        return [self._best(levels, size, rule) for levels in self.scored(heads)]
+
+    def _best(
+        self, levels: Sequence[Scored], size: tuple[int, int], rule: ProposalRule
+    ) -> tuple[Tensor, Tensor]:
+        boxes, logits, numbers = [], [], []
+        for number, level in enumerate(levels):
+            best, index = level.logits.topk(min(rule.before, len(level.logits)))
+            boxes.append(moved(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
+            logits.append(best)
+            numbers.append(torch.full_like(index, number))
+        height, width = size[0] - self.extra, size[1] - self.extra
+        box, logit, number_of = (
+            clipped(torch.cat(boxes), height, width),
+            torch.cat(logits),
+            torch.cat(numbers),
+        )
+        kept = solid(box)
+        box, logit, number_of = box[kept], logit[kept], number_of[kept]
+        kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]
+        return box[kept], logit[kept]

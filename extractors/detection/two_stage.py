@@ -1,0 +1,119 @@
+"""Detectors in two stages: where something is (arXiv:1506.01497), then what it is, box by box.
+
+The first stage and the network of the second may each be run by an engine (``Stages``); what lies between
+them, choosing and pooling, is the same everywhere and runs in float32.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from extractors.detection.proposals import ProposalGenerator, ProposalRule, Said
+from extractors.detection.regions import Regions
+from extractors.preprocessing.detection import DetectionInput
+
+Maps: TypeAlias = Mapping[str, Tensor]
+#: Boxes whose bins are in memory at once: those of all thousand proposals would be 0.8 GB for one picture.
+BOXES_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The two networks as something runs them.
+
+    trunk: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map
+    that proposals come from. embed: bins of boxes (B, C, s, s) to their features (B, width).
+    """
+
+    trunk: Callable[[Tensor], Sequence[Tensor]]
+    embed: Callable[[Tensor], Tensor]
+
+
+class TwoStage(nn.Module, ABC):
+    """input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
+    feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
+    things: how many classes there are."""
+
+    input: DetectionInput
+    proposals: ProposalRule
+    proposal_generator: ProposalGenerator
+    width: int
+    bins: tuple[int, int, int]
+    map_names: tuple[str, ...]
+    things: int
+
+    @abstractmethod
+    def maps(self, x: Tensor) -> dict[str, Tensor]:
+        """Maps of normalised pictures (N, 3, H, W), by name."""
+
+    @abstractmethod
+    def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
+        """Bins (B, C, s, s) of boxes (K, 4) of each picture, in its pixels."""
+
+    @abstractmethod
+    def embed(self, bins: Tensor) -> Tensor:
+        """Features (B, width) of bins."""
+
+    @abstractmethod
+    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
+        """What is in pictures of that height and width at the proposed boxes (K, 4) of each."""
+
+    def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
+        """As ``Stages`` wants it."""
+        maps = self.maps(x)
+        heads = self.proposal_generator.heads(maps)
+        return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
+
+    @torch.inference_mode()
+    def regions(self, planes: Tensor, run: Stages | None = None) -> list[Regions]:
+        """Of pictures (N, 3, H, W), bytes with blue first: what is found, the best first."""
+        run = run or Stages(self.trunk, self.embed)
+        size = (planes.shape[2], planes.shape[3])
+        outputs = run.trunk(self.input.normalised(planes))
+        maps, heads = self._named(outputs)
+        boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
+        return self.found(maps, boxes, size, run)
+
+    def features(self, maps: Maps, boxes: Sequence[Tensor], run: Stages) -> Tensor:
+        """Features (B, width) of all boxes, picture by picture, some of them at a time."""
+        parts: list[Tensor] = []
+        for number, of_one in enumerate(boxes):
+            own = {name: grid[number : number + 1] for name, grid in maps.items()}
+            some = [few for few in torch.split(of_one, BOXES_AT_ONCE) if len(few)]
+            parts += [run.embed(self.pool(own, [few])) for few in some]
+        return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
+
+    def _named(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Said]]:
+        count = len(self.map_names)
+        maps = dict(zip(self.map_names, outputs[:count], strict=True))
+        logits, deltas = outputs[count::2], outputs[count + 1 :: 2]
+        strides = self.proposal_generator.strides
+        return maps, dict(zip(strides, zip(logits, deltas, strict=True), strict=True))
+
+
+class Trunk(nn.Module):
+    """The first stage as a module by itself, for an engine."""
+
+    def __init__(self, network: TwoStage) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.network.trunk(x)
+
+
+class Embed(nn.Module):
+    """The second stage's network as a module by itself, for an engine."""
+
+    def __init__(self, network: TwoStage) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, bins: Tensor) -> Tensor:
+        return self.network.embed(bins)

@@ -1,0 +1,1 @@
+"""Runs networks, with torch or OpenVINO, in a chosen precision."""

@@ -1,0 +1,1 @@
+"""Turns many videos into streams, and streams into feature files."""

@@ -1,0 +1,49 @@
+"""Writes files whole or not at all, and computes their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_write(file: Path) -> Iterator[Path]:
+    """A file beside ``file`` to write to; when all has been written, it takes the place of ``file``.
+
+    Its name is nobody else's, so that two may write the same file at a time, and begins with a dot. What
+    takes the place is on the disk before it has the name, and anybody may read it, since a service may run
+    as another user than its files were made by. A writer that is killed leaves it there. Raises OSError.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    os.close(handle)
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        unfinished.chmod(0o644)  # also after writers, as safetensors', that put a file of their own there
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+# Digests of files, noted beside them.
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def git_blob_of(file: Path) -> str:
+    """The name under which git keeps such a file: what a repository publishes of a file too large to read."""
+    head = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
+    with file.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            head.update(piece)
+    return head.hexdigest()

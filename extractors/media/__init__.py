@@ -1,0 +1,1 @@
+"""Turns a media file into frames, sound and a report of what was wrong with it."""

@@ -1,0 +1,139 @@
+"""The sound of a video: any codec to mono float32 at one rate, on the clock of the picture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.resampler import AudioResampler
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from numpy.typing import NDArray
+
+from extractors.features import Audio
+from extractors.media import errors
+from extractors.media.containers.container import LEAST_ROOM, has_room, open_media, packets_of, sound_stream
+from extractors.media.frame_reader import MediaSource
+from extractors.media.video import MediaWarning
+
+# Smaller steps between blocks are rounding of times; larger ones are real silence.
+SMALLEST_GAP = 0.1
+
+
+class Tape:
+    """Samples laid down at their times; what lies before zero or after the limit is cut off.
+
+    rate: samples a second. limit: samples kept at most.
+    """
+
+    def __init__(self, rate: int, limit: int) -> None:
+        self._rate = rate
+        self._limit = limit
+        self._blocks: list[NDArray[np.float32]] = []
+        self._length = 0
+        self.cut = False
+
+    def lay(self, samples: NDArray[np.float32], start: float | None) -> bool:
+        """Add a block that starts at ``start`` seconds (None: right behind the last). False when full."""
+        at = self._length if start is None else round(start * self._rate)
+        if self._length == 0 and at < 0:
+            samples = samples[-at:]
+        elif at - self._length > SMALLEST_GAP * self._rate or (self._length == 0 and at > 0):
+            self._append(np.zeros(min(at, self._limit) - self._length, np.float32))
+        self._append(samples)
+        return not self.cut
+
+    def _append(self, samples: NDArray[np.float32]) -> None:
+        room = self._limit - self._length
+        self.cut = self.cut or len(samples) > room
+        kept = samples[:room]
+        if len(kept):
+            self._blocks.append(kept)
+            self._length += len(kept)
+
+    def audio(self) -> Audio:
+        samples = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
+        return Audio(samples, self._rate)
+
+
+def read_audio(
+    source: MediaSource, rate: int, zero: float, limit: float
+) -> tuple[Audio | None, list[MediaWarning]]:
+    """The first sound track, or None and a warning where it cannot be decoded.
+
+    zero: container seconds of the first shown frame. limit: seconds of sound kept at most.
+    """
+    tape, lost = Tape(rate, int(limit * rate)), 0
+    with open_media(source.path) as container:
+        stream = sound_stream(container)
+        if stream is None:
+            return None, []
+        mixer = _Mixer(rate)
+        for frame in _sound(container, stream, source.deadline):
+            if frame is None:
+                lost += 1
+            elif not all(tape.lay(samples, start) for samples, start in mixer.mix(frame, zero)):
+                break
+        if not tape.cut:
+            for samples in mixer.rest():
+                tape.lay(samples, None)
+    audio = tape.audio()
+    if not len(audio.samples):
+        return None, [MediaWarning("audio_unreadable", "The file's sound could not be decoded.")]
+    return audio, list(_warnings(tape.cut, lost, limit))
+
+
+class _Mixer:
+    """Blocks to mono at one rate. Channels are averaged: FFmpeg's own mix may exceed full scale."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._kind: tuple[str, int, str] | None = None
+        self._resampler: AudioResampler | None = None
+
+    def mix(self, frame: AudioFrame, zero: float) -> Iterator[tuple[NDArray[np.float32], float | None]]:
+        """(samples, start in seconds after ``zero`` or None). Broadcasts change their layout in mid-film."""
+        kind = (frame.layout.name, frame.sample_rate, frame.format.name)
+        if kind != self._kind:
+            for samples in self.rest():
+                yield samples, None
+            self._kind = kind
+            self._resampler = AudioResampler(format="flt", layout=frame.layout, rate=self._rate)
+        assert self._resampler is not None
+        for block in self._resampler.resample(frame):
+            yield _mono(block), None if block.pts is None or block.time is None else block.time - zero
+
+    def rest(self) -> Iterator[NDArray[np.float32]]:
+        """What the resampler still holds; it follows the block before."""
+        if self._resampler is not None:
+            for block in self._resampler.resample(None):
+                yield _mono(block)
+
+
+def _mono(block: AudioFrame) -> NDArray[np.float32]:
+    """Channels are taken interleaved: PyAV reads past the planes of a frame with more than eight."""
+    channels = block.to_ndarray().reshape(-1, block.layout.nb_channels)
+    return channels.mean(axis=1, dtype=np.float32)  # type: ignore[no-any-return]
+
+
+def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:
+    """Decoded blocks; None for each packet that would not decode."""
+    for packet in packets_of(container, stream):
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")
+        try:
+            yield from packet.decode()
+        except (av.error.FFmpegError, MemoryError) as error:
+            if not has_room(LEAST_ROOM):
+                raise errors.DecodeMemory("Decoding the sound took too much memory.") from error
+            yield None
+
+
+def _warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:
+    if cut:
+        yield MediaWarning("audio_cut", f"Only the first {limit:g} seconds of sound were read.")
+    if lost:
+        yield MediaWarning("audio_damaged", f"{lost} packets of sound could not be decoded.")

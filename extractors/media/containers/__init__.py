@@ -1,0 +1,1 @@
+"""Opens media files and learns what they hold: packets, their times, what is missing."""

@@ -1,0 +1,217 @@
+"""Opening a media file: only real containers, only that one file, and a named reason when it fails.
+
+FFmpeg opens whatever a probe recognises, and a playlist makes it open other files and addresses. Here
+the demuxers are listed, image sequences and devices are out, and the only protocol is a descriptor of
+the file that was asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import av
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.codeccontext import VideoCodecContext
+from av.video.stream import VideoStream
+
+from extractors.media import errors
+
+VIDEO_FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "gif", "apng", "mpegts", "mpeg", "mpegvideo",
+    "flv", "live_flv", "asf", "ogg", "rm", "ivf", "obu", "av1", "h264", "hevc", "m4v", "mxf", "dv", "nut",
+    "wtv", "dhav", "yuv4mpegpipe", "mjpeg", "swf",
+)  # fmt: skip
+# Bare streams of frames: nothing in them says at which rate they are to be shown.
+BARE_FORMATS = ("h264", "hevc", "m4v", "mjpeg", "mpegvideo", "obu", "av1")
+STILL_FORMATS = (
+    "jpeg_pipe", "png_pipe", "bmp_pipe", "tiff_pipe", "webp_pipe", "jpegxl_pipe", "qoi_pipe", "ppm_pipe",
+)  # fmt: skip
+# Opened only to say "this is sound" instead of "this is nothing".
+AUDIO_FORMATS = ("mp3", "wav", "flac", "aac", "ac3", "eac3", "aiff", "amr", "caf", "au", "w64")
+#: What is taken for a video or a picture in a folder; a file that is named itself is tried in any case.
+VIDEO_SUFFIXES = frozenset(
+    {
+        *(".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
+        *(".mts", ".ogv", ".ts", ".vob", ".webm", ".webp", ".wmv"),
+    }
+)
+PICTURE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
+WHITELIST = ",".join((*VIDEO_FORMATS, *STILL_FORMATS, *AUDIO_FORMATS))
+
+AnyStream = TypeVar("AnyStream", AudioStream, VideoStream)
+
+# AV_DISPOSITION_…: covers and chapter pictures; parts of a tiled picture and layers on top of another track
+ATTACHED_PICTURE, TIMED_THUMBNAILS, DEPENDENT = 0x400, 0x800, 0x80000
+DEFAULT = 0x1
+COVER_CODECS = ("mjpeg", "png", "bmp", "gif", "webp")
+READ_TIMEOUT = 10.0
+READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
+LEAST_ROOM = 32 << 20
+THREADS = 2  # a small fixed number: every further thread holds whole frames, and cores are shared
+
+# Boxes an mp4 may begin with; a file whose first box is one of these is an mp4, whole or not.
+MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp")
+PLAYLISTS = (b"#EXTM3U", b"ffconcat", b"<?xml", b"<MPD", b"[playlist]", b"<smil")
+VIDEO_MAGIC = (
+    b"\x1aE\xdf\xa3", b"FLV\x01", b"0&\xb2u\x8ef\xcf\x11", b"OggS", b"GIF8", b"\xff\xd8\xff", b"\x89PNG",
+)  # fmt: skip
+
+
+@contextmanager
+def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
+    """The file as a PyAV container.
+
+    Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, DecodeMemory.
+    """
+    av.logging.set_level(None)  # FFmpeg's messages quote the file, and its callback can deadlock
+    place = Path(path)
+    descriptor = _open_file(place)
+    try:
+        # By descriptor, FFmpeg learns no name: none can be taken for a protocol, a pattern or a format
+        options = {"fd": str(descriptor), "format_whitelist": WHITELIST, "protocol_whitelist": "fd"}
+        try:
+            container = av.open(
+                "fd:", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
+            )
+        except (av.error.FFmpegError, UnicodeError, ValueError) as error:
+            # a damaged header can ask for any amount of memory: that is the file's fault
+            if isinstance(error, MemoryError) and not has_room(LEAST_ROOM):
+                raise errors.DecodeMemory("Opening the file took more memory than allowed.") from error
+            raise _why_unreadable(place) from error
+        with container:
+            yield container
+    finally:
+        os.close(descriptor)
+
+
+def packets_of(container: InputContainer, stream: AnyStream) -> Iterator[Packet[AnyStream]]:
+    """Packets from where the container stands to its end, past places where it is damaged."""
+    failures = 0
+    while failures < READ_RETRIES:
+        try:
+            yield from container.demux(stream)
+            return
+        except av.error.EOFError:
+            return
+        except IndexError:  # a packet of a track that began in mid-file, which PyAV has no stream for
+            continue
+        except av.error.FFmpegError:
+            failures += 1
+
+
+def has_room(size: int) -> bool:
+    """Whether ``size`` more bytes can be had; some decoders call a file invalid when memory is short."""
+    try:
+        mmap.mmap(-1, max(1, size)).close()
+    except (OSError, MemoryError):
+        return False
+    return True
+
+
+def _open_file(place: Path) -> int:
+    try:
+        size = place.stat().st_size if place.is_file() else None
+        if size == 0:
+            raise errors.EmptyFile("The file is empty: it has no bytes at all.")
+        if size is not None:
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        pass
+    if place.is_dir():
+        raise errors.MissingFile(f"{place.name!r} is a folder, not a file.")
+    raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
+
+
+def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
+    """The track that players show, ready to decode: the first that is enabled and default. No cover is.
+
+    Raises AudioOnly, NoVideoStream, UnsupportedCodec, TiledImage, TooManyPixels.
+    """
+    tracks = picture_tracks(container)
+    if tracks:
+        stream = tracks[0]
+        context: VideoCodecContext | None = stream.codec_context
+        if context is None:
+            raise errors.UnsupportedCodec("The picture track is in a codec that cannot be decoded here.")
+        keep_pixels(context.width, context.height, max_pixels)
+        context.thread_type = "AUTO"
+        context.thread_count = THREADS
+        # the header may understate: the decoder itself refuses larger frames too
+        context.options = {"max_pixels": str(max_pixels)}
+        return stream
+    if any(int(track.disposition) & DEPENDENT for track in container.streams.video):
+        raise errors.TiledImage("The picture is made of tiles, which cannot be put together here.")
+    if container.streams.audio:
+        raise errors.AudioOnly("The file holds sound but no moving pictures.")
+    raise errors.NoVideoStream("The file holds no picture track.")
+
+
+def picture_tracks(container: InputContainer) -> list[VideoStream]:
+    """All tracks that may be the film, the likeliest first: it can be decoded, it moves, it is the default.
+
+    FFmpeg calls the enabled tracks of an mp4 default, as it does those that Matroska marks so.
+    """
+    aside = ATTACHED_PICTURE | TIMED_THUMBNAILS | DEPENDENT
+    tracks = [track for track in container.streams.video if not int(track.disposition) & aside]
+    return sorted(tracks, key=lambda track: (_is_doubtful(track), not int(track.disposition) & DEFAULT))
+
+
+def _is_doubtful(track: VideoStream) -> bool:
+    """Whether the track cannot be decoded or is a cover that nothing marks as one."""
+    context: VideoCodecContext | None = track.codec_context
+    return context is None or (track.frames == 1 and context.name in COVER_CODECS)
+
+
+def keep_pixels(width: int, height: int, limit: int) -> None:
+    """Raise TooManyPixels where a frame is larger than ``limit`` pixels."""
+    if width * height > limit:
+        raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
+
+
+def sound_stream(container: InputContainer) -> AudioStream | None:
+    """The first track of sound that can be decoded, or None."""
+    streams: tuple[Any, ...] = container.streams.audio
+    for stream in streams:
+        if stream.codec_context is not None:
+            return stream  # type: ignore[no-any-return]
+    return None
+
+
+def _why_unreadable(place: Path) -> errors.MediaError:
+    """Tell apart a cut-off video, a list of other files, and something else altogether."""
+    with place.open("rb") as file:
+        head = file.read(64)
+    if head[4:8] in MP4_BOXES:
+        if not _has_index(place):
+            return errors.IncompleteFile("The file ends before its index (the moov box): its end is missing.")
+        return errors.IncompleteFile("The file's index (the moov box) is damaged or cut off.")
+    if head.lstrip().startswith(PLAYLISTS):
+        return errors.UnsupportedContainer("The file is a list that points to other files, not a video.")
+    if head.startswith(VIDEO_MAGIC) or (head[:4] == b"RIFF" and head[8:12] in (b"AVI ", b"WEBP")):
+        return errors.IncompleteFile("The file begins like a video but its header is damaged or cut off.")
+    return errors.NotAVideo("The file is not in any video format that is read here.")
+
+
+def _has_index(place: Path) -> bool:
+    """Whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
+    size, at = place.stat().st_size, 0
+    with place.open("rb") as file:
+        while at + 8 <= size:
+            file.seek(at)
+            header = file.read(16)
+            if header[4:8] == b"moov":
+                return True
+            length = int.from_bytes(header[:4], "big")
+            if length == 1:
+                length = int.from_bytes(header[8:16], "big")
+            if length < 8:  # zero means "to the end of the file", the rest is damage
+                return False
+            at += length
+    return False

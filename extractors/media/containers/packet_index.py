@@ -1,0 +1,232 @@
+"""Where the frames of a file are, learned by reading its packets without decoding any.
+
+The index says which presentation times exist and where decoding can start. It also says whether it can
+be trusted: some containers carry no times, some carry decoding times in their place, and a choice
+made from those would return a neighbour of the wanted frame without anyone noticing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.stream import VideoStream
+
+from extractors.media import errors
+from extractors.media.containers.completeness import LastPacket, may_end_in_a_picture, missing_bytes
+from extractors.media.containers.container import open_media, packets_of, picture_stream
+from extractors.media.containers.encryption import refuse_encrypted_file, refuse_encrypted_packet
+
+ASSUMED_RATE = Fraction(25)
+CLOCK_STAMPED = ("mpegts", "mpeg")
+WRAP = 1 << 33  # ticks of 1/90000 s until a broadcast clock begins anew: 26.5 hours
+UNTIMED = -(2**63)
+# Where fewer packets than this share run backwards, they are wrong; with B-frames every third and more do.
+FEW_BACKWARDS = 0.05
+#: Containers whose header says how long the pictures, or all tracks, last.
+CLAIMING_FORMATS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "asf", "mxf", "rm")
+LONGEST_CLAIM = 30 * 24 * 3600.0
+# Claims that run on by more than this are a missing end: seconds, and share of the claim.
+END_SLACK = 1.0
+END_SLACK_SHARE = 0.1
+
+
+@dataclass
+class PacketIndex:
+    """Times are in ticks of ``time_base``; ``keys`` are rising.
+
+    pts: the times of all packets that are meant to be shown, rising where the index is trusted; else, as far
+    as known, in the order of display, UNTIMED where missing. keys: times of the packets decoding can
+    start at, hidden ones included (a film cut by an edit list starts at one). newest, last_length: the
+    last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
+    incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
+    least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
+    claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
+    known only where the pictures end long before the header does.
+    """
+
+    container: str
+    time_base: Fraction
+    rate: Fraction
+    pts: array[int] = field(default_factory=lambda: array("q"))
+    keys: array[int] = field(default_factory=lambda: array("q"))
+    packets: int = 0
+    hidden: int = 0
+    damaged: int = 0
+    untimed: int = 0
+    newest: int | None = None
+    last_length: int = 0
+    last_packet: LastPacket | None = None
+    missing: int = 0
+    open_end: bool = False
+    claimed_seconds: float | None = None
+    ends: float | None = None
+    open_gops: bool = False
+    jumps_back: bool = False
+    trusted: bool = True
+
+    @property
+    def step(self) -> int:
+        """Ticks from one frame to the next at the nominal rate, at least one."""
+        return max(1, round(1 / (self.rate * self.time_base)))
+
+    @property
+    def pictures_end(self) -> float:
+        """Seconds on the container's clock."""
+        return float(((self.newest or 0) + self.last_length) * self.time_base)
+
+    @property
+    def promises_more(self) -> bool:
+        """Whether the header's duration goes on long after what was found."""
+        claimed = self.claimed_seconds
+        found = max(self.pictures_end, self.ends or 0.0)
+        return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
+
+    def begin_at(self, first: int | None) -> None:
+        """Forget the frames before the first one that decodes: nobody will see them."""
+        position = 0 if first is None else bisect_left(self.pts, first)
+        if first is None or position >= len(self.pts) or self.pts[position] != first:
+            self.trusted = False
+        elif self.trusted:
+            del self.pts[:position]
+
+    def key_before(self, wanted: int) -> int | None:
+        """The last tick at or before ``wanted`` where decoding can start."""
+        position = bisect_right(self.keys, wanted) - 1
+        return self.keys[position] if position >= 0 else None
+
+
+def read_index(
+    path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float
+) -> PacketIndex:
+    """Read every packet's times once.
+
+    Raises what ``open_media`` raises, Encrypted, TooManyFrames, DecodeTimeout.
+    """
+    refuse_encrypted_file(path)
+    with open_media(path) as container:
+        stream = picture_stream(container, max_pixels)
+        index = PacketIndex(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
+        _read_packets(packets_of(container, stream), index, max_frames, deadline)
+        _finish(index, reorders=bool(stream.codec_context.has_b_frames))
+        index.claimed_seconds = _claimed_seconds(container, stream)
+        if index.promises_more:
+            index.ends = _last_second(container, index, deadline)
+    index.missing = missing_bytes(path, index.container, index.last_packet) or min(1, index.damaged)
+    index.open_end = not index.missing and may_end_in_a_picture(path, index.container)
+    return index
+
+
+def frame_rate(stream: VideoStream) -> Fraction:
+    """The nominal rate, or 25 where the stream names none."""
+    return stream.guessed_rate or stream.average_rate or stream.base_rate or ASSUMED_RATE
+
+
+def _read_packets(
+    packets: Iterable[Packet[VideoStream]], index: PacketIndex, max_frames: int, deadline: float
+) -> None:
+    last_key: int | None = None
+    for packet in packets:
+        if packet.size == 0:  # the end-of-stream marker
+            continue
+        refuse_encrypted_packet(packet)
+        index.packets += 1
+        if index.packets > max_frames:
+            raise errors.TooManyFrames(f"The video has more than {max_frames} frames.")
+        if index.packets % 256 == 0 and time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
+        if packet.pts is not None and last_key is not None and packet.pts < last_key:
+            index.open_gops = True
+        _note(index, packet)
+        if packet.is_keyframe and packet.pts is not None:
+            index.jumps_back = index.jumps_back or (last_key is not None and packet.pts <= last_key)
+            last_key = packet.pts
+
+
+def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
+    """Whether the packet's end is missing; transport streams flag as corrupt what may well be decoded."""
+    return packet.is_corrupt and container_format not in CLOCK_STAMPED
+
+
+def _note(index: PacketIndex, packet: Packet[VideoStream]) -> None:
+    if packet.pos is not None:
+        index.last_packet = LastPacket(packet.pos, packet.size)
+    if is_cut_off(packet, index.container):
+        index.damaged += 1
+    elif packet.pts is None:
+        index.untimed += 1
+        index.pts.append(UNTIMED)
+    else:
+        if packet.is_keyframe:
+            index.keys.append(packet.pts)
+        if packet.is_discard:
+            index.hidden += 1
+            return
+        if index.newest is None or packet.pts >= index.newest:
+            index.newest, index.last_length = packet.pts, packet.duration or 0
+        index.pts.append(packet.pts)
+
+
+def _finish(index: PacketIndex, reorders: bool) -> None:
+    """Sort the times and decide whether they can be believed."""
+    complete = index.untimed == 0 and bool(index.keys)
+    arrived, index.pts = index.pts, array("q", sorted(index.pts))
+    index.keys = array("q", sorted(index.keys))
+    unique = all(earlier < later for earlier, later in pairwise(index.pts))
+    gaps = (later - earlier for earlier, later in pairwise(index.pts))
+    restarts = index.container in CLOCK_STAMPED and max(gaps, default=0) > WRAP // 2
+    descents = 0
+    if not reorders and arrived != index.pts:
+        descents = sum(later < earlier for earlier, later in pairwise(arrived))
+    stray = 0 < descents < FEW_BACKWARDS * len(arrived)
+    # AVI has no presentation times: with B-frames, what is read are times of decoding
+    decoding_times = index.container == "avi" and reorders
+    index.trusted = complete and unique and not (index.jumps_back or restarts or stray or decoding_times)
+    if not index.trusted and not reorders:
+        index.pts = arrived
+
+
+def _claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
+    """The header's duration of the picture track, or of all tracks."""
+    if container.format.name not in CLAIMING_FORMATS:
+        return None
+    if stream.duration is not None and stream.time_base is not None:
+        claimed = float(stream.duration * stream.time_base)
+    else:
+        claimed = (container.duration or 0) / 1e6
+    return claimed if 0 < claimed < LONGEST_CLAIM else None
+
+
+def _last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
+    """Seconds at which the last of the other tracks ends, None without any; infinity where unknown."""
+    tracks = [track for track in container.streams if track.type != "video"]
+    if not tracks:
+        return None
+    for begin in (index.pictures_end, 0.0):  # some jump to the file's end where their own index ends early
+        try:
+            container.seek(int(begin * 1e6), backward=True)
+            last = max(_ends(container.demux(*tracks), deadline), default=0.0)
+        except av.error.FFmpegError:
+            continue
+        if last:
+            return last
+    return float("inf")
+
+
+def _ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
+    """Seconds at which each packet ends."""
+    for packet in packets:
+        if packet.pts is not None and packet.time_base is not None:
+            yield float((packet.pts + (packet.duration or 0)) * packet.time_base)
+        if time.monotonic() > deadline:
+            raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")

@@ -1,0 +1,183 @@
+"""From a decoded frame to pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from av.filter import Graph
+from av.video.frame import VideoFrame
+from av.video.reformatter import Colorspace, ColorTrc, Interpolation, VideoReformatter
+from numpy.typing import NDArray
+
+from extractors.media.containers.side_data import Crop, display_matrix
+from extractors.media.video import MediaWarning
+
+# A pixel wider than this is a damaged header, not a format in use (the widest is 2.4).
+WIDEST_PIXEL = 8
+# As players take it: 720p and larger are HD, the largest of SD is PAL.
+HD_WIDTH, SD_HEIGHT = 1280, 576
+UNTAGGED = 2  # AVCOL_SPC_UNSPECIFIED
+HDR_CURVES = {int(ColorTrc.SMPTE2084): "PQ", int(ColorTrc.ARIB_STD_B67): "HLG"}
+# Bicubic widens its filter when it shrinks; full chroma keeps odd widths clean at the right edge.
+SCALER = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
+
+
+@dataclass(frozen=True)
+class Display:
+    """How the frames of one video are shown.
+
+    width, height: pixels of a frame as displayed, before it is made smaller.
+    stored_width, stored_height: pixels to scale to; turning these by ``quarter_turns`` (then
+    mirroring them where ``mirrored``) gives the frames handed out.
+    crop: the part of a stored frame that is shown, None for all of it.
+    """
+
+    width: int
+    height: int
+    stored_width: int
+    stored_height: int
+    quarter_turns: int
+    mirrored: bool
+    crop: Crop | None = None
+
+    @property
+    def rotation(self) -> int:
+        """Degrees counter-clockwise."""
+        return 90 * self.quarter_turns
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the frames handed out."""
+        if self.quarter_turns % 2:
+            return self.stored_width, self.stored_height, 3
+        return self.stored_height, self.stored_width, 3
+
+    def at(self, short_side: int | None) -> Display:
+        """The same frames handed out smaller, from a display of frames as stored; None leaves them so."""
+        width, height = _at_most(self.stored_width, self.stored_height, short_side)
+        return replace(self, stored_width=width, stored_height=height)
+
+
+def _at_most(width: int, height: int, short_side: int | None) -> tuple[int, int]:
+    scale = 1.0 if short_side is None else min(1.0, short_side / min(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def plan_display(
+    frame: VideoFrame, sample_aspect: Fraction | None, short_side: int | None, crop: Crop | None = None
+) -> Display:
+    """Rotation from the frame's display matrix, aspect and crop from the stream.
+
+    frame: the first of the film. short_side: pixels of the shorter edge at most, None for no limit.
+    """
+    aspect = sample_aspect or Fraction(1)
+    if not Fraction(1, WIDEST_PIXEL) <= aspect <= WIDEST_PIXEL:
+        aspect = Fraction(1)
+    shown_part = crop or frame
+    width, height = shown_part.width, shown_part.height
+    if aspect > 1:
+        width = round(width * aspect)
+    else:
+        height = round(height / aspect)
+    turns, mirrored = _orientation(frame)
+    shown = (height, width) if turns % 2 else (width, height)
+    return Display(*shown, *_at_most(width, height, short_side), turns, mirrored, crop)
+
+
+def _orientation(frame: VideoFrame) -> tuple[int, bool]:
+    """Quarter turns counter-clockwise, and whether a left-right mirroring follows.
+
+    The display matrix sends a pixel to x' = a x + c y, y' = b x + d y with y downwards; it is stored as
+    nine 32-bit numbers a b u c d v x y w, and a negative determinant mirrors (libavutil/display.h).
+    """
+    matrix = display_matrix(frame)
+    if matrix is None:
+        return 0, False
+    a, b, _, c, d = matrix[:5]
+    mirrored = a * d - b * c < 0
+    turns = round(np.degrees(np.arctan2(-b, -a if mirrored else a)) / 90) % 4
+    return turns, mirrored
+
+
+class FrameConverter:
+    """Turns frames into pixels; keeps one scaler for all frames of a video."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._scaler = VideoReformatter()
+        self._cropper = None if display.crop is None else _Cropper(display.crop)
+
+    def pixels(self, frame: VideoFrame) -> NDArray[np.uint8]:
+        """uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
+        display = self._display
+        if self._cropper is not None:
+            frame = self._cropper.cropped(frame)
+        scaled = self._scaler.reformat(
+            frame,
+            display.stored_width,
+            display.stored_height,
+            "rgb24",
+            src_colorspace=Colorspace.ITU709 if is_untagged_hd(frame) else None,
+            interpolation=SCALER,
+            threads=1,
+        )
+        picture = np.rot90(scaled.to_ndarray(), display.quarter_turns)
+        return np.ascontiguousarray(picture[:, ::-1] if display.mirrored else picture, dtype=np.uint8)
+
+
+class _Cropper:
+    """Cuts one part out of frames; keeps one filter for all frames of a size and format."""
+
+    def __init__(self, crop: Crop) -> None:
+        self._crop = crop
+        self._graph = Graph()
+        self._fits: tuple[int, int, str] | None = None
+
+    def cropped(self, frame: VideoFrame) -> VideoFrame:
+        """The frame as it is where it is too small to be cropped."""
+        crop = self._crop
+        if frame.width < crop.left + crop.width or frame.height < crop.top + crop.height:
+            return frame
+        fits = (frame.width, frame.height, frame.format.name)
+        if fits != self._fits:
+            self._graph, self._fits = self._filter(frame), fits
+        self._graph.push(frame)
+        return self._graph.vpull()
+
+    def _filter(self, frame: VideoFrame) -> Graph:
+        graph, crop = Graph(), self._crop
+        source = graph.add_buffer(
+            width=frame.width,
+            height=frame.height,
+            format=frame.format,
+            time_base=frame.time_base or Fraction(1, 25),
+        )
+        part = f"w={crop.width}:h={crop.height}:x={crop.left}:y={crop.top}:exact=1"
+        graph.link_nodes(source, graph.add("crop", part), graph.add("buffersink")).configure()
+        return graph
+
+
+def is_untagged_hd(frame: VideoFrame) -> bool:
+    """Whether the frame does not say how its colours are stored and is of a size that means BT.709."""
+    has_chroma = not frame.format.is_rgb and len(frame.format.components) > 2
+    is_hd = frame.width >= HD_WIDTH or frame.height > SD_HEIGHT
+    return has_chroma and is_hd and int(frame.colorspace) == UNTAGGED
+
+
+def picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
+    """What is lost when this frame is shown in 8-bit RGB, whole and still."""
+    found = []
+    curve = HDR_CURVES.get(int(frame.color_trc))
+    depth = max((component.bits for component in frame.format.components), default=8)
+    if frame.interlaced_frame:
+        found.append(MediaWarning("interlaced", "The video is interlaced; moving edges may look combed."))
+    if curve:
+        found.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
+    if depth > 8:
+        found.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
+    # a gif decodes to bgra whether it is transparent or not
+    if frame.format.name != "bgra" and any(component.is_alpha for component in frame.format.components):
+        found.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
+    return found

@@ -1,0 +1,233 @@
+"""Two ways to get wanted frames out of a file: in order from the start, or by jumping to each.
+
+Both decode packet by packet, so that one bad packet costs one picture and not the rest of the film.
+Jumping is checked: unless each wanted time is hit exactly, its result is thrown away. ``in_order`` and
+``by_jumps`` hand pictures over one by one; ``read_in_order`` and ``read_by_seeking`` keep them all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TypeAlias, TypeVar
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+from numpy.typing import NDArray
+
+from extractors.media import errors
+from extractors.media.containers.container import has_room, open_media, packets_of, picture_stream
+from extractors.media.containers.packet_index import UNTIMED, PacketIndex, is_cut_off
+from extractors.media.display import FrameConverter
+
+Picture = TypeVar("Picture")
+Paint: TypeAlias = Callable[[VideoFrame], Picture]
+
+LAST_FRAMES = 3  # one of them was stored last, whatever their order
+BYTES_PER_PIXEL = 4
+# How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
+LEADS = (0, 1, 5)
+
+
+@dataclass
+class MediaSource:
+    """A file and what reading it may cost. deadline: on the clock of ``time.monotonic``; it is moved by the
+    time that who takes the frames keeps the reader waiting."""
+
+    path: str | os.PathLike[str]
+    max_pixels: int
+    deadline: float
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[InputContainer, VideoStream]]:
+        with open_media(self.path) as container:
+            yield container, picture_stream(container, self.max_pixels)
+
+
+@dataclass
+class DecodePass:
+    """What one pass over the file gave.
+
+    pictures: position among the shown frames → pixels. ticks: presentation times of the frames in the
+    order they came (UNTIMED where missing). lost: packets that would not decode. damaged: frames that
+    came with errors patched over. last_damaged: how many frames had come with the last of these. agrees:
+    whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
+    """
+
+    pictures: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
+    ticks: array[int] = field(default_factory=lambda: array("q"))
+    lost: int = 0
+    damaged: int = 0
+    last_damaged: int = 0
+    agrees: bool = True
+    complete: bool = False
+
+    def ends_damaged(self, frames: int) -> bool:
+        """Whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
+        return self.damaged > 0 and self.damaged <= LAST_FRAMES and frames - self.last_damaged < LAST_FRAMES
+
+
+class JumpMissed(Exception):
+    """A jump did not hit the wanted frame; never seen outside the reading of files."""
+
+
+def decoded(
+    packets: Iterable[Packet[VideoStream]], container_format: str, source: MediaSource, reading: DecodePass
+) -> Iterator[VideoFrame]:
+    """All shown frames of the packets; what cannot be decoded is counted in ``reading``."""
+    count = 0
+    for packet in packets:
+        if time.monotonic() > source.deadline:
+            raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
+        if is_cut_off(packet, container_format):
+            continue
+        try:
+            frames = packet.decode()
+        except (av.error.FFmpegError, MemoryError) as error:
+            context = packet.stream.codec_context
+            if not has_room(context.width * context.height * BYTES_PER_PIXEL):
+                raise errors.DecodeMemory("Decoding took more memory than the limit allows.") from error
+            reading.lost += 1
+            continue
+        for frame in frames:
+            count += 1
+            if frame.is_corrupt:
+                reading.damaged, reading.last_damaged = reading.damaged + 1, count
+            yield frame
+
+
+def read_in_order(
+    source: MediaSource, painter: FrameConverter, wanted: Collection[int], index: PacketIndex
+) -> DecodePass:
+    """Decode from the start and keep the frames at the ``wanted`` positions."""
+    reading = DecodePass()
+    reading.pictures.update(in_order(source, painter.pixels, wanted, index, reading))
+    return reading
+
+
+def in_order(
+    source: MediaSource,
+    paint: Paint[Picture],
+    wanted: Collection[int],
+    index: PacketIndex,
+    reading: DecodePass,
+) -> Iterator[tuple[int, Picture]]:
+    """(position, picture) of the frames at the ``wanted`` positions, decoded from the start.
+
+    Ends after the last of them as long as the frames keep to the index; else reads to the end, since
+    only the whole then tells which frames there are.
+    """
+    last, reading.agrees = max(wanted, default=-1), index.trusted
+    with source.open() as (container, stream):
+        frames = decoded(packets_of(container, stream), container.format.name, source, reading)
+        for position, frame in enumerate(frames):
+            tick = UNTIMED if frame.pts is None else frame.pts
+            reading.ticks.append(tick)
+            kept = position < len(index.pts) and tick == index.pts[position]
+            reading.agrees = reading.agrees and kept
+            if position in wanted:
+                yield position, paint(frame)
+            if reading.agrees and position >= last:
+                return
+    reading.complete = True
+
+
+def read_by_seeking(
+    source: MediaSource, painter: FrameConverter, wanted: Sequence[int], index: PacketIndex
+) -> DecodePass | None:
+    """Jump to the key frame before each group of wanted positions; None where a jump went wrong."""
+    reading = DecodePass()
+    try:
+        reading.pictures.update(by_jumps(source, painter.pixels, wanted, index, reading))
+    except JumpMissed:
+        return None
+    return reading
+
+
+def by_jumps(
+    source: MediaSource, paint: Paint[Picture], wanted: Sequence[int], index: PacketIndex, reading: DecodePass
+) -> Iterator[tuple[int, Picture]]:
+    """(position, picture) of the wanted frames, each decoded from the key frame before. Raises JumpMissed."""
+    with source.open() as (container, stream):
+        for key, group in seek_groups(wanted, index):
+            targets = {index.pts[position]: position for position in group}
+            packets = _packets_from(container, stream, key)
+            yield from _hits(decoded(packets, container.format.name, source, reading), paint, targets)
+
+
+def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
+    """Packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
+
+    Containers without an index of their own land near the asked time, often behind it: then the jump is
+    tried again from further ahead. Packets that are skipped cost no decoding.
+    """
+    for seconds in LEADS:
+        lead = round(seconds / (stream.time_base or 1))
+        try:
+            container.seek(key - lead, stream=stream, backward=True)
+        except av.error.FFmpegError:
+            continue
+        packets = packets_of(container, stream)
+        for packet in packets:
+            if packet.is_keyframe and packet.pts is not None and packet.pts >= key:
+                if packet.pts == key:
+                    yield packet
+                    yield from packets
+                    return
+                break
+
+
+def _hits(
+    frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
+) -> Iterator[tuple[int, Picture]]:
+    """The frames at exactly the target ticks; raises JumpMissed as soon as one is passed over."""
+    waiting, before = sorted(targets, reverse=True), UNTIMED
+    for frame in frames:
+        tick = UNTIMED if frame.pts is None else frame.pts
+        if tick <= before or tick > waiting[-1]:
+            raise JumpMissed
+        before = tick
+        if tick == waiting[-1]:
+            yield targets[waiting.pop()], paint(frame)
+        if not waiting:
+            return
+    raise JumpMissed
+
+
+def ends_in_a_picture(source: MediaSource, index: PacketIndex) -> bool:
+    """Whether decoding from the last key frame on ends with a damaged picture."""
+    reading, frames = DecodePass(), 0
+    with source.open() as (container, stream):
+        stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage
+        packets = _packets_from(container, stream, index.keys[-1])
+        for _ in decoded(packets, container.format.name, source, reading):
+            frames += 1
+    return reading.ends_damaged(frames)
+
+
+def seek_groups(wanted: Sequence[int], index: PacketIndex) -> list[tuple[int, list[int]]]:
+    """(key tick, positions decoded from it), in order. Needs a trusted index."""
+    keyed = [(index.key_before(index.pts[position]), position) for position in wanted]
+    first = index.keys[0]
+    return [
+        (first if key is None else key, [position for _, position in group])
+        for key, group in groupby(keyed, key=lambda pair: pair[0])
+    ]
+
+
+def seek_share(wanted: Sequence[int], index: PacketIndex) -> float:
+    """The share of the frames that jumping would decode."""
+    cost = 0
+    for key, positions in seek_groups(wanted, index):
+        start = np.searchsorted(np.frombuffer(index.pts, np.int64), key)
+        cost += positions[-1] + 1 - int(start)
+    return cost / len(index.pts)

@@ -1,0 +1,1 @@
+"""Reads picture files, still or animated."""

@@ -1,0 +1,218 @@
+"""Reads picture files with Pillow: JPEG, PNG, TIFF, HEIC, AVIF, WebP; the last two may be animated.
+
+FFmpeg takes what such a file keeps beside its picture for more of it: the other eye of a stereo pair or a
+gain map for a second frame, the tiles of a phone's photo for pictures of their own. And it reads nothing of
+an animated WebP. Here the picture is the one that the file calls its own, whole and upright.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pi_heif
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from extractors.features import Frames
+from extractors.media import errors
+from extractors.media.chunks import Begin, End, Sizes, StreamPart, StreamRequest, chunked
+from extractors.media.containers.container import keep_pixels
+from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.stills.picture_format import picture_format
+from extractors.media.video import MediaWarning, Video
+
+STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
+NO_DELAY = 0.1  # browsers show a frame without a delay for as long, and FFmpeg does so with GIF
+ANIMATED = ("WEBP", "AVIF")
+CODECS = {"JPEG": "mjpeg", "HEIF": "hevc", "AVIF": "av1"}
+ORIENTATION = 0x0112
+NEW_SUBFILE_TYPE, DNG_VERSION = 0x00FE, 0xC612
+DEEP = ("I;16", "I;16L", "I;16B", "I;16N")
+
+#: For each EXIF orientation: how to turn or mirror the stored picture, and the degrees of it.
+UPRIGHT = {
+    2: (Image.Transpose.FLIP_LEFT_RIGHT, 0),
+    3: (Image.Transpose.ROTATE_180, 180),
+    4: (Image.Transpose.FLIP_TOP_BOTTOM, 180),
+    5: (Image.Transpose.TRANSPOSE, 270),
+    6: (Image.Transpose.ROTATE_270, 270),
+    7: (Image.Transpose.TRANSVERSE, 90),
+    8: (Image.Transpose.ROTATE_90, 90),
+}
+
+pi_heif.register_heif_opener(thumbnails=False)
+
+
+def is_picture(path: str | os.PathLike[str]) -> bool:
+    """Whether this module reads the file; other pictures (GIF, BMP, animated PNG, …) are read by FFmpeg."""
+    return picture_format(path) is not None
+
+
+def decode_picture(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
+    """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
+    with _opened(path, limits) as picture:
+        chosen = request.choose(picture.times, picture.duration)
+        pixels = np.stack([picture.pixels(int(position), request.short_side) for position in chosen])
+        rate = len(picture.times) / picture.duration
+        return Decoded(picture.video(), Frames(pixels, picture.times[chosen], picture.duration, rate))
+
+
+def stream_picture(
+    path: str | os.PathLike[str], request: StreamRequest, limits: Limits
+) -> Iterator[StreamPart]:
+    """The same parts as of any video. Raises what ``decode_picture`` raises."""
+    with _opened(path, limits) as picture:
+        chosen = request.choose(picture.times, picture.duration)
+        yield Begin(picture.duration, len(picture.times) / picture.duration)
+        frames = (picture.sizes(int(position), request.short_sides) for position in chosen)
+        yield from chunked(frames, picture.times[chosen], request.chunk_bytes)
+        yield End(picture.video())
+
+
+class _PictureFile:
+    """One open file: how long each of its frames stays, and their pixels."""
+
+    def __init__(self, image: Image.Image, limits: Limits) -> None:
+        deadline = time.monotonic() + limits.seconds
+        keep_pixels(image.width, image.height, limits.pixels)
+        self._image = image
+        self._format = "JPEG" if image.format == "MPO" else str(image.format)
+        self._warnings = _warnings(image)
+        count: int = getattr(image, "n_frames", 1) if self._format in ANIMATED else 1
+        if count > limits.max_frames:
+            raise errors.TooManyFrames(f"The video has more than {limits.max_frames} frames.")
+        lengths = self._lengths(count, deadline)
+        self.times = np.cumsum(lengths) - lengths
+        self.duration = float(lengths.sum())
+        if self.duration > limits.max_duration:
+            raise errors.TooLong(
+                f"The video lasts {self.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
+            )
+        self._orientation = _orientation(image)
+
+    def _lengths(self, count: int, deadline: float) -> NDArray[np.float64]:
+        """Seconds each frame stays. Pillow tells only after decoding it."""
+        lengths = np.full(count, STILL_SECONDS)
+        for position in range(count):
+            if time.monotonic() > deadline:
+                raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
+            if count > 1:
+                self._image.seek(position)
+            self._image.load()
+            if count > 1:
+                lengths[position] = self._image.info.get("duration", 0) / 1000 or NO_DELAY
+        return lengths
+
+    def pixels(self, position: int, short_side: int | None) -> NDArray[np.uint8]:
+        """uint8 (H, W, 3), upright."""
+        if len(self.times) > 1:
+            self._image.seek(position)
+        picture = _to_rgb(self._image)
+        scale = 1.0 if short_side is None else short_side / min(picture.size)
+        if scale < 1:
+            width, height = (max(1, round(side * scale)) for side in picture.size)
+            picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+        if self._orientation in UPRIGHT:
+            picture = picture.transpose(UPRIGHT[self._orientation][0])
+        return np.asarray(picture, np.uint8)
+
+    def sizes(self, position: int, short_sides: tuple[int | None, ...]) -> Sizes:
+        """The same frame in each of the sizes."""
+        return tuple(self.pixels(position, side) for side in short_sides)
+
+    def video(self) -> Video:
+        """The decode report."""
+        width, height = self._image.size
+        if self._orientation > 4:
+            width, height = height, width
+        count, name = len(self.times), self._format.lower()
+        still = MediaWarning("still_image", "The file is a single picture, not a video.")
+        return Video(
+            container=name,
+            codec=CODECS.get(self._format, name),
+            duration=self.duration,
+            width=width,
+            height=height,
+            rotation=UPRIGHT.get(self._orientation, (None, 0))[1],
+            fps=None,
+            fps_average=count / self.duration,
+            frames=count,
+            frames_expected=None,
+            frames_counted=True,
+            frames_lost=0,
+            times_estimated=False,
+            has_audio=False,
+            warnings=(still, *self._warnings) if count == 1 else self._warnings,
+        )
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
+    """Raises IncompleteFile, UnsupportedCodec, TooManyPixels and what the limits are for."""
+    wanted = picture_format(path)
+    if wanted is None:
+        raise errors.NotAVideo("The file is not a picture that is read here.")
+    try:
+        with Image.open(Path(path), formats=[wanted]) as image:
+            _refuse_raw(image)
+            yield _PictureFile(image, limits)
+    except Image.DecompressionBombError as error:
+        raise errors.TooManyPixels(f"The picture is larger than {limits.pixels} pixels.") from error
+    except errors.MediaError:
+        raise
+    except (UnidentifiedImageError, EOFError, OSError, ValueError, RuntimeError, SyntaxError) as error:
+        raise _why_unreadable(wanted, error) from error
+
+
+def _why_unreadable(wanted: str, error: Exception) -> errors.MediaError:
+    if "nsupported" in str(error):  # libheif's word for codecs that it has no decoder of
+        return errors.UnsupportedCodec(f"The {wanted} picture is in a codec that cannot be decoded here.")
+    return errors.IncompleteFile(f"The {_name(wanted)} file is damaged or cut off.")
+
+
+def _name(wanted: str) -> str:
+    return {"WEBP": "WebP", "HEIF": "HEIC"}.get(wanted, wanted)
+
+
+def _refuse_raw(image: Image.Image) -> None:
+    """A camera's raw file is a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
+    tags = getattr(image, "tag_v2", {})
+    if DNG_VERSION in tags or tags.get(NEW_SUBFILE_TYPE, 0) & 1:
+        raise errors.UnsupportedCodec("The file is a camera's raw picture, which cannot be developed here.")
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
+    read: Callable[[], Image.Exif] = image.getexif
+    try:
+        found = read().get(ORIENTATION, 1)
+    except Exception:  # whatever a hostile tag sets off in Pillow's parser
+        return 1
+    return found if isinstance(found, int) and found in UPRIGHT else 1
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
+    if image.mode in DEEP:
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise errors.UnsupportedCodec("The picture holds measurements (32 bits each), not colours.")
+    return image.convert("RGB")
+
+
+def _warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
+    """What is lost when the picture is shown in 8-bit RGB."""
+    found = []
+    depth = image.info.get("bit_depth", 8)
+    if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):
+        depth = 16
+    if depth > 8:
+        found.append(MediaWarning("high_bit_depth", f"The picture has {depth} bits a colour; 8 are read."))
+    if image.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in image.info:
+        found.append(MediaWarning("alpha_dropped", "The picture has transparency, which is ignored."))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Turns pictures, clips and sound into features: torch modules, one file a paper."""

@@ -1,0 +1,201 @@
+"""EfficientNet-Lite2 and Lite3: the picture networks whose weights come inside Python packages.
+
+EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
+repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
+stem, a head and first and last stages that do not grow with the model. Lite2 widens B0 by 1.1 and deepens it
+by 1.2, Lite3 by 1.2 and 1.4. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right than
+above and left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
+
+# TensorFlow's SAME padding, which depends on the size of each axis.
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after one axis, so that ceil(size / stride) outputs come out; the odd one is after."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+CHANNELS = 1280
+CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the paper's table 1: equal blocks, the first of which may stride and widen."""
+
+    repeats: int
+    kernel: int
+    stride: int
+    expansion: int
+    width: int
+
+
+# B0's stages, widths × 1.1 rounded to eights, repeats × 1.2 rounded up but for the first and the last
+LITE2 = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(3, 3, 2, 6, 24),
+    Stage(3, 5, 2, 6, 48),
+    Stage(4, 3, 2, 6, 88),
+    Stage(4, 5, 1, 6, 120),
+    Stage(5, 5, 2, 6, 208),
+    Stage(1, 3, 1, 6, 352),
+)
+# the same × 1.2 and × 1.4
+LITE3 = (
+    Stage(1, 3, 1, 1, 24),
+    Stage(3, 3, 2, 6, 32),
+    Stage(3, 5, 2, 6, 48),
+    Stage(5, 3, 2, 6, 96),
+    Stage(5, 5, 1, 6, 136),
+    Stage(6, 5, 2, 6, 232),
+    Stage(1, 3, 1, 6, 384),
+)
+STEM_WIDTH = 32
+
+
+def scaled(pixels: Tensor) -> Tensor:
+    """Bytes (N, H, W, 3) as the networks take them: float (N, 3, H, W), (x − 127) / 128."""
+    return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
+
+
+class Convolution(nn.Module):
+    """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        linear: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel, self.stride, self.linear = kernel, stride, linear
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, groups=groups, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        top, bottom = same_padding(x.shape[2], self.kernel, self.stride)
+        left, right = same_padding(x.shape[3], self.kernel, self.stride)
+        if top or bottom or left or right:
+            x = F.pad(x, (left, right, top, bottom))
+        x = self.norm(self.conv(x))
+        return x if self.linear else F.relu6(x)
+
+
+def fold_norms(network: nn.Module) -> None:
+    """Every batch norm into the convolution before it, in place: the same function in fewer steps."""
+    for layer in network.modules():
+        if isinstance(layer, Convolution) and isinstance(layer.norm, nn.BatchNorm2d):
+            layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)
+            layer.norm = nn.Identity()
+
+
+class Block(nn.Module):
+    """Mobile inverted bottleneck: widen 1×1, filter each channel alone, narrow 1×1 without a nonlinearity."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inputs * expansion
+        self.expand = Convolution(inputs, wide) if expansion > 1 else nn.Identity()
+        self.depthwise = Convolution(wide, wide, kernel, stride, groups=wide)
+        self.project = Convolution(wide, outputs, linear=True)
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.project(self.depthwise(self.expand(x)))
+        return x + y if self.residual else y
+
+
+class EfficientNetLite(nn.Module):
+    """The network: float (N, 3, H, W), (x − 127) / 128, to its last map (N, 1280, H/32, W/32) after ReLU6.
+
+    ``classify`` gives ImageNet's 1000 logits from that map.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...] = LITE2) -> None:
+        super().__init__()
+        self.stem = Convolution(3, STEM_WIDTH, 3, 2)
+        blocks, width = [], STEM_WIDTH
+        for stage in stages:
+            for repeat in range(stage.repeats):
+                stride = stage.stride if repeat == 0 else 1
+                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
+                width = stage.width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = Convolution(width, CHANNELS)
+        self.classifier = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.blocks(self.stem(x)))
+        return y
+
+    def classify(self, grid: Tensor) -> Tensor:
+        """Logits (N, 1000) of maps (N, 1280, rows, columns)."""
+        logits: Tensor = self.classifier(grid.mean((2, 3)))
+        return logits
+
+
+PARTS = {
+    "_conv_stem": "stem.conv",
+    "_bn0": "stem.norm",
+    "_conv_head": "head.conv",
+    "_bn1": "head.norm",
+    "_fc": "classifier",
+}
+BLOCK_PARTS = {
+    "_expand_conv": "expand.conv",
+    "_bn0": "expand.norm",
+    "_depthwise_conv": "depthwise.conv",
+    "_bn1": "depthwise.norm",
+    "_project_conv": "project.conv",
+    "_bn2": "project.norm",
+}
+
+
+def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
+    """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
+    return load_strict(EfficientNetLite(), our_names(unwrap(checkpoint)))
+
+
+def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> EfficientNetLite:
+    """The network from its layers in the order they run in (extractors/pretrained/tensorflow.py), whose batch
+    norms are folded away already; in eval mode. Raises WrongCheckpoint."""
+    network = EfficientNetLite(stages).eval()
+    fold_norms(network)
+    inside = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    names = {f"layers.{index}": name for index, name in enumerate(inside)}
+    renamed = {}
+    for name, value in layers.items():
+        layer, _, kind = name.rpartition(".")
+        if layer not in names:
+            raise WrongCheckpoint(f"Not the layers of an EfficientNet-Lite: {name} is left over.")
+        renamed[f"{names[layer]}.{kind}"] = value
+    return load_strict(network, renamed)
+
+
+def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
+    renamed = {}
+    for name, value in checkpoint.items():
+        part, _, rest = name.partition(".")
+        if part == "_blocks":
+            index, part, rest = rest.split(".", 2)
+            renamed[f"blocks.{index}.{BLOCK_PARTS[part]}.{rest}"] = value
+        elif part in PARTS:
+            renamed[f"{PARTS[part]}.{rest}"] = value
+        else:
+            raise WrongCheckpoint(f"Not a checkpoint of EfficientNet-Lite: it has {name}.")
+    return renamed

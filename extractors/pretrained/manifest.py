@@ -1,0 +1,111 @@
+"""weights/manifest.toml: which file holds the weights of which network, whose it is and how it is checked."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from extractors.pretrained.errors import ManifestDamaged, UnknownWeights
+
+MANIFEST = Path(__file__).resolve().parents[2] / "weights" / "manifest.toml"
+Source: TypeAlias = Literal["package", "url", "file", "repository"]
+#: All 64 digits, or the first few where the publisher gives no more.
+Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$")]
+GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+
+
+class Entry(BaseModel):
+    """One file.
+
+    network: the extractor whose weights it is; several files may serve one, the first one here is taken.
+    source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
+    "repository" (it lies beside the manifest).
+    path: the file in the package or in the manifest's folder; elsewhere the name under which it is kept.
+    where: for a file that the user brings, where it is published, as the middle of a sentence.
+    sha256: None where nobody publishes one; then the first file seen is pinned. git_blob: what git calls the
+    file in the repository that publishes it.
+    bytes: as published, and so only about right where sha256 is not whole; None where it could not be learnt.
+    licence: as stated upstream. keys: whose names the parameters have.
+    reader: the function of ours that takes the checkpoint, as module:function; variant: its first argument.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    network: str
+    source: Source
+    path: str
+    requirement: str | None = None
+    module: str | None = None
+    url: HttpUrl | None = None
+    where: str | None = None
+    sha256: Digest | None = None
+    git_blob: GitBlob | None = None
+    bytes: int | None = Field(None, gt=0)
+    licence: str
+    paper: str
+    preprocessing: str
+    reader: str | None = None
+    variant: str | None = None
+    keys: str
+
+    @property
+    def file_name(self) -> str:
+        return PurePosixPath(self.path).name
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether the publisher, or the package, says the whole sha256."""
+        return self.sha256 is not None and len(self.sha256) == 64
+
+    @model_validator(mode="after")
+    def _whole(self) -> Entry:
+        """Each kind of source says all that it takes to get the file."""
+        needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
+        missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"{self.name} comes by {self.source} and lacks {', '.join(missing)}")
+        return self
+
+
+@cache
+def manifest(file: Path) -> tuple[Entry, ...]:
+    """All entries, in the order of the file. Raises ManifestDamaged."""
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tuple(
+            Entry.model_validate({"name": name, "network": name, **table}) for name, table in tables.items()
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ManifestDamaged(f"{file} has a wrong entry: {where} {first['msg']}.") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise ManifestDamaged(f"{file} cannot be read: {error}.") from error
+
+
+def entry(name: str, file: Path) -> Entry:
+    """The file of that name. Raises UnknownWeights or ManifestDamaged."""
+    for known in manifest(file):
+        if known.name == name:
+            return known
+    names = ", ".join(known.name for known in manifest(file))
+    raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
+
+
+def candidates(name: str, file: Path) -> tuple[Entry, ...]:
+    """The file of that name, then all others that serve the same network. Raises as ``entry``."""
+    first = entry(name, file)
+    return (first, *(other for other in manifest(file) if other.network == name and other != first))

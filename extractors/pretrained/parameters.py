@@ -1,0 +1,81 @@
+"""Puts checkpoints into networks strictly, and fills networks with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from extractors.pretrained.errors import WrongCheckpoint
+
+__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "classes", "load_strict", "unwrap"]
+
+Network = TypeVar("Network", bound=nn.Module)
+Checkpoint = Mapping[str, Tensor]
+
+#: Counts batches in training; old files lack it, and nothing here reads it.
+COUNTER = "num_batches_tracked"
+
+
+def unwrap(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Parameters by name, without the ``module.`` that DataParallel writes before each."""
+    return {name.removeprefix("module."): value for name, value in checkpoint.items()}
+
+
+def classes(parameters: Checkpoint, classifier: str) -> int:
+    """How many classes the weight of this name tells apart. Raises WrongCheckpoint where there is none."""
+    if classifier not in parameters:
+        raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
+    return parameters[classifier].shape[0]
+
+
+def load_strict(network: Network, parameters: Checkpoint) -> Network:
+    """The network with these parameters (named as its own), in eval mode.
+
+    Raises WrongCheckpoint where one is missing, left over or of another shape; counters of batches may be.
+    """
+    wanted = {name: value for name, value in network.state_dict().items() if not name.endswith(COUNTER)}
+    given = {name: value for name, value in parameters.items() if not name.endswith(COUNTER)}
+    problems = [f"{name} is missing" for name in wanted.keys() - given.keys()]
+    problems += [f"{name} is left over" for name in given.keys() - wanted.keys()]
+    problems += [
+        f"{name} is {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
+        for name in wanted.keys() & given.keys()
+        if given[name].shape != wanted[name].shape
+    ]
+    if problems:
+        raise WrongCheckpoint(
+            f"Not a checkpoint of {type(network).__name__}: {len(problems)} parameters do not fit; "
+            + "; ".join(sorted(problems)[:4])
+            + "."
+        )
+    network.load_state_dict(given, strict=False)
+    return network.eval()
+
+
+# Random weights under which a network still tells pictures apart, for tests and benchmarks.
+#
+# Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen no
+# data, and He's alone let it grow without bound along shortcuts.
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+#: What a block adds to its shortcut, as a share: over 50 blocks the signal grows about fivefold.
+SHARE = 0.25
+
+
+def random_weights(network: Module, last_norm: str | None = None) -> Module:
+    """The network with He's weights (arXiv:1502.01852).
+
+    last_norm: how the names end of the norms behind which a block meets its shortcut.
+    """
+    for name, layer in network.named_modules():
+        if isinstance(layer, (nn.Conv2d, nn.Conv3d, nn.Linear)):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif last_norm is not None and name.endswith(last_norm):
+            nn.init.constant_(layer.get_parameter("weight"), SHARE)
+    return network

@@ -1,0 +1,177 @@
+"""Reads weights out of TensorFlow's frozen graphs and TensorFlow Lite files.
+
+A frozen graph is one message in the wire format of protocol buffers (protobuf.dev, "Encoding")
+whose schema is TensorFlow's graph.proto, node_def.proto, attr_value.proto and tensor.proto. Of its nodes only
+those are read that hold an array of numbers; nothing in the file is run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from extractors.engines.openvino import openvino
+from extractors.pretrained.errors import WeightsDamaged
+
+Bytes: TypeAlias = memoryview
+Field: TypeAlias = tuple[int, "int | Bytes"]
+
+#: Numbers of the fields in their messages.
+GRAPH_NODE = 1
+NODE_NAME, NODE_KIND, NODE_ATTRIBUTE = 1, 2, 5
+ENTRY_KEY, ENTRY_VALUE = 1, 2
+VALUE_TENSOR = 8
+TENSOR_TYPE, TENSOR_SHAPE, TENSOR_CONTENT, TENSOR_FLOATS = 1, 2, 4, 5
+SHAPE_SIZE, SIZE_LENGTH = 2, 1
+FLOAT = 1
+
+
+def constants(file: Path) -> dict[str, NDArray[np.float32]]:
+    """Every float32 array of the graph by its node's name. Raises WeightsDamaged."""
+    try:
+        graph = memoryview(file.read_bytes())
+        nodes = (node for number, node in _fields(graph) if number == GRAPH_NODE)
+        found = dict(pair for node in nodes for pair in _constant(_message(node)))
+    except (IndexError, KeyError, ValueError) as error:
+        raise WeightsDamaged(f"{file} cannot be read as a frozen TensorFlow graph: {error}.") from error
+    if not found:
+        raise WeightsDamaged(f"{file} holds no parameters.")
+    return found
+
+
+def _constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The array of one node, where it is a constant of that type."""
+    members = list(_fields(node))
+    if _text(dict(members).get(NODE_KIND, memoryview(b""))) != "Const":
+        return
+    for number, entry in members:
+        pair = dict(_fields(_message(entry))) if number == NODE_ATTRIBUTE else {}
+        if pair and _text(pair[ENTRY_KEY]) == "value":
+            tensor = dict(_fields(_message(pair[ENTRY_VALUE]))).get(VALUE_TENSOR)
+            array = None if tensor is None else _array(_message(tensor))
+            if array is not None:
+                yield _text(dict(members)[NODE_NAME]), array
+
+
+def _array(tensor: Bytes) -> NDArray[np.float32] | None:
+    """None where its numbers are of another type. Few equal numbers may stand for many."""
+    members = dict(_fields(tensor))
+    if members.get(TENSOR_TYPE) != FLOAT:
+        return None
+    shape = _shape(_message(members.get(TENSOR_SHAPE, memoryview(b""))))
+    held = members.get(TENSOR_CONTENT) or members.get(TENSOR_FLOATS) or memoryview(b"")
+    numbers = np.frombuffer(_message(held), "<f4")
+    count = math.prod(shape)
+    if len(numbers) not in (1, count):
+        raise ValueError(f"a constant of shape {shape} holds {len(numbers)} numbers")
+    return np.broadcast_to(numbers, count).reshape(shape).copy()
+
+
+def _shape(message: Bytes) -> tuple[int, ...]:
+    sizes = (dict(_fields(_message(size))) for number, size in _fields(message) if number == SHAPE_SIZE)
+    lengths = (size.get(SIZE_LENGTH, 0) for size in sizes)
+    return tuple(length for length in lengths if isinstance(length, int))
+
+
+def _fields(message: Bytes) -> Iterator[Field]:
+    """(number, value) of a message's members: whole numbers as such, everything else as bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _whole(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _whole(message, at)
+            yield key >> 3, value
+            continue
+        length, at = _whole(message, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        if at + length > len(message):
+            raise ValueError("it ends too early")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _whole(message: Bytes, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first, and where the next member begins."""
+    number, shift = 0, 0
+    while True:
+        byte = message[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
+        if shift > 63:
+            raise ValueError("a number is too long")
+
+
+def _message(value: int | Bytes) -> Bytes:
+    if isinstance(value, int):
+        raise ValueError("a number stands where a message should")
+    return value
+
+
+def _text(value: int | Bytes) -> str:
+    return bytes(_message(value)).decode()
+
+
+# The layers of a network in TensorFlow Lite's format, their whole numbers back to float32.
+#
+# A quantised layer keeps a whole number of -127 to 127 for each weight and a scale for each output channel;
+# their product is the weight. What is lost by it stays lost, but the network then runs on any device, in any
+# precision, and can be trained on. OpenVINO reads the file and folds the constants.
+
+
+LAYERS = ("Convolution", "GroupConvolution", "MatMul")
+#: What may stand between a constant and the layer that takes it.
+BETWEEN = ("Convert", "Multiply", "Reshape", "Transpose", "Unsqueeze", "Subtract")
+
+
+def layers(file: Path) -> dict[str, Tensor]:
+    """``layers.K.weight`` and ``layers.K.bias`` of the convolutions and linears in the order they run in.
+
+    Weights are as torch has them, (outputs, inputs / groups, height, width). Raises WeightsDamaged.
+    """
+    try:
+        model = openvino.Core().read_model(file)  # held while its nodes are asked what follows them
+        nodes = [node for node in model.get_ordered_ops() if node.get_type_name() in LAYERS]
+        wanted = [output for node in nodes for output in (node.input_value(1), _bias(node))]
+        values = _folded(wanted)
+    except (RuntimeError, StopIteration) as error:
+        said = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
+        reason = next((line for line in reversed(said) if line.strip()), type(error).__name__).rstrip(".")
+        raise WeightsDamaged(f"{file} cannot be read as a network of TensorFlow Lite: {reason}.") from error
+    found: dict[str, Tensor] = {}
+    for i, (weight, bias) in enumerate(zip(values[::2], values[1::2], strict=True)):
+        grouped = weight.ndim > 4  # (groups, outputs / groups, …)
+        weight = weight.reshape(-1, *weight.shape[2:]) if grouped else weight
+        found[f"layers.{i}.weight"] = torch.from_numpy(weight).clone()
+        found[f"layers.{i}.bias"] = torch.from_numpy(bias.reshape(-1)).clone()
+    return found
+
+
+def _bias(layer: Any) -> Any:
+    """The constant that is added to what the layer makes. Raises StopIteration where there is none."""
+    node = layer
+    while node.get_type_name() != "Add":
+        node = next(iter(node.output(0).get_target_inputs())).get_node()
+    return next(value for value in node.input_values() if _constant_tensor(value.get_node()))
+
+
+def _constant_tensor(node: Any) -> bool:
+    while node.get_type_name() in BETWEEN:
+        node = node.input_value(0).get_node()
+    return bool(node.get_type_name() == "Constant")
+
+
+def _folded(outputs: list[Any]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    """What the graph makes of its constants there."""
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(openvino.Model(outputs, []), "CPU", exact)
+    results = compiled([])
+    return [np.array(results[i], np.float32) for i in range(len(outputs))]

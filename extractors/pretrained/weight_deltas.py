@@ -1,0 +1,58 @@
+"""Stores a network as quantized differences from another one, and applies them.
+
+Of weights that are at hand already only the changes need to be kept, and those are small: a whole number of
+-127 to 127 for each weight and a scale for each output channel. What has one number a channel (a bias) is
+kept exactly.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from extractors.pretrained.errors import WrongCheckpoint
+from extractors.pretrained.parameters import Checkpoint
+
+LARGEST = 127
+SCALE = ".scale"
+
+
+def quantized_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
+    """The changes by the parameters' names: int8 with NAME.scale, float32 (channels,), or float32 as it is.
+
+    A change is off by half a scale at most. before and after: parameters of the same names and shapes.
+    """
+    changes: dict[str, Tensor] = {}
+    for name, value in after.items():
+        change = (value.detach().double() - before[name].double()).cpu()
+        if change.dim() < 2:
+            changes[name] = change.float()
+            continue
+        largest = change.flatten(1).abs().amax(1)
+        scale = (largest / LARGEST).float().clamp(min=torch.finfo(torch.float32).tiny)
+        whole = (change / _by_channel(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
+        changes[name], changes[name + SCALE] = whole.to(torch.int8), scale
+    return changes
+
+
+def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
+    """The parameters that ``quantized_delta`` was given, nearly. Raises WrongCheckpoint where they do not
+    fit."""
+    wanted = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
+    if differing := sorted(wanted ^ set(changes)):
+        raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")
+    return {name: _with_change(name, value, changes) for name, value in before.items()}
+
+
+def _with_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
+    change = changes[name]
+    if change.shape != value.shape:
+        raise WrongCheckpoint(f"The change of {name} is {tuple(change.shape)}, not {tuple(value.shape)}.")
+    if value.dim() < 2:
+        return value + change
+    return value + change.float() * _by_channel(changes[name + SCALE], value)
+
+
+def _by_channel(scale: Tensor, like: Tensor) -> Tensor:
+    """(channels,) with an axis of one for each further axis of ``like``."""
+    return scale.view(-1, *[1] * (like.dim() - 1))

@@ -1,0 +1,1 @@
+"""Cuts frames into windows, batches these and joins the rows to streams."""

@@ -1,0 +1,159 @@
+"""An extractor that is one network: frames cut to size, their windows through an engine, outputs as streams.
+
+The families' files (i3d_extractor.py, picture_extractor.py, clip_extractor.py, c3d_extractor.py,
+pytorchvideo_extractor.py) say which network, which cut and which outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from extractors.engines.base import NetworkEngine, Precision
+from extractors.engines.engine import choose_engine
+from extractors.extractor import ExtractorOptions
+from extractors.features import StreamSpec, View
+from extractors.frame_size import Resizing
+from extractors.networks.labels import labels
+from extractors.preprocessing.images import ResizeAndCrop
+from extractors.windowing.rows import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, sampling
+from extractors.windows import Windows
+
+#: The largest number of float16; beyond it there is only infinity.
+LARGEST = torch.finfo(torch.float16).max
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """All that makes one extractor of a network, its weights apart.
+
+    network: for the name tag. outputs: the streams, in the order in which the module gives them, the map and
+    the logits by their endings "_grid" and "_logits". width: channels of the first. values: what is done to
+    the bytes of the cut frames, in words. least, most: frames that the network can take in one window.
+    batch: windows a forward pass on a CPU and on another device.
+    """
+
+    name: str
+    network: str
+    outputs: tuple[str, ...]
+    width: int
+    framing: ResizeAndCrop
+    values: str
+    windows: Windows
+    least: int = 1
+    most: int | None = None
+    batch: tuple[int, int] = (1, 8)
+
+    @property
+    def preprocessing(self) -> str:
+        return f"{self.framing}; {self.values}"
+
+
+class NetworkExtractor(WindowExtractor):
+    """One plan carried out.
+
+    module: stacks uint8 (N, S, h, w, 3) to the plan's outputs (N, …); classes: how many the logits tell
+    apart. Raises ValueError where windows are asked for that the network cannot take.
+    """
+
+    short_side = None
+
+    def __init__(
+        self, plan: NetworkPlan, module: nn.Module, classes: int, sha256: str, options: ExtractorOptions
+    ) -> None:
+        self.plan, self.name, self.width = plan, plan.name, plan.width
+        self.windows = replace(options.windows_over(plan.windows), ahead=plan.windows.ahead)
+        if plan.most is not None and self.windows.stack_size > plan.most:
+            raise ValueError(f"{plan.name} takes {plan.most} frames at most, not {self.windows.stack_size}")
+        self.device = options.device
+        self.batch = plan.batch[self.device.type != "cpu"]
+        self.classes = labels(classes)
+        self.engine = self._engine(module, sha256, options)
+        self.spec = StreamSpec(
+            plan.network,
+            sha256,
+            plan.preprocessing,
+            sampling(self.windows),
+            self.engine.name,
+            self.engine.precision,
+        )
+
+    @property
+    def resizing(self) -> Resizing:
+        return self.plan.framing.resizing
+
+    def prepare(self, frames: Tensor) -> Tensor:
+        return self.plan.framing(frames)
+
+    def view(self, height: int, width: int) -> View:
+        return self.plan.framing.view(height, width)
+
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+        return self.rows(self.engine.outputs(lengthened(stacks, self.plan.least)))
+
+    def rows(self, outputs: Sequence[Tensor]) -> dict[str, WindowRows]:
+        """The network's outputs under the names of their streams."""
+        return {
+            self.name + ending: WindowRows(
+                compact(values, self.engine.precision) if values.dim() > 2 else values
+            )
+            for ending, values in zip(self.plan.outputs, outputs, strict=True)
+        }
+
+    def example(self) -> Tensor:
+        """Two windows as the module takes them."""
+        frames, side = max(self.windows.stack_size, self.plan.least), self.plan.framing.crop
+        assert side is not None, "a plan that cuts nothing out has no one size"
+        return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
+
+    def _engine(self, module: nn.Module, sha256: str, options: ExtractorOptions) -> NetworkEngine:
+        return choose_engine(
+            module,
+            self.example(),
+            f"{self.plan.network} {sha256} {self.plan.preprocessing}",
+            device=options.device,
+            engine=options.engine,
+            precision=options.precision,
+            threads=options.threads,
+            cache=options.cache,
+        )
+
+
+def lengthened(stacks: Tensor, least: int) -> Tensor:
+    """Windows (N, S, …) of ``least`` frames or more, the last frame repeated."""
+    missing = least - stacks.shape[1]
+    return stacks if missing <= 0 else torch.cat([stacks, stacks[:, -1:].expand(-1, missing, *[-1] * 3)], 1)
+
+
+def compact(values: Tensor, precision: Precision) -> Tensor:
+    """Maps in half the bytes where the network was computed in half precision; none becomes infinite."""
+    return values if precision == "fp32" else values.clamp(-LARGEST, LARGEST).half()
+
+
+def cells(grid: Tensor) -> Tensor:
+    """A map (N, C, …, H, W) as cells row by row (N, H·W, C), the mean over time where it has any."""
+    while grid.dim() > 4:
+        grid = grid.mean(2)
+    return grid.flatten(2).transpose(1, 2)
+
+
+class Normalised(nn.Module):
+    """Stacks of bytes (N, S, h, w, 3) as clips (N, 3, S, h, w): divided by ``scale``, less the mean, by the
+    deviation."""
+
+    def __init__(self, mean: tuple[float, ...], deviation: tuple[float, ...], scale: float = 255.0) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.deviation: Tensor
+        shape = (1, 3, 1, 1, 1)
+        self.register_buffer("mean", torch.tensor(mean).view(shape), persistent=False)
+        self.register_buffer("deviation", torch.tensor(deviation).view(shape), persistent=False)
+        self.scale = scale
+
+    def forward(self, stacks: Tensor) -> Tensor:
+        clips = stacks.permute(0, 4, 1, 2, 3).float()
+        return (clips / self.scale - self.mean) / self.deviation

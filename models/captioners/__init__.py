@@ -1,0 +1,1 @@
+"""Turns feature streams into word probabilities and attention, one file a paper."""

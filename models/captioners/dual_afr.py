@@ -1,0 +1,324 @@
+"""dualAFR: Adaptive Feature Abstraction for Translating Video to Text.
+
+Pu, Min, Gan, Carin (2018). Equation numbers are the paper's.
+
+The maps of L layers of one network are aligned in space, time and width (eq. 3). One attention chooses the
+place, shared by all layers (eqs. 4-5), a second the layer, the level of abstraction (eqs. 6-7); both are
+soft (eq. 8) or hard (eq. 9), and hard attention is trained by a multi-sample bound (eqs. 10-16).
+
+Where the paper is silent, or we differ:
+
+* Time is padded by repeating the last row of a layer, so that any number of frames works and no tail is
+  dropped. The layers' maps must be whole, without masked cells.
+* The first word comes from h_1 = tanh(C a_{L+1}) alone and has no attention; the first cell state is zero.
+* Eqs. 13 and 14 print ω_k ∇p(Y|m_k); the gradient of the bound has ω_k ∇log p(Y|m_k), and that is
+  implemented (the tests compare it with finite differences).
+* Hard inference takes the place and the layer of the greatest weight.
+* a_L is aligned by a 1 × 1 × 1 convolution where its width is not ``channels`` (the demo recipe).
+* ``weight_range`` is the paper's U(-0.01, 0.01) with zero biases and orthogonal recurrence; None leaves
+  torch's own initial weights, with which short trainings get further.
+* Attention width and dropout (on words and output) are not given; words may be tied to the output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from extractors.features import Features
+from extractors.preprocessing.cell_edges import Edges
+from models.caption import Extras, Layers
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    OwnLoss,
+    State,
+    StepAttention,
+    as_numpy,
+)
+from models.captioners.alignment import Alignment, LayerConfig, aligned_edges, alignment, step_by_step
+from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
+from models.inputs import Batch, InputStream, collate_inputs, distinct, video_means
+from models.likelihood import Forced, teacher_forced
+from models.vocabulary import Vocabulary
+
+C3D_LAYERS = (
+    LayerConfig(name="c3d_pool2", width=128, side=28, kernel=(7, 7), pool=(8, 8)),
+    LayerConfig(name="c3d_pool3", width=256, side=14, kernel=(5, 5), pool=(4, 4)),
+    LayerConfig(name="c3d_pool4", width=512, side=7, kernel=(3, 3), pool=(2, 2)),
+    LayerConfig(name="c3d_pool5", width=512, side=4),
+)
+#: The image net's stages, stacked over time; their kernels see one frame each.
+STAGES = (
+    LayerConfig(name="stage_14", width=120, side=14, kernel=(1, 5), pool=(1, 4)),
+    LayerConfig(name="stage_7", width=352, side=7, kernel=(1, 3), pool=(1, 2)),
+    LayerConfig(name="grid", width=1280, side=7, pool=(1, 2)),
+)
+
+
+class DualAFRConfig(BaseModel):
+    """Widths default to the paper's. One layer alone is the paper's "fc7 + pool4" and the like."""
+
+    model_config = ConfigDict(frozen=True)
+
+    layers: tuple[LayerConfig, ...] = C3D_LAYERS
+    top: InputStream = InputStream(name="c3d_fc7", width=4096)
+    channels: int = 512
+    alignment: Alignment = "convolution"
+    kind: Literal["soft", "hard"] = "soft"
+    samples: int = Field(10, ge=2)  # K of the bound; each is judged by the others
+    attention: int = 256
+    words: int = 300
+    hidden: int = 512
+    dropout: float = 0.5
+    weight_range: float | None = 0.01
+    tie_words: bool = False
+
+    @property
+    def streams(self) -> tuple[InputStream, ...]:
+        """In the order of ``encode_batches``; a_L leads, since attention is reported on its clock."""
+        return distinct(self.layers[-1], *self.layers[:-1], self.top)
+
+    @classmethod
+    def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
+        """Under 3 million parameters; the mean of the last layer stands for the fully connected one."""
+        return cls(
+            layers=layers,
+            top=InputStream(name=layers[-1].name, width=layers[-1].width),
+            channels=128,
+            attention=128,
+            words=176,
+            hidden=224,
+            dropout=0.3,
+            weight_range=None,
+            tie_words=True,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DualAFRMemory(Memory):
+    """L aligned layers over M slots of N cells. ``times`` (B, M, 2) are a_L's."""
+
+    a: Tensor  # (B, M, N, L·C): at each place the vector that stacks all layers
+    keys: Tensor  # (B, M, N, A)
+    mask: Tensor  # (B, M)
+    h_1: Tensor  # (B, H)
+
+    @property
+    def moments(self) -> Tensor:
+        return self.mask.sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class DualAFRState(State):
+    """The decoder's LSTM; before the first word ``h`` is h_1 and asks for no attention."""
+
+    h: Tensor  # (R, H)
+    c: Tensor  # (R, H)
+    before_first: bool
+
+
+@dataclass(frozen=True, eq=False)
+class MultiSampleBound:
+    """Both (captions,). surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12."""
+
+    surrogate: Tensor
+    value: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class MultiSampleLoss:
+    """Both in nats a word: ``surrogate`` is descended, ``bound`` is -L^K, to be read."""
+
+    surrogate: Tensor
+    bound: Tensor
+
+
+def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
+    """log_p: log p(Y|m_k), log_m: log p(m_k), both (captions, K) with gradient."""
+    fixed, samples = log_p.detach(), log_p.shape[1]
+    value = fixed.logsumexp(1) - math.log(samples)
+    others = (fixed.sum(1, keepdim=True) - fixed) / (samples - 1)  # log f of eq. 16
+    replaced = fixed.unsqueeze(1).repeat(1, samples, 1)
+    replaced.diagonal(dim1=1, dim2=2).copy_(others)
+    signal = value.unsqueeze(1) - (replaced.logsumexp(2) - math.log(samples))  # L̂ of eq. 15
+    omega = fixed.softmax(1)
+    return MultiSampleBound(-(signal * log_m + omega * log_p).sum(1), value)
+
+
+class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
+    """The whole captioner."""
+
+    name = "dual_afr"
+    config: DualAFRConfig
+    config_class = DualAFRConfig
+
+    def __init__(self, config: DualAFRConfig, vocabulary: Vocabulary) -> None:
+        super().__init__(config, vocabulary)
+        C, A, H, E, size = config.channels, config.attention, config.hidden, config.words, len(vocabulary)
+        self.align = nn.ModuleList([alignment(config.alignment, layer, C) for layer in config.layers])
+        self.C = nn.Linear(config.top.width, H)
+        self.attention_alpha = AdditiveAttention(H, C * len(config.layers), A)
+        self.attention_beta = AdditiveAttention(H, C, A)
+        self.word_embedding = nn.Embedding(size, E)
+        self.decoder = nn.LSTMCell(E + C, H)
+        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
+        self.output = nn.Linear(E if config.tie_words else H, size)
+        self.dropout = nn.Dropout(config.dropout)
+        if config.weight_range is not None:
+            self._initialise(config.weight_range)
+        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
+        if config.tie_words:
+            self.output.weight = self.word_embedding.weight
+
+    def _initialise(self, weight_range: float) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() == 1:
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.uniform_(parameter, -weight_range, weight_range)
+        for gate in self.decoder.weight_hh.chunk(4):
+            nn.init.orthogonal_(gate)
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    def encode(self, features: Sequence[Features]) -> DualAFRMemory:
+        device = self.word_embedding.weight.device
+        return self.encode_batches(collate_inputs(features, self.config.streams, device))
+
+    def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
+        """One batch a stream of ``config.streams``."""
+        by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
+        layers = [step_by_step(by_name[layer.name], layer.side) for layer in self.config.layers]
+        slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
+        count = int(slots.max())
+        mask = torch.arange(count, device=slots.device) < slots.unsqueeze(1)
+        aligned = [
+            align(_repeat_last(batch, slots, layer.pool[0], count))
+            for align, batch, layer in zip(self.align, layers, self.config.layers, strict=True)
+        ]
+        a = torch.cat(aligned, 3) * mask.view(*mask.shape, 1, 1)
+        last = (layers[-1].frame_mask.sum(1, keepdim=True) - 1).clamp(min=0)
+        rows = torch.minimum(torch.arange(count, device=slots.device), last)
+        return DualAFRMemory(
+            times=layers[-1].times.gather(1, rows.unsqueeze(2).expand(-1, -1, 2)),
+            a=a,
+            keys=self.attention_alpha.keys(a),
+            mask=mask,
+            h_1=torch.tanh(self.C(video_means(by_name[self.config.top.name]))),
+        )
+
+    def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
+        """Attention is over the cells that a_L has after its alignment."""
+        return aligned_edges(self.config.alignment, self.config.layers[-1])
+
+    def _slots(self, layer: int, batch: Batch) -> Tensor:
+        """(B,) slots that a layer's rows fill, the last perhaps in part."""
+        ratio = self.config.layers[layer].pool[0]
+        return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """The layers' weights for each word but the first."""
+        names = tuple(layer.name for layer in self.config.layers)
+        return Extras(layers=Layers(names, as_numpy(caption.steps.extras["layers"])))
+
+    def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
+        h = memory.h_1.repeat_interleave(rows_per_video, 0)
+        return DualAFRState(h, torch.zeros_like(h), before_first=True)
+
+    def step(
+        self, state: DualAFRState, word: Tensor, memory: DualAFRMemory
+    ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
+        """The first step's word is not read: h_1 alone makes the first word."""
+        h, c, attention = state.h, state.c, None
+        if not state.before_first:
+            z, attention = self._attend(state.h, memory)
+            w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
+            h, c = self.decoder(torch.cat([w, z], 1), (state.h, state.c))
+        logits = self.output(self.project(self.dropout(h)))
+        return logits.float().log_softmax(1), DualAFRState(h, c, before_first=False), attention
+
+    def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
+        """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
+        scores = self.attention_alpha.scores(h, memory.keys)  # eq. 4, (R, M, N)
+        mask = per_row(memory.mask, h).unsqueeze(2).expand_as(scores)
+        alpha = masked_softmax(scores.flatten(1), mask.flatten(1))  # eq. 5
+        place, log_place = self._psi(alpha)
+        s = weighted_sum(place, memory.a.flatten(1, 2)).view(h.shape[0], -1, self.config.channels)
+        beta = masked_softmax(self.attention_beta.scores(h, self.attention_beta.keys(s)), None)  # eqs. 6, 7
+        layer, log_layer = self._psi(beta)
+        z = torch.bmm(layer.to(s.dtype).unsqueeze(1), s).squeeze(1)
+        extras = {"layers": beta}
+        if log_place is not None and log_layer is not None:
+            extras["log_m"] = log_place + log_layer
+        temporal = alpha.view_as(scores).sum(2)
+        return z, StepAttention(temporal, masked_softmax(scores, mask), extras)
+
+    def _psi(self, weights: Tensor) -> tuple[Tensor, Tensor | None]:
+        """ψ's weights (R, n): soft as they are (eq. 8), or one of them (eq. 9) and its log-probability."""
+        if self.config.kind == "soft":
+            return weights, None
+        index = self.draw(weights) if self.training else weights.argmax(1)
+        m = F.one_hot(index, weights.shape[1]).to(weights.dtype)
+        if not self.training:
+            return m, None
+        return m, weights.gather(1, index.unsqueeze(1)).squeeze(1).clamp(min=1e-30).log()
+
+    def draw(self, weights: Tensor) -> Tensor:
+        """m ~ Mult(1, weights): (R,) indices."""
+        return torch.multinomial(weights.detach(), 1).squeeze(1)
+
+    def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
+        """The multi-sample bound of hard attention.
+
+        Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
+        would bound something else, so it has none of them.
+        """
+        if self.config.kind != "hard":
+            return None
+        loss = self.multi_sample_loss(memory, targets)
+        return OwnLoss(loss.surrogate, loss.bound)
+
+    def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
+        """The bound over ``config.samples`` draws a caption; hard attention in training mode alone.
+
+        targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
+        """
+        samples = self.config.samples
+        forced = teacher_forced(self, memory, targets.repeat_interleave(samples, 0))
+        log_p = forced.log_p.sum(1).view(-1, samples)
+        bound = multi_sample_bound(log_p, _log_m(forced).view(-1, samples))
+        words = (targets >= 0).sum()
+        return MultiSampleLoss(bound.surrogate.sum() / words, -bound.value.sum() / words)
+
+
+def _log_m(forced: Forced) -> Tensor:
+    """(R,) log p(m): the draws of every word that counts."""
+    total = torch.zeros_like(forced.log_p[:, 0])
+    for attention, valid in zip(forced.attentions, forced.valid.unbind(1), strict=True):
+        if attention is not None:
+            total = total + attention.extras["log_m"] * valid
+    return total
+
+
+def _repeat_last(batch: Batch, slots: Tensor, ratio: int, count: int) -> Tensor:
+    """(B, ratio·count, N, C): a video's rows, its last one up to the end of its slots, then zeros.
+
+    The zeros are what the convolution pads by as well, so that padding a batch changes nothing.
+    """
+    places = torch.arange(ratio * count, device=slots.device)
+    last = (batch.frame_mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    rows = torch.minimum(places, last)[:, :, None, None].expand(-1, -1, *batch.values.shape[2:])
+    inside = places < ratio * slots.unsqueeze(1)
+    return batch.values.gather(1, rows) * inside[:, :, None, None]

@@ -1,0 +1,418 @@
+"""Refocus: Watch It Twice, video captioning with a refocused video encoder.
+
+Shi, Cai, Joty, Gu (2019). Equation and algorithm numbers are the paper's.
+
+The video is encoded from its middle frame outwards, a refocusing module reads that encoding and picks the
+key frame, and the video is encoded again from there (algorithm 1). One decoder writes a caption for each of
+the two encodings (algorithm 2); the second is the captioner's answer.
+
+Where the paper is silent, or we differ:
+
+* Eq. 21 as printed raises α where the reward fell: -Δ log(1 - α) with Δ < 0 is |Δ| log(1 - α), smallest
+  at α = 1. The text wants "α to decrease", so the falling case here is -|Δ| log(1 - α).
+* log(1 - α) is taken from the other frames' scores, so that α near 1 still has its gradient. With one frame
+  there is nothing to choose and the loss is 0.
+* The reward of a video is the mean over its captions; its predecessor is that of the same video in the
+  last epoch, and where there is none the difference is 0.
+* The biases of eqs. 8 and 14 stand outside the tanh, cancel in the softmax, and are left out.
+* The middle frame of an even number of frames is the later one, K/2 counted from 0.
+* ``embedded`` puts a linear, ReLU and dropout before all else (the demo recipe); None is the paper's.
+* The spatial feature is the mean over frames, so its one map is reported for every frame.
+* Last stage of the training: ``with_frozen_key_frames`` copies the encoder that predicts the key frame
+  into the captioner, unchanging, while the captioner's own encoder is trained again for those key frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from extractors.features import Features
+from models.caption import Extras
+from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
+from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
+from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, video_means
+from models.likelihood import NextWord, teacher_forced
+from models.vocabulary import Vocabulary
+
+
+class RefocusConfig(BaseModel):
+    """Widths default to the paper's: ``hidden`` is also the words' width, since o_i takes a word's place.
+
+    encoder: "vre" is the paper's; "kbigru" (the first step alone) and "none", with ``spatial`` and
+    ``audio``, are the rows of its table 1.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    grid: InputStream = InputStream(name="resnet152", width=2048)
+    audio: InputStream | None = InputStream(name="vggish", width=128)
+    embedded: int | None = None
+    hidden: int = 512
+    attention: int = 512
+    encoder: Literal["vre", "kbigru", "none"] = "vre"
+    spatial: bool = True
+    beta: float = 0.03
+    dropout: float = 0.5
+    frozen_key_frames: bool = False
+    tie_words: bool = False
+
+    @property
+    def streams(self) -> tuple[InputStream, ...]:
+        """In the order of ``encode_batches``; the grid leads, since attention is reported on its clock."""
+        return distinct(self.grid, self.audio)
+
+    @property
+    def width(self) -> int:
+        """Of what the encoder and the attentions read."""
+        return self.grid.width if self.embedded is None else self.embedded
+
+    @property
+    def audio_width(self) -> int:
+        return 0 if self.audio is None else self.audio.width
+
+    @classmethod
+    def demo(cls) -> RefocusConfig:
+        """Under 3 million parameters, over the image net's cells, without sound."""
+        return cls(
+            grid=InputStream(name="grid", width=1280),
+            audio=None,
+            embedded=208,
+            hidden=216,
+            attention=128,
+            dropout=0.3,
+            tie_words=True,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Watched(Memory):
+    """What algorithm 1 makes of B videos of K frames."""
+
+    o_1: Tensor  # (B, H)
+    o_2: Tensor  # (B, H)
+    scores: Tensor  # (B, K): a of eq. 8
+    default_key: Tensor  # (B,)
+    key: Tensor  # (B,)
+
+
+@dataclass(frozen=True, eq=False)
+class RefocusMemory(Memory):
+    """``o`` is the encoding that the decoder uses, o_2 unless ``first_step`` was asked for."""
+
+    frames: Tensor  # (B, K, d): V^f
+    frame_keys: Tensor  # (B, K, A)
+    frame_mask: Tensor  # (B, K)
+    cells: Tensor  # (B, N, d): v^s
+    cell_keys: Tensor  # (B, N, A)
+    cell_mask: Tensor  # (B, N)
+    audio: Tensor  # (B, d_audio): v^a
+    watched: Watched
+    o: Tensor  # (B, H)
+
+    def first_step(self) -> RefocusMemory:
+        """The same videos as the default key frame shows them."""
+        return replace(self, o=self.watched.o_1)
+
+    def either_step(self, first: Tensor) -> RefocusMemory:
+        """first: (B,), the videos that are seen as the default key frame shows them."""
+        return replace(self, o=torch.where(first.unsqueeze(1), self.watched.o_1, self.watched.o_2))
+
+
+@dataclass(frozen=True, eq=False)
+class RefocusState(State):
+    """The decoder's LSTM; before the first word its input is o and not a word."""
+
+    h: Tensor  # (R, H)
+    c: Tensor  # (R, H)
+    before_first: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RefocusLoss:
+    """total: eq. 22; step_1, step_2: eqs. 17 and 18, all in nats a word; reward: R_e of eq. 20, (B,)."""
+
+    total: Tensor
+    step_1: Tensor
+    step_2: Tensor
+    refocusing: Tensor
+    reward: Tensor
+
+
+class KBiGRU(nn.Module):
+    """Two GRUs that start at a key frame and run to either end (eqs. 5-7)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.leftward, self.rightward = nn.GRUCell(width, hidden), nn.GRUCell(width, hidden)
+        self.W_c = nn.Linear(2 * hidden, hidden)
+
+    def forward(self, frames: Tensor, mask: Tensor, key: Tensor) -> Tensor:
+        """frames: (B, K, d), mask: (B, K), key: (B,) → (B, H)."""
+        last = (mask.sum(1) - 1).clamp(min=0)
+        left = self._run(self.leftward, frames, key, -1, key)
+        right = self._run(self.rightward, frames, key, 1, last - key)
+        combined: Tensor = torch.tanh(self.W_c(torch.cat([left, right], 1)))
+        return combined
+
+    def _run(self, gru: nn.GRUCell, frames: Tensor, key: Tensor, way: int, steps: Tensor) -> Tensor:
+        """From the key frame ``steps`` (B,) further; a video that has arrived keeps its state."""
+        h = frames.new_zeros(frames.shape[0], gru.hidden_size)
+        videos = torch.arange(frames.shape[0], device=frames.device)
+        for i in range(int(steps.max()) + 1):
+            going = i <= steps
+            at = (key + way * i).clamp(0, frames.shape[1] - 1)
+            h = torch.where(going.unsqueeze(1), gru(frames[videos, at], h), h)
+        return h
+
+
+class VideoRefocusingEncoder(nn.Module):
+    """Algorithm 1, from a grid's values to both encodings and the key frame."""
+
+    def __init__(self, config: RefocusConfig) -> None:
+        super().__init__()
+        d, H = config.width, config.hidden
+        self.twice = config.encoder == "vre"
+        self.kbigru = KBiGRU(d, H)
+        self.W_a = nn.Linear(H + config.audio_width, H)
+        if self.twice:
+            self.refocusing = BilinearAttention(H, d, config.attention, bias=False)
+            self.W_m = nn.Linear(2 * H, H)
+
+    def forward(
+        self, frames: Tensor, mask: Tensor, audio: Tensor, times: Tensor, key: Tensor | None
+    ) -> Watched:
+        """frames: (B, K, d), audio: (B, d_audio); key: (B,) key frames that are known, None to predict."""
+        middle = mask.sum(1) // 2
+        h_1 = self.kbigru(frames, mask, middle)
+        o_1 = torch.tanh(self.W_a(torch.cat([h_1, audio], 1)))
+        if not self.twice:
+            return Watched(times, o_1, o_1, torch.zeros_like(frames[..., 0]), middle, middle)
+        scores = self.refocusing.scores(o_1, self.refocusing.keys(frames)).float()  # eq. 8
+        if key is None:
+            key = scores.masked_fill(~mask, -torch.inf).argmax(1)  # eqs. 9-11
+        h_2 = self.kbigru(frames, mask, key)
+        both = torch.tanh(self.W_m(torch.cat([h_1, h_2], 1)))
+        o_2 = torch.tanh(self.W_a(torch.cat([both, audio], 1)))
+        return Watched(times, o_1, o_2, scores, middle, key)
+
+
+class Watcher(nn.Module):
+    """Features to V^f, v^s and what algorithm 1 makes of them; what a frozen key frame needs in one piece."""
+
+    def __init__(self, config: RefocusConfig) -> None:
+        super().__init__()
+        self.embed: nn.Module = nn.Identity()
+        if config.embedded is not None:
+            linear = nn.Linear(config.grid.width, config.embedded)
+            self.embed = nn.Sequential(linear, nn.ReLU(), nn.Dropout(config.dropout))
+        self.vre = None if config.encoder == "none" else VideoRefocusingEncoder(config)
+        self.hidden = config.hidden
+
+    def frames(self, grid: Batch) -> Tensor:
+        """V^f (B, K, d), eq. 2."""
+        frames: Tensor = self.embed(frame_means(grid)) * grid.frame_mask.unsqueeze(2)
+        return frames
+
+    def watch(self, frames: Tensor, grid: Batch, audio: Tensor, key: Tensor | None) -> Watched:
+        if self.vre is None:
+            nothing, middle = frames.new_zeros(len(frames), self.hidden), grid.frame_mask.sum(1) // 2
+            return Watched(grid.times, nothing, nothing, torch.zeros_like(frames[..., 0]), middle, middle)
+        watched: Watched = self.vre(frames, grid.frame_mask, audio, grid.times, key)
+        return watched
+
+
+class Refocus(Captioner[RefocusMemory, RefocusState]):
+    """The whole captioner."""
+
+    name = "refocus"
+    config: RefocusConfig
+    config_class = RefocusConfig
+
+    def __init__(self, config: RefocusConfig, vocabulary: Vocabulary) -> None:
+        super().__init__(config, vocabulary)
+        d, H, A, size = config.width, config.hidden, config.attention, len(vocabulary)
+        self.watcher = Watcher(config)
+        self.predictor = Watcher(config).requires_grad_(False) if config.frozen_key_frames else None
+        self.temporal_attention = BilinearAttention(2 * H, d, A, bias=False)
+        self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
+        self.word_embedding = nn.Embedding(size, H)
+        self.decoder = nn.LSTMCell((2 if config.spatial else 1) * d + config.audio_width + H, H)
+        self.output = nn.Linear(H, size)
+        self.dropout = nn.Dropout(config.dropout)
+        nn.init.normal_(self.word_embedding.weight, std=H**-0.5)
+        if config.tie_words:
+            self.output.weight = self.word_embedding.weight
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
+
+    @property
+    def training_phases(self) -> tuple[str, ...]:
+        """Sections 3.4 and 4.2: step 1, both steps with the loss of eq. 22, and with frozen key frames."""
+        return ("first_step", "combined", "frozen_key_frames") if self.config.encoder == "vre" else ()
+
+    def at_start_of(self, phase: str) -> Refocus:
+        return self.with_frozen_key_frames() if phase == "frozen_key_frames" else self
+
+    def earlier_memory(self, memory: RefocusMemory) -> RefocusMemory:
+        """Step 1, which reads from the default key frame."""
+        return memory.first_step()
+
+    def memory_to_learn_from(self, memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
+        """Each video's first or second encoding, with even odds.
+
+        So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
+        """
+        first = torch.rand(memory.size, generator=generator) < 0.5
+        return memory.either_step(first.to(memory.o.device))
+
+    def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
+        """keys: (B,) key frames that are known; None to predict them. Sound may be missing in any video."""
+        device = self.word_embedding.weight.device
+        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
+        return self.encode_batches(batches, keys)
+
+    def encode_batches(self, batches: Sequence[Batch], keys: Tensor | None = None) -> RefocusMemory:
+        """One batch a stream of ``config.streams``."""
+        grid, audio = batches[0], self._audio(batches)
+        if self.predictor is not None and keys is None:
+            keys = self.predicted_keys(batches)
+        frames = self.watcher.frames(grid)
+        cell_mask = grid.region_mask.any(1)
+        seen = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
+        cells = self.watcher.embed(grid.values.sum(1) / seen) * cell_mask.unsqueeze(2)  # eq. 3
+        watched = self.watcher.watch(frames, grid, audio, keys)
+        nothing = cells[..., :0]
+        return RefocusMemory(
+            times=grid.times,
+            frames=frames,
+            frame_keys=self.temporal_attention.keys(frames),
+            frame_mask=grid.frame_mask,
+            cells=cells,
+            cell_keys=nothing if self.spatial_attention is None else self.spatial_attention.keys(cells),
+            cell_mask=cell_mask,
+            audio=audio,
+            watched=watched,
+            o=watched.o_2,
+        )
+
+    @torch.no_grad()
+    def predicted_keys(self, batches: Sequence[Batch]) -> Tensor:
+        """(B,) key frames by the frozen encoder, or by the captioner's own where there is none."""
+        watcher = self.watcher if self.predictor is None else self.predictor
+        was_training = watcher.training
+        watcher.eval()
+        key = watcher.watch(watcher.frames(batches[0]), batches[0], self._audio(batches), None).key
+        watcher.train(was_training)
+        return key
+
+    def _audio(self, batches: Sequence[Batch]) -> Tensor:
+        """v^a (B, d_audio), nothing wide where the captioner has no ears."""
+        if self.config.audio is None:
+            return batches[0].values.new_zeros(batches[0].size, 0)
+        return video_means(batches[1])
+
+    def with_frozen_key_frames(self) -> Refocus:
+        """A copy whose key frames are this captioner's from now on, whatever it learns."""
+        frozen = Refocus(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
+        frozen.load_state_dict(self.state_dict(), strict=False)
+        frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
+        frozen.predictor.requires_grad_(False)
+        return frozen
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """Both key frames, which are the video's and no word's."""
+        assert isinstance(caption.memory, RefocusMemory)
+        watched, video = caption.memory.watched, caption.video
+        alpha = as_numpy(watched.scores[video, : len(caption.times)].float().softmax(0))
+        default, key = int(watched.default_key[video]), int(watched.key[video])
+        return Extras(
+            default_key_frame=caption.moment(default, float(alpha[default])),
+            key_frame=caption.moment(key, float(alpha[key])),
+            refocus=alpha,
+        )
+
+    def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:
+        o = memory.o.repeat_interleave(rows_per_video, 0)
+        return RefocusState(torch.zeros_like(o), o, before_first=True)
+
+    def step(
+        self, state: RefocusState, word: Tensor, memory: RefocusMemory
+    ) -> tuple[Tensor, RefocusState, StepAttention | None]:
+        """The first step's word is not read: o stands in its place (algorithm 2)."""
+        o = per_row(memory.o, state.h)
+        query = torch.cat([o, state.h], 1)
+        contexts, attention = self._attend(query, memory)
+        w = o if state.before_first else self.dropout(self.word_embedding(word) * self.config.hidden**0.5)
+        inputs = torch.cat([*contexts, per_row(memory.audio, o), w], 1)
+        h, c = self.decoder(inputs, (state.h, state.c))
+        logits = self.output(self.dropout(h))
+        return logits.float().log_softmax(1), RefocusState(h, c, before_first=False), attention
+
+    def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
+        """Eqs. 12-16: v^T and v^S, (R, d) each."""
+        mask = per_row(memory.frame_mask, query)
+        alpha_T = masked_softmax(self.temporal_attention.scores(query, memory.frame_keys), mask)
+        contexts, spatial = [weighted_sum(alpha_T, memory.frames)], None
+        if self.spatial_attention is not None:
+            scores = self.spatial_attention.scores(query, memory.cell_keys)
+            alpha_S = masked_softmax(scores, per_row(memory.cell_mask, query))
+            contexts.append(weighted_sum(alpha_S, memory.cells))
+            spatial = alpha_S.unsqueeze(1) * mask.unsqueeze(2)
+        watched = memory.watched
+        extras = {
+            "key_frame": per_row(watched.key, query),
+            "default_key_frame": per_row(watched.default_key, query),
+            "refocus": per_row(masked_softmax(watched.scores, memory.frame_mask), query),
+        }
+        return contexts, StepAttention(alpha_T, spatial, extras)
+
+    def combined_loss(
+        self,
+        memory: RefocusMemory,
+        targets: Tensor,
+        last_reward: Tensor,
+        next_word: NextWord | None = None,
+    ) -> RefocusLoss:
+        """L_All of eq. 22, with teacher forcing unless ``next_word`` says what each step is given.
+
+        targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
+        last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
+        """
+        memories = (memory.first_step(), memory)
+        steps = [teacher_forced(self, each, targets, next_word) for each in memories]
+        step_1, step_2 = (-step.log_p.sum(1) for step in steps)
+        words = (targets >= 0).sum()
+        reward = (step_1 - step_2).detach().view(memory.size, -1).mean(1)  # eq. 20
+        watched = memory.watched
+        refocusing = refocusing_loss(watched.scores, memory.frame_mask, watched.key, reward, last_reward)
+        per_word = targets.shape[0] / words  # eq. 22 adds losses of captions; here they are by the word
+        total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing.mean()
+        return RefocusLoss(total, step_1.sum() / words, step_2.sum() / words, refocusing.mean(), reward)
+
+
+def refocusing_loss(scores: Tensor, mask: Tensor, key: Tensor, reward: Tensor, last_reward: Tensor) -> Tensor:
+    """L_R+ of eq. 21 with the sign that its text means.
+
+    scores, mask: (B, K), key, reward, last_reward: (B,); NaN in ``last_reward`` means none → (B,).
+    """
+    difference = (reward - last_reward).nan_to_num(0.0).detach()
+    log_all = scores.masked_fill(~mask, -1e30).log_softmax(1)
+    log_alpha = log_all.gather(1, key.unsqueeze(1)).squeeze(1)
+    others = mask & ~F.one_hot(key, scores.shape[1]).bool()
+    log_rest = log_all.masked_fill(~others, -1e30).logsumexp(1)  # log(1 - α)
+    loss = torch.where(difference > 0, -difference * log_alpha, difference * log_rest)
+    return loss * others.any(1)

@@ -1,0 +1,99 @@
+"""How well a caption fits a video (section 2.3 of the paper of models/captioners/vatex.py).
+
+A video-semantic embedding, trained on the same captions, scores what any captioners wrote against the video;
+models/combining/reranking.py lets the best caption win.
+
+Where the paper is silent, or we differ:
+
+* The embedding is in the spirit of VSE++, since no method is named: cosine of a linear of the pooled video
+  and the last state of a GRU over the words, trained by the hinge on the hardest negative, margin 0.2.
+* No width is given: 300 for words, 512 for the joint space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from extractors.features import Features
+from models.captioner import InputDescription
+from models.captioners.vatex import FusionConfig
+from models.inputs import Batch, InputStream, collate_inputs, video_means
+from models.vocabulary import Vocabulary
+
+
+class SemanticEmbeddingConfig(BaseModel):
+    """The video side takes the same pooled streams as v̄."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: tuple[InputStream, ...] = FusionConfig().pooled
+    words: int = 300
+    joint: int = 512
+    margin: float = 0.2
+    dropout: float = 0.0
+
+    @classmethod
+    def demo(cls) -> SemanticEmbeddingConfig:
+        return cls(streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1)
+
+
+class SemanticEmbedding(nn.Module):
+    """Videos and sentences as unit vectors of one space, whose product is their relevance."""
+
+    name: ClassVar[str] = "semantic_embedding"
+    config_class: ClassVar[type[BaseModel]] = SemanticEmbeddingConfig
+
+    def __init__(self, config: SemanticEmbeddingConfig, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.config, self.vocabulary = config, vocabulary
+        self.video = nn.Linear(sum(stream.width for stream in config.streams), config.joint)
+        self.word_embedding = nn.Embedding(len(vocabulary), config.words)
+        self.gru = nn.GRU(config.words, config.joint, batch_first=True)
+        self.dropout = nn.Dropout(config.dropout)
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    def encode(self, features: Sequence[Features]) -> Tensor:
+        """(B, joint). A stream that a video lacks is taken as zeros, if it is not the first."""
+        first, *others = self.config.streams
+        device = self.word_embedding.weight.device
+        batches = collate_inputs(features, [first], device)
+        batches += [batch for s in others for batch in collate_inputs(features, [s], device, (s.name,))]
+        return self.encode_batches(batches)
+
+    def encode_batches(self, batches: Sequence[Batch]) -> Tensor:
+        """One batch a stream of ``config.streams`` → (B, joint)."""
+        pooled = torch.cat([video_means(batch) for batch in batches], 1)
+        return F.normalize(self.video(self.dropout(pooled)).float(), dim=1)
+
+    def sentences(self, words: Tensor) -> Tensor:
+        """words: (S, L) ids ended by <eos> and padded by -1 → (S, joint)."""
+        states, _ = self.gru(self.dropout(self.word_embedding(words.clamp(min=0))))
+        last = (words >= 0).sum(1) - 1
+        return F.normalize(states[torch.arange(len(words), device=words.device), last].float(), dim=1)
+
+    def loss(self, videos: Tensor, sentences: Tensor) -> Tensor:
+        """Max of hinges: videos (B, joint), sentences (B·K, joint), those of a video side by side.
+
+        For each true pair the most relevant other sentence of the video and the most relevant other
+        video of the sentence; other captions of the same video are no negatives.
+        """
+        relevance = videos @ sentences.T  # (B, S)
+        owner = torch.arange(len(videos), device=videos.device).repeat_interleave(
+            len(sentences) // len(videos)
+        )
+        own = F.one_hot(owner, len(videos)).T.bool()
+        true = relevance.gather(0, owner.unsqueeze(0)).squeeze(0)  # (S,)
+        others = relevance.masked_fill(own, -torch.inf)
+        margin = self.config.margin - true
+        by_sentence = (margin + others.amax(1)[owner]).relu()
+        by_video = (margin + others.amax(0)).relu()
+        return (by_sentence + by_video).mean()

@@ -1,0 +1,370 @@
+"""STaTS: Spatio-Temporal Ranked-Attention Networks for Video Captioning.
+
+Cherian, Wang, Hori, Marks (2020). Equation numbers are the paper's.
+
+Two branches read the same features x (T frames, N regions, width d) under a query h of the words
+so far. ST attends to regions first and then follows them through time (eqs. 3-8); TS picks a frame
+first and then attends to regions inside it (eqs. 9-11). A third attention weighs the branches (eq. 12).
+
+Where the paper is silent, or we differ:
+
+* eq. 3 on a grid scores the mean over time of each cell, once for all frames; boxes have no place in
+  common, so they are scored in every frame.
+* "mean-pooling + ranked attention" (Table 2) is the sum of a linear of each; the ranking loss
+  (eqs. 6-7) sees the LSTM's output before the mean is added. Margin β = 1. ``pooling`` has the table's
+  other rows; its two with an LSTM are ranked attention trained without the ranking loss.
+* The low-temperature softmax of eq. 9 becomes the exact argmax at inference.
+* Every stream has its own STaTS; their x̂ are concatenated. A class label is a learned embedding,
+  with a row for "unknown", appended to the decoder's input.
+* The map that is reported for a word is the two branches' maps weighed as eq. 12 weighs the branches:
+  what the word was really made from. (The paper's figures show TS's alone.)
+* The query of every attention is W[h_{i-1}; self-attention over w_1..w_{i-1}].
+* The decoder is one LSTM; its output is projected to the words' width and scored against the word
+  embedding itself where ``tie_words`` is set (the demo recipe: it halves the model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from extractors.features import Features
+from models.caption import Extras
+from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
+from models.captioners.attention_layers import (
+    AdditiveAttention,
+    masked_softmax,
+    per_row,
+    sum_regions,
+    weighted_sum,
+)
+from models.inputs import Batch, collate
+from models.vocabulary import Vocabulary
+
+#: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
+#: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
+#: spatio-temporal features".
+Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
+
+
+class StreamConfig(BaseModel):
+    """One input: its width d_in and whether its N regions are a grid's cells or a detector's boxes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    width: int
+    regions: Literal["grid", "boxes"] = "grid"
+
+
+class StatsConfig(BaseModel):
+    """Widths default to the paper's; the demo checkpoint carries smaller ones."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: tuple[StreamConfig, ...]
+    embedded: int = 512
+    words: int = 256
+    attention: int = 128
+    hidden: int = 512
+    query: int = 512
+    dropout: float = 0.5
+    branches: Literal["stats", "st", "ts"] = "stats"
+    pooling: Pooling = "mean_ranked"
+    classes: int = 0
+    class_width: int = 32
+    temperature: float = 0.1
+    margin: float = 1.0
+    tie_words: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class StreamMemory(Memory):
+    """One embedded stream and the keys of its four attentions, which no word changes."""
+
+    x: Tensor  # (B, T, N, d)
+    frame_mask: Tensor  # (B, T)
+    region_mask: Tensor  # (B, T, N)
+    st_keys: Tensor  # (B, N, A) for a grid, (B, T, N, A) for boxes; one attention for all: (B, T[, N], A)
+    frame_keys: Tensor  # (B, T, A)
+    ts_keys: Tensor  # (B, T, N, A)
+
+
+@dataclass(frozen=True, eq=False)
+class StatsMemory(Memory):
+    """``times`` (B, T, 2) are the first stream's, which the attention is reported on."""
+
+    streams: tuple[StreamMemory, ...]
+    label: Tensor  # (B,) class id, 0 = unknown
+
+
+@dataclass(frozen=True, eq=False)
+class StatsState(State):
+    """The decoder's LSTM and the words so far as keys and values of the self-attention."""
+
+    h: Tensor  # (R, H)
+    c: Tensor  # (R, H)
+    word_keys: Tensor  # (R, i, A)
+    word_values: Tensor  # (R, i, E)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamStep:
+    """What one stream's STaTS returns for one word."""
+
+    x_hat: Tensor  # (R, d)
+    temporal: Tensor  # (R, T)
+    spatial: Tensor  # (R, T, N): the two branches' maps, weighed as the branches are
+    st_spatial: Tensor  # (R, N), mean over frames
+    branch: Tensor  # (R, 2): ST, TS
+    ranking: Tensor | None  # (R,)
+
+
+class RankedAttention(nn.Module):
+    """An LSTM trained to emulate a rank-SVM over the frames (eqs. 6-8), with the frames' mean added.
+
+    ``pooling`` leaves out the one or the other.
+    """
+
+    def __init__(self, width: int, margin: float, pooling: Pooling = "mean_ranked") -> None:
+        super().__init__()
+        if pooling != "mean":
+            self.lstm = nn.LSTMCell(width, width)
+            self.ranked = nn.Linear(width, width)
+        if pooling != "ranked":
+            self.mean = nn.Linear(width, width, bias=False)
+        self.margin, self.pooling = margin, pooling
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
+        mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+        if self.pooling == "mean":
+            return self.mean(mean), None
+        w = self._last_output(x, mask)
+        pooled = self.ranked(w) if self.pooling == "ranked" else self.ranked(w) + self.mean(mean)
+        return pooled, self._loss(w, x, mask) if self.training else None
+
+    def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
+        """⊕ of eq. 8. Padding leaves the state alone, so the last valid output comes out."""
+        h = c = x.new_zeros(x.shape[0], x.shape[2])
+        for t in range(x.shape[1]):
+            h_t, c_t = self.lstm(x[:, t], (h, c))
+            valid = mask[:, t, None]
+            h, c = torch.where(valid, h_t, h), torch.where(valid, c_t, c)
+        return h
+
+    def _loss(self, w: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+        """Mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
+        projected = torch.einsum("rd,rtd->rt", w.float(), x.float())
+        pairs = mask[:, 1:] & mask[:, :-1]
+        zeta = projected[:, :-1] + self.margin - projected[:, 1:]
+        return (F.softplus(zeta) * pairs).sum(1) / pairs.sum(1).clamp(min=1)
+
+
+class StreamAttention(nn.Module):
+    """STaTS over one stream."""
+
+    def __init__(self, stream: StreamConfig, config: StatsConfig) -> None:
+        super().__init__()
+        d, attention, query = config.embedded, config.attention, config.query
+        self.regions, self.branches, self.temperature = stream.regions, config.branches, config.temperature
+        self.pooling = config.pooling
+        self.embed = nn.Sequential(nn.Linear(stream.width, d), nn.ReLU(), nn.Dropout(config.dropout))
+        self.st_attention = AdditiveAttention(query, d, attention)
+        if config.pooling in ("frames", "everything"):
+            self.pooled = nn.Linear(d, d)
+        else:
+            self.ranked = RankedAttention(d, config.margin, config.pooling)
+        self.frame_attention = AdditiveAttention(query, d, attention)
+        self.ts_attention = AdditiveAttention(query, d, attention)
+        self.W_h = nn.Linear(query, attention, bias=False)
+        self.W_ST, self.w_ST = nn.Linear(d, attention), nn.Linear(attention, 1, bias=False)
+        self.W_TS, self.w_TS = nn.Linear(d, attention), nn.Linear(attention, 1, bias=False)
+
+    def encode(self, batch: Batch) -> StreamMemory:
+        """Embed the features once and compute every key."""
+        region_mask = batch.region_mask
+        x = self.embed(batch.values) * region_mask.unsqueeze(-1)
+        frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
+        st_input = x
+        if self.pooling == "frames":
+            st_input = frame_mean
+        elif self.pooling != "everything" and self.regions == "grid":
+            frames = batch.frame_mask.sum(1).clamp(min=1).view(-1, 1, 1)
+            st_input = x.sum(1) / frames  # x̃_j, the overestimated region of eq. 3
+        return StreamMemory(
+            times=batch.times,
+            x=x,
+            frame_mask=batch.frame_mask,
+            region_mask=region_mask,
+            st_keys=self.st_attention.keys(st_input),
+            frame_keys=self.frame_attention.keys(frame_mean),
+            ts_keys=self.ts_attention.keys(x),
+        )
+
+    def forward(self, h: Tensor, memory: StreamMemory) -> StreamStep:
+        """h: (R, query)."""
+        at_once = self.pooling in ("frames", "everything")
+        x_ST, st, ranking = self._at_once(h, memory) if at_once else self._spatio_temporal(h, memory)
+        x_TS, temporal, ts = self._temporo_spatial(h, memory)
+        branch = self._branch(h, x_ST, x_TS)
+        mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
+        spatial = branch[:, 0, None, None] * st + branch[:, 1, None, None] * ts
+        st_spatial = st.sum(1) / per_row(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
+        return StreamStep(torch.tanh(mixed), temporal, spatial, st_spatial, branch, ranking)  # eq. 12
+
+    def _spatio_temporal(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor | None]:
+        videos, frames, regions, width = memory.x.shape
+        scores = self.st_attention.scores(h, memory.st_keys)
+        frame_mask = per_row(memory.frame_mask, h)
+        if self.regions == "grid":
+            e = masked_softmax(scores, per_row(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
+            by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
+            x = weighted_sum(e, by_region).view(-1, frames, width)
+            e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
+        else:
+            e_t = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 3, frame by frame
+            x = sum_regions(e_t, memory.x)
+        x_ST, ranking = self.ranked(x, frame_mask)
+        return x_ST, e_t, None if self.branches == "ts" else ranking
+
+    def _at_once(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, None]:
+        """Table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
+        scores, mask = self.st_attention.scores(h, memory.st_keys), per_row(memory.region_mask, h)
+        e_t = mask / mask.sum(2, keepdim=True).clamp(min=1)
+        if self.pooling == "frames":
+            joint = masked_softmax(scores, per_row(memory.frame_mask, h)).unsqueeze(2) * e_t
+        else:
+            joint = masked_softmax(scores.flatten(1), mask.flatten(1)).view_as(scores)
+            e_t = masked_softmax(scores, mask)
+        x_ST: Tensor = self.pooled(weighted_sum(joint.flatten(1), memory.x.flatten(1, 2)))
+        return x_ST, e_t, None
+
+    def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
+        scores = self.frame_attention.scores(h, memory.frame_keys)
+        temporal = masked_softmax(scores / self.temperature, per_row(memory.frame_mask, h))  # eq. 9
+        scores = self.ts_attention.scores(h, memory.ts_keys)
+        e = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 10
+        chosen = temporal
+        if not self.training:
+            chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)
+        joint = (chosen.unsqueeze(-1) * e).flatten(1)
+        return weighted_sum(joint, memory.x.flatten(1, 2)), temporal, e  # eq. 11
+
+    def _branch(self, h: Tensor, x_ST: Tensor, x_TS: Tensor) -> Tensor:
+        """Softmax of β_1 and β_2; a single branch (the paper's ablation) gets all the weight."""
+        if self.branches != "stats":
+            only = h.new_tensor([1.0, 0.0] if self.branches == "st" else [0.0, 1.0])
+            return only.expand(h.shape[0], 2)
+        q = self.W_h(h)
+        beta_1 = self.w_ST(torch.tanh(self.W_ST(x_ST) + q))
+        beta_2 = self.w_TS(torch.tanh(self.W_TS(x_TS) + q))
+        return torch.cat([beta_1, beta_2], 1).float().softmax(1)
+
+
+class Stats(Captioner[StatsMemory, StatsState]):
+    """The whole captioner: streams, self-attention over words, decoder LSTM."""
+
+    name = "stats"
+    config: StatsConfig
+    config_class = StatsConfig
+
+    def __init__(self, config: StatsConfig, vocabulary: Vocabulary) -> None:
+        super().__init__(config, vocabulary)
+        E, H, size = config.words, config.hidden, len(vocabulary)
+        self.word_embedding = nn.Embedding(size, E)
+        self.word_query = nn.Linear(E, config.attention, bias=False)
+        self.word_key = nn.Linear(E, config.attention, bias=False)
+        self.word_value = nn.Linear(E, E, bias=False)
+        self.query = nn.Linear(H + E, config.query)
+        self.streams = nn.ModuleList([StreamAttention(stream, config) for stream in config.streams])
+        self.label = nn.Embedding(config.classes + 1, config.class_width) if config.classes else None
+        attended = config.embedded * len(config.streams)
+        self.decoder = nn.LSTMCell(E + attended + (config.class_width if config.classes else 0), H)
+        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
+        self.output = nn.Linear(E if config.tie_words else H, size)
+        self.dropout = nn.Dropout(config.dropout)
+        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
+        if config.tie_words:
+            self.output.weight = self.word_embedding.weight
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> StatsMemory:
+        """labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
+        device = self.word_embedding.weight.device
+        batches = [collate([f[s.name] for f in features], device) for s in self.config.streams]
+        return self.encode_batches(batches, labels)
+
+    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> StatsMemory:
+        """As ``encode``, from tensors that are already padded (training)."""
+        streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), batches, strict=True))
+        times = streams[0].times
+        if labels is None:
+            labels = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
+        return StatsMemory(times=times, streams=streams, label=labels)
+
+    def explain(self, caption: CaptionSteps) -> Extras:
+        """The branches' shares and ST's map."""
+        extras = caption.steps.extras
+        return Extras(
+            branch=as_numpy(extras["branch"]),
+            st_spatial=as_numpy(extras["st_spatial"][:, : caption.regions]),
+        )
+
+    def start(self, memory: StatsMemory, rows_per_video: int) -> StatsState:
+        rows = memory.size * rows_per_video
+        like = self.word_embedding.weight
+        return StatsState(
+            h=like.new_zeros(rows, self.config.hidden),
+            c=like.new_zeros(rows, self.config.hidden),
+            word_keys=like.new_zeros(rows, 0, self.config.attention),
+            word_values=like.new_zeros(rows, 0, self.config.words),
+        )
+
+    def step(
+        self, state: StatsState, word: Tensor, memory: StatsMemory
+    ) -> tuple[Tensor, StatsState, StepAttention | None]:
+        w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
+        context, keys, values = self._attend_words(w, state)
+        query = self.query(torch.cat([state.h, context], 1))
+        looks = [
+            attention(query, stream)
+            for attention, stream in zip(self._attentions(), memory.streams, strict=True)
+        ]
+        inputs = [w, *(check.x_hat for check in looks)]
+        if self.label is not None:
+            inputs.append(self.label(per_row(memory.label, word)))
+        h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
+        logits = self.output(self.project(self.dropout(h)))
+        return logits.float().log_softmax(1), StatsState(h, c, keys, values), _attention(looks)
+
+    def _attentions(self) -> list[StreamAttention]:
+        return [module for module in self.streams if isinstance(module, StreamAttention)]
+
+    def _attend_words(self, w: Tensor, state: StatsState) -> tuple[Tensor, Tensor, Tensor]:
+        """Single-head self-attention of the last word over all words so far, itself included."""
+        keys = torch.cat([state.word_keys, self.word_key(w).unsqueeze(1)], 1)
+        values = torch.cat([state.word_values, self.word_value(w).unsqueeze(1)], 1)
+        scores = torch.einsum("ra,ria->ri", self.word_query(w), keys) / keys.shape[2] ** 0.5
+        weights = masked_softmax(scores, None).to(values.dtype)
+        return torch.einsum("ri,rie->re", weights, values), keys, values
+
+
+def _attention(looks: Sequence[StreamStep]) -> StepAttention:
+    """The first stream's maps on the captioner's clock; every stream's branch weights."""
+    rankings = [check.ranking for check in looks if check.ranking is not None]
+    extras: Mapping[str, Tensor] = {
+        "branch": torch.stack([check.branch for check in looks], 1),
+        "st_spatial": looks[0].st_spatial,
+    }
+    loss = torch.stack(rankings).mean(0) if rankings else None
+    return StepAttention(looks[0].temporal, looks[0].spatial, extras, loss)

@@ -1,0 +1,257 @@
+"""Fusion: integrating temporal and spatial attentions for VATEX video captioning, challenge 2019.
+
+Chen, Zhao, Song, Jin (2019). Equation numbers are the paper's.
+
+One decoder of two LSTMs (eqs. 1-5) under three attentions: vanilla has none and reads the global vector v̄,
+temporal attends to segments V^t, spatial to the objects V^o of all frames. The three are trained apart. Which
+of their captions wins (section 2.3) is in models/captioners/semantic_embedding.py.
+
+Where the paper is silent, or we differ:
+
+* No width is given: 512 for the LSTMs and v̄, 300 for words, 512 for attention.
+* Motion is joined to the image's segments by time. Sound may be missing in any video.
+* Vanilla's c_t is v̄ itself, and its reported attention is uniform over time: that is what a mean looks at.
+* Dropout on v̄, memory, words and output; words tied to the output where ``tie_words`` (the demo recipe).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from extractors.features import Features
+from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
+from models.inputs import (
+    Batch,
+    InputStream,
+    collate_inputs,
+    distinct,
+    frame_means,
+    nearest_rows,
+    on_clock,
+    video_means,
+)
+from models.vocabulary import Vocabulary
+
+
+class FusionConfig(BaseModel):
+    """The vanilla and the temporal captioner's. Widths are ours, the paper gives none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    image: InputStream = InputStream(name="resnext101", width=2048)
+    motion: InputStream | None = InputStream(name="ir_csn", width=2048)
+    audio: InputStream | None = InputStream(name="vggish", width=128)
+    hidden: int = 512
+    embedded: int = 512
+    words: int = 300
+    attention: int = 512
+    dropout: float = 0.5
+    tie_words: bool = False
+
+    @property
+    def pooled(self) -> tuple[InputStream, ...]:
+        """What v̄ is made of."""
+        return tuple(stream for stream in (self.image, self.motion, self.audio) if stream is not None)
+
+    @property
+    def streams(self) -> tuple[InputStream, ...]:
+        """In the order of ``encode_batches``; attention is reported on the first one's clock."""
+        return distinct(*self.pooled)
+
+    @classmethod
+    def demo(cls) -> Self:
+        """Under 3 million parameters, over the image net's cells or their means."""
+        return cls(
+            image=InputStream(name="grid", width=1280),
+            motion=None,
+            audio=None,
+            hidden=224,
+            embedded=224,
+            words=192,
+            attention=128,
+            dropout=0.3,
+            tie_words=True,
+        )
+
+
+class SpatialConfig(FusionConfig):
+    """The spatial captioner's, whose objects lead the clock.
+
+    moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
+    """
+
+    objects: InputStream = InputStream(name="mask_rcnn_roi", width=4096)
+    moving_objects: InputStream | None = None
+
+    @property
+    def streams(self) -> tuple[InputStream, ...]:
+        return distinct(self.objects, self.moving_objects, *self.pooled)
+
+    @classmethod
+    def demo(cls) -> Self:
+        return super().demo().model_copy(update={"objects": InputStream(name="grid", width=1280)})
+
+
+@dataclass(frozen=True, eq=False)
+class FusionMemory(Memory):
+    """T rows of N things to attend to: segments (N = 1) or objects; nothing wide for vanilla."""
+
+    v: Tensor  # (B, d): v̄
+    x: Tensor  # (B, T, N, d): V^t or V^o
+    keys: Tensor  # (B, T, N, A)
+    mask: Tensor  # (B, T, N)
+
+
+@dataclass(frozen=True, eq=False)
+class FusionState(State):
+    """Both LSTMs: the attention's and the words'."""
+
+    h_1: Tensor  # (R, H)
+    c_1: Tensor
+    h_2: Tensor
+    c_2: Tensor
+
+
+class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
+    """Eqs. 1 to 5; a subclass says what is attended to."""
+
+    config: FusionConfig
+    config_class = FusionConfig
+
+    def __init__(self, config: FusionConfig, vocabulary: Vocabulary) -> None:
+        super().__init__(config, vocabulary)
+        d, H, E, size = config.embedded, config.hidden, config.words, len(vocabulary)
+        self.embed_global = nn.Linear(sum(stream.width for stream in config.pooled), d)
+        self.attends = self.memory_width() > 0
+        if self.attends:
+            self.embed_memory = nn.Linear(self.memory_width(), d)
+            self.attention = AdditiveAttention(H, d, config.attention)
+        self.word_embedding = nn.Embedding(size, E)
+        self.lstm_1, self.lstm_2 = nn.LSTMCell(d + E + H, H), nn.LSTMCell(d + H, H)
+        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
+        self.output = nn.Linear(E if config.tie_words else H, size)
+        self.dropout = nn.Dropout(config.dropout)
+        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
+        if config.tie_words:
+            self.output.weight = self.word_embedding.weight
+
+    @abstractmethod
+    def memory_width(self) -> int:
+        """Of what is attended to, before its linear; 0 for nothing."""
+
+    @abstractmethod
+    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+        """What is attended to: values (B, T, N, C) and mask (B, T, N)."""
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
+
+    def encode(self, features: Sequence[Features]) -> FusionMemory:
+        device = self.word_embedding.weight.device
+        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
+        return self.encode_batches(batches)
+
+    def encode_batches(self, batches: Sequence[Batch]) -> FusionMemory:
+        """One batch a stream of ``config.streams``."""
+        by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
+        pooled = torch.cat([video_means(by_name[stream.name]) for stream in self.config.pooled], 1)
+        values, mask = self.attended(by_name)
+        x = keys = values[..., :0]
+        if self.attends:
+            x = self.dropout(self.embed_memory(values)) * mask.unsqueeze(3)
+            keys = self.attention.keys(x)
+        v = self.dropout(self.embed_global(pooled))
+        return FusionMemory(times=batches[0].times, v=v, x=x, keys=keys, mask=mask)
+
+    def start(self, memory: FusionMemory, rows_per_video: int) -> FusionState:
+        rows = memory.size * rows_per_video
+        zero = self.word_embedding.weight.new_zeros(rows, self.config.hidden)
+        return FusionState(zero, zero, zero, zero)
+
+    def step(
+        self, state: FusionState, word: Tensor, memory: FusionMemory
+    ) -> tuple[Tensor, FusionState, StepAttention | None]:
+        w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
+        v = per_row(memory.v, word)
+        h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
+        context, attention = self._attend(h_1, v, memory)
+        h_2, c_2 = self.lstm_2(torch.cat([context, h_1], 1), (state.h_2, state.c_2))  # eq. 4
+        logits = self.output(self.project(self.dropout(h_2)))  # eq. 5
+        return logits.float().log_softmax(1), FusionState(h_1, c_1, h_2, c_2), attention
+
+    def _attend(self, h_1: Tensor, v: Tensor, memory: FusionMemory) -> tuple[Tensor, StepAttention]:
+        """c_t (R, d); eqs. 2 and 3."""
+        mask = per_row(memory.mask, h_1)
+        if not self.attends:
+            frames = mask.any(2).float()
+            return v, StepAttention(frames / frames.sum(1, keepdim=True).clamp(min=1), None, {})
+        scores = self.attention.scores(h_1, memory.keys)
+        alpha = masked_softmax(scores.flatten(1), mask.flatten(1))
+        context = weighted_sum(alpha, memory.x.flatten(1, 2))
+        spatial = None if mask.shape[2] == 1 else masked_softmax(scores, mask)
+        return context, StepAttention(alpha.view_as(scores).sum(2), spatial, {})
+
+
+class Vanilla(TwoLayerCaptioner):
+    """No attention: c_t = v̄."""
+
+    name = "vanilla"
+
+    def memory_width(self) -> int:
+        return 0
+
+    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+        image = batches[self.config.image.name]
+        return frame_means(image).unsqueeze(2), image.frame_mask.unsqueeze(2)
+
+
+class Temporal(TwoLayerCaptioner):
+    """Attention over segments, [image; motion] each."""
+
+    name = "temporal"
+
+    def memory_width(self) -> int:
+        return self.config.image.width + (0 if self.config.motion is None else self.config.motion.width)
+
+    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+        image = batches[self.config.image.name]
+        segments = frame_means(image)
+        if self.config.motion is not None:
+            motion = batches[self.config.motion.name]
+            rows = nearest_rows(image.times, motion.times, motion.frame_mask)
+            segments = torch.cat([segments, on_clock(frame_means(motion), rows)], 2)
+        return segments.unsqueeze(2), image.frame_mask.unsqueeze(2)
+
+
+class Spatial(TwoLayerCaptioner):
+    """Attention over the objects of all frames in one memory."""
+
+    name = "spatial"
+    config: SpatialConfig
+    config_class = SpatialConfig
+
+    def memory_width(self) -> int:
+        moving = self.config.moving_objects
+        return self.config.objects.width + (0 if moving is None else moving.width)
+
+    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+        objects = batches[self.config.objects.name]
+        if self.config.moving_objects is None:
+            return objects.values, objects.region_mask
+        moving = batches[self.config.moving_objects.name]
+        rows = nearest_rows(objects.times, moving.times, moving.frame_mask)
+        beside = on_clock(moving.values.flatten(2), rows).view(*rows.shape, *moving.values.shape[2:])
+        return torch.cat([objects.values, beside], 3), objects.region_mask

@@ -1,0 +1,1 @@
+"""Lets several captioners write together, by ensembling or reranking."""

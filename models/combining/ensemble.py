@@ -1,0 +1,126 @@
+"""Several checkpoints decoded as one captioner: at every word the average of their probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from extractors.features import Features
+from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, State, StepAttention
+from models.inputs import Batch, inputs_of
+
+
+class EnsembleConfig(BaseModel):
+    """weights: one a member, summing to one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EnsembleMemory(Memory):
+    """``times`` are the first member's."""
+
+    members: tuple[Memory, ...]
+
+    @property
+    def moments(self) -> Tensor:
+        return self.members[0].moments
+
+
+@dataclass(frozen=True, eq=False)
+class EnsembleState(State):
+    members: tuple[State, ...]
+
+
+class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
+    """A captioner over captioners of one vocabulary.
+
+    Attention is averaged with the same weights where all members are of one class and configuration;
+    otherwise it is the first member's, since the others' maps may lie on other clocks and grids.
+    """
+
+    name = "ensemble"
+    config_class = EnsembleConfig
+    config: EnsembleConfig
+
+    def __init__(self, members: Sequence[AnyCaptioner], weights: Sequence[float] | None = None) -> None:
+        """weights: positive, in any scale; None = equal. Raises ValueError."""
+        if not members:
+            raise ValueError("an ensemble needs at least one captioner")
+        super().__init__(EnsembleConfig(weights=_normalised(weights, len(members))), members[0].vocabulary)
+        if any(member.vocabulary.words != self.vocabulary.words for member in members):
+            raise ValueError("the members of an ensemble must share one vocabulary")
+        self.members = nn.ModuleList(members)
+        self._alike = len({(type(m), m.config.model_dump_json()) for m in members}) == 1
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        """Every member's, each once; the first member's lead."""
+        members = self._captioners()
+        return tuple({each.name: each for member in members for each in member.inputs}.values())
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset().union(*(member.optional_streams for member in self._captioners()))
+
+    def encode(self, features: Sequence[Features]) -> EnsembleMemory:
+        return self.together([member.encode(features) for member in self._captioners()])
+
+    def encode_batches(self, batches: Sequence[Batch]) -> EnsembleMemory:
+        by_name = dict(zip((each.name for each in self.inputs), batches, strict=True))
+        return self.together([m.encode_batches(inputs_of(m, by_name)) for m in self._captioners()])
+
+    def together(self, memories: Sequence[Memory]) -> EnsembleMemory:
+        """One memory a member, of the same videos."""
+        return EnsembleMemory(memories[0].times, tuple(memories))
+
+    def start(self, memory: EnsembleMemory, rows_per_video: int) -> EnsembleState:
+        pairs = zip(self._captioners(), memory.members, strict=True)
+        return EnsembleState(tuple(member.start(own, rows_per_video) for member, own in pairs))
+
+    def first_word(self, memory: EnsembleMemory, rows_per_video: int) -> Tensor:
+        return self._captioners()[0].first_word(memory.members[0], rows_per_video)
+
+    def step(
+        self, state: EnsembleState, word: Tensor, memory: EnsembleMemory
+    ) -> tuple[Tensor, EnsembleState, StepAttention | None]:
+        triples = zip(self._captioners(), state.members, memory.members, strict=True)
+        log_probs, states, looks = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
+        weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]
+        # rounding can lift a certain word above probability one, which early stopping relies on not to be
+        mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
+        return mean, EnsembleState(states), self._attention(looks)
+
+    def _captioners(self) -> list[AnyCaptioner]:
+        return [member for member in self.members if isinstance(member, Captioner)]
+
+    def _attention(self, looks: Sequence[StepAttention | None]) -> StepAttention | None:
+        first, all_looks = looks[0], [check for check in looks if check is not None]
+        if first is None or not self._alike or len(all_looks) < len(looks):
+            return first
+        spatial = [check.spatial for check in all_looks if check.spatial is not None]
+        return StepAttention(
+            temporal=self._mean([check.temporal for check in all_looks]),
+            spatial=self._mean(spatial) if len(spatial) == len(looks) else first.spatial,
+            extras={name: self._mean([check.extras[name] for check in all_looks]) for name in first.extras},
+        )
+
+    def _mean(self, values: Sequence[Tensor]) -> Tensor:
+        total = values[0] * self.config.weights[0]
+        for value, weight in zip(values[1:], self.config.weights[1:], strict=True):
+            total = total + value * weight
+        return total
+
+
+def _normalised(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
+    given = [1.0] * members if weights is None else list(weights)
+    if len(given) != members or not all(math.isfinite(w) and w > 0 for w in given):
+        raise ValueError(f"weights must be {members} positive numbers; they are {given}")
+    return tuple(w / sum(given) for w in given)

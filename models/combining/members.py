@@ -1,0 +1,82 @@
+"""Who writes together: the captioners that fusion and ensemble are made of, by default and as named.
+
+One rule for the service, which goes by what workers say of their captioners, and for the evaluation, which
+goes by the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from models.checkpoint import read_card, vocabulary_digest
+from models.checkpoint_folder import WEIGHTS, available
+
+FUSION, ENSEMBLE = "fusion", "ensemble"
+#: Captioners that are no member unless they are named: vanilla looks nowhere, and is there to compare with.
+LEFT_OUT = frozenset({"vanilla"})
+
+
+class WrongMembers(ValueError):
+    """Members that cannot be combined as they were named, or nobody to combine; the message says why."""
+
+
+class MemberFacts(Protocol):
+    """What is known of a captioner that is not loaded. kind: whose paper it is; vocabulary: a digest."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def vocabulary(self) -> str: ...
+
+
+AnyDescribed = TypeVar("AnyDescribed", bound=MemberFacts)
+
+
+@dataclass(frozen=True)
+class File:
+    """A captioner as its file describes it."""
+
+    name: str
+    kind: str
+    vocabulary: str
+
+
+def files(weights: Path = WEIGHTS) -> list[File]:
+    """The captioners of a folder. Raises CheckpointError."""
+    found = available(weights).items()
+    return [File(name, read_card(path).captioner, vocabulary_digest(path)) for name, path in found]
+
+
+def default_members(kind: str, captioners: Sequence[AnyDescribed]) -> list[AnyDescribed]:
+    """Those of ``captioners`` that make fusion or ensemble where none are named; empty where they cannot.
+
+    All but those that are there to compare with, unless there is nobody else. An ensemble is of two or more
+    that know the same words: the largest number of them.
+    """
+    members = [each for each in captioners if each.kind not in LEFT_OUT] or list(captioners)
+    if kind != ENSEMBLE:
+        return members
+    alike = _of_one_vocabulary(members)
+    return alike if len(alike) > 1 else []
+
+
+def named_members(names: Sequence[str]) -> tuple[str, ...]:
+    """Without the space around them. Raises WrongMembers for an empty name and for one named twice."""
+    members = tuple(name.strip() for name in names)
+    if not members or not all(members):
+        raise WrongMembers("members are names of captioners with commas between them, and none is empty")
+    if twice := [name for name in dict.fromkeys(members) if members.count(name) > 1]:
+        raise WrongMembers(f"members name {twice[0]} more than once: name each captioner once")
+    return members
+
+
+def _of_one_vocabulary(captioners: Sequence[AnyDescribed]) -> list[AnyDescribed]:
+    counts = Counter(each.vocabulary for each in captioners)
+    (most, _), *_ = counts.most_common(1) or [("", 0)]
+    return [each for each in captioners if each.vocabulary == most]

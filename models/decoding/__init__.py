@@ -1,0 +1,1 @@
+"""Turns word probabilities into hypotheses: greedy, beam search, sampling."""

@@ -1,0 +1,137 @@
+"""Beam search over all videos and beams at once, and its diverse variant.
+
+Beams are pruned by their plain log-probability and ranked by the normalised one at the end. Finished
+beams stay and compete unchanged. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
+diversity) splits the beams into groups that choose one after the other within a step; the penalty for
+words that earlier groups chose steers the choice and is no part of a score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.decoding.constraints import Constraints
+from models.decoding.hypothesis import PartialCaptions
+from models.decoding.options import DecodingOptions, LengthPenalty
+from models.decoding.sampling import tempered
+from models.vocabulary import EOS
+
+
+@dataclass(frozen=True, eq=False)
+class BeamStep:
+    """The beams of the next step, all (B, beams): parent row, word, log-probability so far."""
+
+    parent: Tensor
+    word: Tensor
+    total: Tensor
+
+
+def beam_search(
+    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
+) -> tuple[PartialCaptions, list[StepAttention | None]]:
+    """``beam_size`` rows a video, and what every step of the loop looked at.
+
+    The first step has one row a video, since all beams are the same before it.
+    """
+    state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
+    beams, attentions = PartialCaptions.nothing(memory.size, word.device), []
+    for _ in range(options.max_length):
+        log_probs, state, attention = captioner.step(state, word, memory)
+        attentions.append(attention if options.attention else None)
+        log_probs = tempered(log_probs, options.temperature)
+        chosen = _choose(log_probs, beams, memory.size, options, constraints)
+        parent, word = chosen.parent.flatten(), chosen.word.flatten()
+        beams = beams.then(parent, word, log_probs[parent, word], chosen.total.flatten())
+        if _settled(beams, memory.size, options):
+            break
+        state = state.select(parent)
+    return beams, attentions
+
+
+def _choose(
+    log_probs: Tensor, beams: PartialCaptions, videos: int, options: DecodingOptions, constraints: Constraints
+) -> BeamStep:
+    """The best continuations of every video, group by group."""
+    candidates = _candidates(log_probs, beams, constraints)
+    rows, size = candidates.shape[0] // videos, candidates.shape[1]
+    groups = 1 if rows == 1 else options.group_size
+    by_group = candidates.view(videos, groups, rows // groups, size)
+    finished = beams.finished.view(videos, groups, -1)
+    taken = candidates.new_zeros(videos, size)
+    choices = []
+    for group in range(options.group_size):
+        g = group % groups  # before the first word all groups share one row
+        lost = None if group == 0 else options.diversity_lambda * taken
+        choice = _best_of_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
+        written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
+        taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
+        first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
+        choices.append(BeamStep(choice.parent + first_row, choice.word, choice.total))
+    return BeamStep(*(torch.cat([getattr(c, f) for c in choices], 1) for f in ("parent", "word", "total")))
+
+
+def _candidates(log_probs: Tensor, beams: PartialCaptions, constraints: Constraints) -> Tensor:
+    """(R, V) log-probabilities of every continuation; a finished beam's only one is to stay as it is."""
+    total = beams.total.to(log_probs.dtype)
+    candidates = log_probs + total.unsqueeze(1)
+    constraints.forbid_(candidates, beams.tokens)
+    candidates.masked_fill_(beams.finished.unsqueeze(1), -torch.inf)
+    candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
+    return candidates
+
+
+def _best_of_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, beams: int) -> BeamStep:
+    """candidates: (B, rows, V), finished: (B, rows), lost: (B, V). Parents are numbered within the group."""
+    videos, _, size = candidates.shape
+    flat = candidates.flatten(1)
+    steered = flat
+    if lost is not None:
+        open_rows = ~finished.unsqueeze(2)
+        steered = (candidates - lost.unsqueeze(1) * open_rows).flatten(1)
+    index = _top(steered, min(beams, flat.shape[1]))
+    total = flat.gather(1, index)
+    if index.shape[1] < beams:  # fewer continuations than beams: the rest are dead
+        missing = beams - index.shape[1]
+        index = torch.cat([index, index.new_zeros(videos, missing)], 1)
+        total = torch.cat([total, total.new_full((videos, missing), -torch.inf)], 1)
+    return BeamStep(index // size, index % size, total)
+
+
+def _top(values: Tensor, count: int) -> Tensor:
+    """Indices (B, count) of the largest of (B, M), in order; of equal ones the lower index first.
+
+    ``topk`` leaves open which of several equal values it takes (half-precision logits are often
+    equal), so it is asked for more until all that equal the last one are in hand.
+    """
+    asked = count
+    while True:
+        found = values.topk(asked, dim=1)
+        last = found.values[:, count - 1 : count]
+        tied = (values >= last.clamp(min=torch.finfo(values.dtype).min)).sum(1)
+        if asked == values.shape[1] or int(tied.max()) <= asked:
+            break
+        asked = min(2 * asked, values.shape[1])
+    index = found.indices.sort(dim=1).values
+    order = values.gather(1, index).sort(dim=1, descending=True, stable=True).indices
+    return index.gather(1, order[:, :count])
+
+
+def _settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
+    """Whether going on could change no returned caption of any video.
+
+    Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
+    keep its total up to the greatest length. A finished caption whose score beats that has a greater
+    plain total than every open beam too, and so cannot be pruned any more.
+    """
+    penalty, groups = LengthPenalty.parse(options.length_penalty), videos * options.group_size
+    total, finished = beams.total.view(groups, -1), beams.finished.view(groups, -1)
+    length = beams.length.to(total.dtype).view(groups, -1)
+    best = (total / penalty.divisor(length)).masked_fill(~finished, -torch.inf)
+    kept = best.topk(min(options.num_captions, best.shape[1]), dim=1).values
+    open_total = total.masked_fill(finished, -torch.inf).amax(1)
+    reach = open_total / penalty.divisor(total.new_tensor(float(options.max_length)))
+    return bool(((kept[:, -1] > reach) | (open_total == -torch.inf)).all())

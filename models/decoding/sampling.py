@@ -1,0 +1,148 @@
+"""Samples captions word by word, at a temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.decoding.constraints import Constraints
+from models.decoding.hypothesis import PartialCaptions
+from models.decoding.options import DecodingOptions
+from models.vocabulary import EOS
+
+# Sharper or flatter distributions over the next word.
+
+
+def tempered(log_probs: Tensor, temperature: float) -> Tensor:
+    """(R, V) log-probabilities divided by ``temperature`` and normalised again."""
+    if temperature == 1:
+        return log_probs
+    return (log_probs / temperature).log_softmax(1)
+
+
+#: From log-probabilities (R, V) to words (R,), given the tokens (R, t) so far.
+Chooser = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """R rows of L tokens for training; L ends with the longest row.
+
+    tokens: (R, L), the end token where a row has ended. logprobs: (R, L), 0 after the end, with
+    gradient. mask: bool (R, L), True for what was drawn, the first end token included.
+    """
+
+    tokens: Tensor
+    logprobs: Tensor
+    mask: Tensor
+
+
+def sample(
+    captioner: AnyCaptioner,
+    memory: Memory,
+    rows_per_video: int,
+    max_length: int,
+    generator: torch.Generator | None = None,
+    prefix: Tensor | None = None,
+    temperature: float = 1.0,
+) -> Drawn:
+    """Draw from the captioner without any constraint: the policy itself, sharpened by ``temperature``.
+
+    Label smoothing gives a share of every word to all others: at temperature 1 most long draws then hold a
+    word that fits nothing, and their rewards say little of the rest.
+
+    The gradient flows through ``logprobs`` into captioner and memory; the draws have none. prefix: (R, P)
+    words that a row begins with, -1 from where it is drawn; ``mask`` is False for what was given.
+    """
+    state, word = captioner.start(memory, rows_per_video), captioner.first_word(memory, rows_per_video)
+    ended = torch.zeros_like(word, dtype=torch.bool)
+    tokens, logprobs, mask = [], [], []
+    for i in range(max_length):
+        log_probs, state, _ = captioner.step(state, word, memory)
+        log_probs = tempered(log_probs, temperature)
+        word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
+        if prefix is not None and i < prefix.shape[1]:
+            given = prefix[:, i] >= 0
+            word = torch.where(given, prefix[:, i], word)
+        word = word.masked_fill(ended, EOS)
+        logprob = log_probs.gather(1, word.unsqueeze(1)).squeeze(1)
+        tokens.append(word)
+        logprobs.append(logprob.masked_fill(ended | given, 0))
+        mask.append(~(ended | given))
+        ended = ended | (word == EOS)
+        if bool(ended.all()):
+            break
+    return Drawn(torch.stack(tokens, 1), torch.stack(logprobs, 1), torch.stack(mask, 1))
+
+
+def greedy_search(
+    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
+) -> tuple[PartialCaptions, list[StepAttention | None]]:
+    """The likeliest allowed word at every step; of equal ones the lower id. One row a video."""
+
+    def choose(log_probs: Tensor, tokens: Tensor) -> Tensor:
+        scores = log_probs.clone()
+        constraints.forbid_(scores, tokens)
+        return scores.argmax(1)
+
+    return _roll_out(captioner, memory, 1, options, choose)
+
+
+def sample_search(
+    captioner: AnyCaptioner,
+    memory: Memory,
+    options: DecodingOptions,
+    constraints: Constraints,
+    generator: torch.Generator | None,
+) -> tuple[PartialCaptions, list[StepAttention | None]]:
+    """``num_captions`` independent draws a video, from what the constraints, top_k and top_p leave."""
+
+    def choose(log_probs: Tensor, tokens: Tensor) -> Tensor:
+        scores = log_probs.clone()
+        constraints.forbid_(scores, tokens)
+        return _draw(_likeliest(scores, options.top_k, options.top_p), generator)
+
+    return _roll_out(captioner, memory, options.num_captions, options, choose)
+
+
+def _roll_out(
+    captioner: AnyCaptioner, memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
+) -> tuple[PartialCaptions, list[StepAttention | None]]:
+    state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    itself = torch.arange(memory.size * rows, device=word.device)
+    written, attentions = PartialCaptions.nothing(len(itself), word.device), []
+    for _ in range(options.max_length):
+        log_probs, state, attention = captioner.step(state, word, memory)
+        attentions.append(attention if options.attention else None)
+        log_probs = tempered(log_probs, options.temperature)
+        word = choose(log_probs, written.tokens).masked_fill(written.finished, EOS)
+        logprob = log_probs[itself, word].masked_fill(written.finished, 0)
+        written = written.then(itself, word, logprob, written.total + logprob)
+        if bool(written.finished.all()):
+            break
+    return written, attentions
+
+
+def _likeliest(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+    """Scores with -inf for all but the k likeliest words, and then all but the nucleus of mass p.
+
+    The nucleus (Holtzman et al. 2020) is the shortest list of likeliest words that holds p of the
+    probability that is left; it is never empty.
+    """
+    if top_k is not None and top_k < scores.shape[1]:
+        least = scores.topk(top_k, dim=1).values[:, -1:]
+        scores = scores.masked_fill(scores < least, -torch.inf)
+    if top_p is not None and top_p < 1:
+        sorted_scores, order = scores.sort(dim=1, descending=True, stable=True)
+        probs = sorted_scores.softmax(1)
+        outside = probs.cumsum(1) - probs >= top_p
+        scores = scores.masked_fill(outside.scatter(1, order, outside), -torch.inf)
+    return scores
+
+
+def _draw(scores: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.multinomial(scores.softmax(1), 1, generator=generator).squeeze(1)

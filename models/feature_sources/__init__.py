@@ -1,0 +1,1 @@
+"""Says which streams feed which captioner, and computes them from frames."""

@@ -1,0 +1,116 @@
+"""Captions from features: what the service, the command line and the evaluation all call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from extractors.extractor import AnyExtractor
+from extractors.features import Features, StreamSpec
+from models.caption import Caption
+from models.checkpoint import Card, Checkpoint
+from models.decoding.decode import DecodingOptions
+from models.decoding.written_captions import DecodedBatch
+from models.feature_sources.feature_source import spread_over
+from models.feature_sources.stream_sets import DEMO, StreamSet, UnknownStream, UnknownStreamSet, stream_set
+
+
+class StreamMismatch(ValueError):
+    """The features were made by another network, weights or preprocessing; the message prints both."""
+
+
+def caption(
+    checkpoint: Checkpoint, features: Sequence[Features], options: DecodingOptions
+) -> list[list[Caption]]:
+    """For each video its best ``options.num_captions`` captions, best first, with attention.
+
+    Raises StreamMismatch where a stream is missing or not what the captioner was trained on.
+    """
+    for video in features:
+        check_streams(checkpoint, video)
+    written = DecodedBatch.by(checkpoint.captioner, features, lead_stream(checkpoint), options)
+    return [written.captions(video) for video in range(len(features))]
+
+
+def lead_stream(checkpoint: Checkpoint) -> str:
+    """The stream whose clock and places a captioner's attention is told in: the first that it takes."""
+    return checkpoint.captioner.inputs[0].name
+
+
+def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
+    """The streams that any video may lack: its sound."""
+    return checkpoint.captioner.optional_streams
+
+
+def check_streams(checkpoint: Checkpoint, features: Features) -> None:
+    """Raises StreamMismatch unless each stream's network, weights and preprocessing are the trained ones."""
+    for name, wanted in checkpoint.card.streams.items():
+        if name not in features and name in optional_streams(checkpoint):
+            continue
+        if name not in features:
+            raise StreamMismatch(
+                f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
+            )
+        _check(name, features[name].spec, wanted)
+
+
+def stream_set_of(checkpoint: Checkpoint, asked: str | None = None) -> StreamSet:
+    """The part of a stream set that makes what the captioner was trained on.
+
+    asked: the set's name, by default the one that its card names (``demo`` where it names none). Raises
+    StreamMismatch where that set makes other streams, UnknownStreamSet.
+    """
+    return stream_set_for(checkpoint.card, asked)
+
+
+def stream_set_for(card: Card, asked: str | None = None) -> StreamSet:
+    """The same by what a card says, of an embedding too."""
+    name = asked or card.training.get("streams", DEMO.name)
+    try:
+        return stream_set(name).of(card.streams)
+    except UnknownStream as error:
+        trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in card.streams.items())
+        raise StreamMismatch(f"{card.captioner} was trained on {trained}, but {error}") from error
+
+
+def extractors_of(card: Card) -> tuple[str, ...]:
+    """The extractors that a captioner is fed by; none where its stream set is not known here."""
+    try:
+        return tuple(stream_set(card.training.get("streams", DEMO.name)).of(card.streams).extractors)
+    except (UnknownStreamSet, UnknownStream):
+        return ()
+
+
+def sampling_of(card: Card, stream: str, frames: int | None = None) -> str | None:
+    """How a stream's frames are chosen; None where neither the card nor its stream set says it.
+
+    frames: how many, where a set spreads them and a service has its own number.
+    """
+    try:
+        spread = stream_set(card.training.get("streams", DEMO.name)).spread
+    except UnknownStreamSet:
+        spread = None
+    if spread is not None:
+        return spread_over(frames or spread)
+    return card.streams[stream].sampling or None
+
+
+def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:
+    """Raises StreamMismatch unless the set's extractors are those that the captioner was trained on.
+
+    One that takes others' streams has its identity from them, and is left to ``check_streams``.
+    """
+    specs = {extractor.name: extractor.spec for extractor in extractors if extractor.spec.weights_sha256}
+    for each in wanted.inputs:
+        if each.stream in checkpoint.card.streams and each.extractor in specs:
+            _check(each.stream, specs[each.extractor], checkpoint.card.streams[each.stream])
+
+
+def _check(name: str, given: StreamSpec, wanted: StreamSpec) -> None:
+    if given.identity != wanted.identity:
+        raise StreamMismatch(
+            f"stream {name!r} is {_tag(given)}, but the captioner was trained on {_tag(wanted)}"
+        )
+
+
+def _tag(spec: StreamSpec) -> str:
+    return f"{spec.network} / {spec.weights_sha256[:12]} / {spec.preprocessing}"

@@ -1,0 +1,181 @@
+"""The extractors of stream sets, loaded once, and the frames that they have to be given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from extractors.extraction.extractor_group import ExtractorGroup
+from extractors.extractor import AnyExtractor, create
+from extractors.features import Footage, Frames, Stream
+from extractors.frame_size import FrameSize
+from extractors.media.request import DecodeRequest
+from extractors.sampling import Sampling
+from extractors.windows import WindowOptions
+from models.feature_sources.stream_sets import StreamSet, together
+
+#: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
+#: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.
+SHORT_SIDE = 256
+
+
+class StreamSource(Protocol):
+    """What makes the streams of one captioner, or of several."""
+
+    @property
+    def request(self) -> DecodeRequest: ...
+
+    @property
+    def extractors(self) -> Sequence[AnyExtractor]: ...
+
+    def sampling_of(self, stream: str) -> str | None:
+        """How a stream's frames were chosen, None where its name tag says it."""
+        ...
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
+
+
+class ExtractorPool:
+    """Extractors by name and windows, each loaded once however many sets have it.
+
+    Raises UnknownExtractor, WeightsError.
+    """
+
+    def __init__(self, device: str = "cpu", *, threads: int = 1, cache: Path | None = None) -> None:
+        self._device, self._threads, self._cache = device, threads, cache
+        self._extractors: dict[tuple[str, WindowOptions], AnyExtractor] = {}
+
+    def get(self, name: str, windows: WindowOptions) -> AnyExtractor:
+        if (name, windows) not in self._extractors:
+            self._extractors[name, windows] = create(
+                name, self._device, threads=self._threads, cache=self._cache, windows=windows
+            )
+        return self._extractors[name, windows]
+
+
+class FeatureSource:
+    """Turns frames, and their sound, into the streams of one set.
+
+    frames: how many of them, for a set whose frames are spread over the time. pool: shared with other feeds.
+    Raises UnknownExtractor, WeightsError.
+    """
+
+    def __init__(
+        self,
+        wanted: StreamSet,
+        device: str = "cpu",
+        *,
+        threads: int = 1,
+        cache: Path | None = None,
+        frames: int | None = None,
+        pool: ExtractorPool | None = None,
+    ) -> None:
+        self.wanted, self._frames = wanted, frames or wanted.spread
+        pool = pool or ExtractorPool(device, threads=threads, cache=cache)
+        self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
+        self._group = ExtractorGroup(self.extractors)
+
+    @property
+    def request(self) -> DecodeRequest:
+        rate = max((extractor.rate for extractor in self._group.sound), default=None)
+        sizes = dict.fromkeys(extractor.frame_size for extractor in self._group.frames)
+        sizes.pop(FrameSize(SHORT_SIDE), None)
+        if self._spread is not None:
+            return DecodeRequest(self._spread, SHORT_SIDE, rate, sizes=tuple(sizes))
+        windows = tuple(dict.fromkeys(extractor.windows for extractor in self._group.frames))
+        return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
+
+    @property
+    def sampling(self) -> str | None:
+        """How the frames were chosen, None where the streams' name tags say it."""
+        if self._spread is None:
+            return None
+        return spread_over(self._spread.count)
+
+    def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
+        return self.sampling
+
+    @property
+    def _spread(self) -> Sampling | None:
+        if self._frames is None or self.wanted.spread is None:
+            return None
+        return Sampling(count=self._frames)
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """For each video the set's streams; videos are batched together.
+
+        Those of sound are left out where the decoder was not asked for it: ``Footage`` carries sound.
+        """
+        streams: list[dict[str, Stream]] = [{} for _ in videos]
+        shown = [self._resized(video) for video in videos]
+        for extractor in self._group.frames:
+            sized = [video.at(extractor.frame_size) for video in shown]
+            for known, new in zip(streams, extractor.extract(sized), strict=True):
+                known.update(new)
+        for known, video in zip(streams, videos, strict=True):
+            if isinstance(video, Footage):
+                for hearer in self._group.sound:
+                    known.update(hearer.describe(video.sound, video.duration))
+            self._group.derive(known)
+        return streams
+
+    def _resized(self, video: Frames) -> Footage:
+        """A set that looks at a few frames is given those, also where others had more of them decoded."""
+        footage = (
+            video
+            if isinstance(video, Footage)
+            else Footage(video.pixels, video.pts, video.duration, video.fps)
+        )
+        if self._spread is None or len(video) <= self._spread.count:
+            return footage
+        return footage.take(self._spread.choose(video.pts, video.duration))
+
+
+class CombinedFeatureSource:
+    """Several feeds on one decode. Raises ValueError where two of them would make the same stream."""
+
+    def __init__(self, sources: Sequence[FeatureSource]) -> None:
+        self._sources = tuple(sources)
+        self._owner: dict[str, FeatureSource] = {}
+        for source in sources:
+            if twice := sorted(self._owner.keys() & set(source.wanted.streams)):
+                raise ValueError(f"the stream {twice[0]!r} would be made in two ways, of different frames")
+            self._owner |= dict.fromkeys(source.wanted.streams, source)
+        self.request = DecodeRequest.together([source.request for source in sources])
+
+    @property
+    def extractors(self) -> Sequence[AnyExtractor]:
+        return tuple(dict.fromkeys(extractor for source in self._sources for extractor in source.extractors))
+
+    def sampling_of(self, stream: str) -> str | None:
+        return self._owner[stream].sampling
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """For each video the streams of every feed."""
+        streams: list[dict[str, Stream]] = [{} for _ in videos]
+        for source in self._sources:
+            for known, new in zip(streams, source.extract(videos), strict=True):
+                known.update({name: stream for name, stream in new.items() if self._is_of(name, source)})
+        return streams
+
+    def _is_of(self, stream: str, source: FeatureSource) -> bool:
+        """An extractor makes more streams than its set names, and another feed may be who is to make one."""
+        return self._owner.get(stream, source) is source
+
+
+def spread_over(frames: int) -> str:
+    """How frames are chosen that are spread over the time, in words."""
+    return f"{frames} frames, each from the middle of an equal part"
+
+
+def feature_source_for(
+    sets: Sequence[StreamSet], pool: ExtractorPool, frames: int | None = None
+) -> FeatureSource | CombinedFeatureSource:
+    """What makes the streams of all the sets, each extractor running once. Raises ValueError where two of
+    them would make the same stream in different ways."""
+    by_spread: dict[int | None, list[StreamSet]] = {}
+    for each in sets:
+        by_spread.setdefault(each.spread, []).append(each)
+    sources = [FeatureSource(together(alike), pool=pool, frames=frames) for alike in by_spread.values()]
+    return sources[0] if len(sources) == 1 else CombinedFeatureSource(sources)

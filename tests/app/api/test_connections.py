@@ -1,0 +1,227 @@
+"""What clients leave undone has an end: raw sockets against a real server, with short times."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from app.api import connections, submit, upload
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LiveApi, live_api
+
+SHORT = 0.6
+LIMIT = 12
+FORM = b"\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+VIDEO = b'--b\r\nContent-Disposition: form-data; name="video"; filename="a.mp4"\r\n\r\n'
+
+
+@pytest.fixture
+def api(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveApi]:
+    for name in ("HEADER_SECONDS", "LEAVE_SECONDS", "STUCK_SECONDS"):
+        monkeypatch.setattr(connections, name, SHORT)
+    monkeypatch.setattr(submit, "receive", partial(upload.receive, stall_seconds=SHORT))
+    settings = Settings(
+        data=tmp_path, redis_url=redis_server.url, namespace=tmp_path.name, max_connections=LIMIT,
+        min_free_bytes=0, max_upload_bytes=50_000_000,
+    )  # fmt: skip
+    with live_api(settings) as running:
+        yield running
+
+
+def connect(api: LiveApi, sent: bytes = b"") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", api.port), timeout=20)
+    client.sendall(sent)
+    return client
+
+
+def rest(client: socket.socket) -> bytes:
+    """All that comes until the server hangs up."""
+    received = b""
+    try:
+        while data := client.recv(65536):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def length(size: int) -> bytes:
+    return b"Content-Length: %d\r\n\r\n" % size
+
+
+UNDONE = {
+    "nothing": (b"", b""),
+    "line breaks": (b"\r\n\r\n", b"408 "),
+    "half a line": (b"GET /liv", b"408 "),
+    "half of the headers": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", b"408 "),
+    "no body": (b"POST /caption HTTP/1.1\r\nHost: localhost" + FORM + length(1000), b"408 "),
+    "half a body": (b"POST /caption HTTP/1.1\r\nHost: localhost" + FORM + length(1000) + VIDEO, b"408 "),
+    "half a chunk": (
+        b"POST /caption HTTP/1.1\r\nHost: localhost" + FORM + b"Transfer-Encoding: chunked\r\n\r\nff\r\n--b",
+        b"408 ",
+    ),
+    "a body that nobody reads": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + length(1000), b"200 "),
+    "a body of a refused request": (b"POST /caption HTTP/1.1\r\nHost: evil\r\n" + length(1000), b"400 "),
+    "half of a second request": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /", b"408 "),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), UNDONE.values(), ids=UNDONE)
+def test_what_does_not_come_is_not_waited_for(api: LiveApi, sent: bytes, status: bytes) -> None:
+    began = time.monotonic()
+    with connect(api, sent) as client:
+        answer = rest(client)
+    assert SHORT * 0.8 < time.monotonic() - began < 10
+    if status:
+        assert b"HTTP/1.1 " + status in answer
+    else:
+        assert answer == b""
+    assert api.staged == []
+
+
+def test_headers_that_drip_end_as_those_that_do_not_come(api: LiveApi) -> None:
+    with connect(api, b"GET /livez HTTP/1.1\r\n") as client:
+        client.settimeout(0.05)
+        began, answer = time.monotonic(), b""
+        while not answer and time.monotonic() - began < 10:
+            try:
+                client.sendall(b"X-Drop: a\r\n")
+                answer = client.recv(1000)
+            except TimeoutError:
+                continue
+    assert time.monotonic() - began < 5
+    head, body = answer.split(b"\r\n\r\n")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["code"] == "request_stalled"
+
+
+def test_headers_without_end_are_refused(api: LiveApi) -> None:
+    for filler in (b"X: " + b"a" * 1_000_000, b"X-a: b\r\n" * 100_000):
+        with connect(api, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n") as client:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(filler)
+            answer = rest(client)
+        assert answer == b"" or b"431 " in answer.splitlines()[0]
+    assert api.client.get("/livez").status_code == 200
+
+
+def test_an_answer_that_nobody_takes_is_given_up(api: LiveApi) -> None:
+    """Many of them, so that every buffer on the way is full."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", api.port))
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
+        _until(lambda: _open_connections(api.port) == 1)
+        _until(lambda: _open_connections(api.port) == 0)
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _open_connections(port: int) -> int:
+    """The server's, which lives in this process."""
+    everyone = psutil.Process().net_connections()
+    return sum(one.status == "ESTABLISHED" and one.laddr.port == port for one in everyone if one.laddr)
+
+
+def test_a_pipelined_upload_is_not_mistaken_for_headers(api: LiveApi) -> None:
+    body = VIDEO + b"x" * 300_000 + b"\r\n--b--"
+    request = b"POST /caption HTTP/1.1\r\nHost: localhost" + FORM + length(len(body)) + body
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect(api, request + request + last) as client:
+        answer = rest(client)
+    assert (answer.count(b"HTTP/1.1 202"), answer.count(b"HTTP/1.1 200")) == (2, 1)
+
+
+def test_a_connection_is_kept_between_requests(api: LiveApi) -> None:
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+    with connect(api) as client:
+        for _ in range(2):
+            client.sendall(request + length(4))  # a body that nobody reads, but it comes
+            assert b"200 OK" in client.recv(65536)
+            client.sendall(b"body")
+            time.sleep(SHORT * 1.5)
+        client.sendall(request + b"\r\n")
+        assert b"200 OK" in client.recv(65536)
+
+
+def test_many_half_open_connections_go_away_by_themselves(api: LiveApi) -> None:
+    """As many as are let in, each with something else undone."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        kinds = [sent for sent, _ in UNDONE.values()]
+        clients = [stack.enter_context(connect(api, kinds[n % len(kinds)])) for n in range(LIMIT)]
+        for client in clients:
+            rest(client)
+    assert time.monotonic() - began < 10
+    assert api.client.get("/livez").status_code == 200
+
+
+def test_one_client_too_many_is_told_when_to_come_back(api: LiveApi) -> None:
+    api.client.close()
+    with ExitStack() as stack:
+        for _ in range(LIMIT):
+            stack.enter_context(connect(api))
+        with connect(api, b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n") as client:
+            head, body = rest(client).split(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503")
+        assert b"\r\nretry-after: 5" in head.lower()
+        assert json.loads(body)["code"] == "too_many_connections"
+        with connect(api, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as client:
+            assert rest(client).startswith(b"HTTP/1.1 200")  # or a supervisor would kill a busy service
+        for _ in range(LIMIT // 2):
+            stack.enter_context(connect(api))
+        with connect(api) as client:
+            assert rest(client).startswith(b"HTTP/1.1 503")  # without waiting for a request
+
+
+def test_clients_that_vanish_are_let_go_of(api: LiveApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They asked to wait a minute for a job that nobody runs."""
+    looks = 0
+    read = api.service.jobs.get
+
+    def counted(job_id: str) -> object:
+        nonlocal looks
+        looks += 1
+        return read(job_id)
+
+    body = VIDEO + b"data\r\n--b--"
+    request = (
+        b"POST /caption HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60" + FORM + length(len(body)) + body
+    )
+    clients = [connect(api, request) for _ in range(5)]
+    deadline = time.monotonic() + 10
+    while len(api.uploads) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for client in clients:
+        client.close()
+    time.sleep(0.5)
+    monkeypatch.setattr(api.service.jobs, "get", counted)
+    time.sleep(1.0)
+    assert looks == 0
+    text = httpx.get(f"http://127.0.0.1:{api.port}/metrics").text
+    assert 'reelword_requests_total{method="POST",route="/caption",status="499"} 5.0' in text
+    assert "reelword_jobs_waiting 5.0" in text  # accepted is accepted
+
+
+def test_many_who_wait_cost_little() -> None:
+    """A minute of waiting looks at the job sixty-odd times, not six hundred."""
+    looks, waited = 0, 0.0
+    while waited < submit.LONGEST_WAIT:
+        waited += min(max(submit.POLL_SECONDS, waited / 10), submit.LONGEST_POLL)
+        looks += 1
+    assert looks < 100

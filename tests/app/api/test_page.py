@@ -1,0 +1,198 @@
+"""The page is served whole, from here alone, and cannot be made to load or run anything else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from app.api import application
+from app.attention_picture import heatmap
+from app.attention_picture.word_tiles import SPREAD
+from app.documents.attention import ExtrasDocument, GridAttention
+from app.jobs.options import FORM_FIELDS
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LiveApi, live_api
+
+STATIC = Path(application.__file__).parent / "static"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[LiveApi]:
+    settings = Settings(data=tmp_path_factory.mktemp("page"), redis_url=redis_server.url, namespace="page")
+    with live_api(settings) as running:
+        yield running
+
+
+class Links(HTMLParser):
+    """Addresses that a page loads or leads to, ids it has, and inline code, which its policy forbids."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.inline: list[str] = []
+        self.labelled: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.addresses += [given[name] for name in ("src", "href") if given.get(name)]
+        self.ids += [given["id"]] if "id" in given else []
+        self.inline += [name for name in given if name.startswith("on") or name == "style"]
+        if (tag == "script" and "src" not in given) or tag == "style":
+            self.inline.append(tag)
+        self.labelled |= {given[name] for name in ("for", "aria-labelledby") if name in given}
+
+
+@pytest.fixture(scope="module")
+def page(api: LiveApi) -> Links:
+    return Links(api.client.get("/").text)
+
+
+def test_the_page_is_html_and_asks_again_for_newer(api: LiveApi) -> None:
+    response = api.client.get("/")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+
+
+def test_a_monitor_may_ask_for_the_head_alone(api: LiveApi) -> None:
+    response = api.client.head("/")
+    assert response.status_code == 200
+    assert response.content == b""
+
+
+def test_the_page_has_words_for_every_field(page: Links) -> None:
+    """A server's sentence names its fields; the page shows what it calls them itself."""
+    script = (STATIC / "page.js").read_text()
+    labels = script[script.index("const LABELS") : script.index("};", script.index("const LABELS"))]
+    assert all(f"{name}:" in labels for name in FORM_FIELDS if name != "attention")
+
+
+def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
+    script = (STATIC / "own.js").read_text()
+    shown = set(re.findall(r"extras\.(\w+)", script))
+    assert shown <= set(ExtrasDocument.model_fields)
+    # two that are maps, which are drawn from ``spatial`` and ``temporal``
+    assert set(ExtrasDocument.model_fields) - shown == {"st_spatial", "refocus"}
+
+
+def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:
+    local = [address for address in page.addresses if not address.startswith("data:")]
+    assert "/static/page.js" in local
+    for address in local:
+        assert address.startswith("/"), address
+        assert api.client.get(address).status_code == 200, address
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("page.js", "javascript"), ("own.js", "javascript"), ("heat.js", "javascript"), ("page.css", "css")],
+)
+def test_files_have_their_types(api: LiveApi, name: str, kind: str) -> None:
+    response = api.client.get(f"/static/{name}")
+    assert kind in response.headers["content-type"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_no_file_outside_the_folder_is_served(api: LiveApi) -> None:
+    for path in ("../api.py", "..%2Fapi.py", "%2e%2e/api.py"):
+        assert api.client.get(f"/static/{path}").status_code == 404
+
+
+def test_the_policy_of_each_answer_is_as_strict_as_it_can_be(api: LiveApi) -> None:
+    def policy(path: str) -> str:
+        response = api.client.get(path)
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        return response.headers["content-security-policy"]
+
+    assert "script-src 'self';" in policy("/")
+    assert "unsafe" not in policy("/")
+    assert policy("/livez") == policy("/nowhere") == "default-src 'none'; frame-ancestors 'none'"
+    assert "http" not in policy("/docs")
+
+
+def test_the_page_has_nothing_inline_that_its_policy_forbids(page: Links) -> None:
+    assert page.inline == []
+
+
+def test_documentation_loads_from_here_alone(api: LiveApi) -> None:
+    text = api.client.get("/docs").text
+    addresses = [address for address in Links(text).addresses if not address.startswith("data:")]
+    assert len(addresses) >= 2
+    for address in addresses:
+        assert address.startswith("/"), address
+        assert api.client.get(address).status_code == 200, address
+
+
+def test_the_script_uses_only_ids_that_the_page_has(page: Links) -> None:
+    script = (STATIC / "page.js").read_text()
+    used = set(re.findall(r'\$\("([\w-]+)"\)', script)) | {"working", "problem", "result"}
+    assert used <= set(page.ids)
+    assert page.labelled <= set(page.ids)
+
+
+def test_the_script_asks_for_routes_that_exist(api: LiveApi) -> None:
+    script = (STATIC / "page.js").read_text()
+    documented = api.client.get("/openapi.json").json()["paths"]
+    asked = {
+        re.sub(r"\$\{[^}]*\}+\)?\}?", "*", path)
+        for path in re.findall(r'[`"](/(?:jobs|caption|models)[^`"]*)[`"]', script)
+    }
+    known = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
+    assert "/caption" in asked
+    assert asked <= known
+
+
+def test_page_and_picture_show_the_same_scale() -> None:
+    script = (STATIC / "heat.js").read_text()
+    triples = re.findall(r"\[(\d+), (\d+), (\d+)\]", script)
+    assert [tuple(map(int, triple)) for triple in triples] == list(heatmap.INFERNO)
+    assert f"LEAST_RANGE = {heatmap.LEAST_RANGE:g};" in script
+    assert f"[DIM, GLOW] = [{heatmap.DIM:g}, {heatmap.GLOW:g}]" in script
+
+
+def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None:
+    """Which words are so is decided once, by models/caption.py, and served as ``spread``."""
+    script = (STATIC / "page.js").read_text()
+    assert f'SPREAD = "{SPREAD}";' in script
+    assert "attention.spread" in script
+    assert "attention.parts" in script
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script in Node.js")
+@pytest.mark.parametrize(
+    "spatial",
+    [
+        {"rows": 2, "columns": 3, "row_edges": [0.0, 0.5, 1.0], "column_edges": [0.0, 0.2, 0.6, 1.0]},
+        {"rows": 3, "columns": 1, "view": [0.25, 0.125, 0.75, 1.0]},
+    ],
+)  # fmt: skip
+def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "heat.mjs").write_bytes((STATIC / "heat.js").read_bytes())
+    script = (
+        'import { betweenMiddles, edgesOf } from "./heat.mjs";'
+        f"const edges = edgesOf({json.dumps(spatial)});"
+        f"console.log(JSON.stringify([edges, edges.map((each) => betweenMiddles(each, {heatmap.FINE}))]));"
+    )
+    (tmp_path / "main.mjs").write_text(script)
+    said = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    edges, places = json.loads(said.stdout)
+    document = {"kind": "grid", "weights": [], **spatial}
+    ours = GridAttention.model_validate(document).edges()
+    for its, their_places, own in zip(edges, places, ours, strict=True):
+        assert its == pytest.approx(own)
+        for (low, high, part), ((first, _), (second, share)) in zip(
+            their_places, heatmap._between_middles(own), strict=True
+        ):
+            assert (low, high) == (first, second)
+            assert part == pytest.approx(share)

@@ -1,0 +1,55 @@
+"""Problem documents: every leaf has its own code, a status, and a sentence that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.api import problems
+from app.api.problems import RequestError
+from app.errors import NotOnDisk, QueueError, QueueUnavailable
+
+LEAVES = RequestError.__subclasses__()
+
+
+def test_codes_are_unique_and_on_the_page() -> None:
+    codes = [leaf.code for leaf in LEAVES]
+    assert len(set(codes)) == len(codes)
+    for leaf in LEAVES:
+        line = f"{int(leaf.status)} {leaf.code}"
+        assert leaf.__name__ in (problems.__doc__ or "")
+        assert line in (problems.__doc__ or "")
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.code)
+def test_a_leaf_says_what_is_wrong_and_what_to_do(leaf: type[RequestError]) -> None:
+    document = problems.describe(leaf(), "/caption")
+    assert document.type == f"urn:reelword:problem:{leaf.code}"
+    assert 400 <= document.status < 600
+    assert document.detail.endswith(".")
+    assert document.hint.endswith((".", "…"))
+    assert document.instance == "/caption"
+
+
+def test_known_values_are_listed_or_left_out() -> None:
+    listed = problems.describe(problems.CaptionerUnknown("No.", known=("g2l", "stats")), "/caption")
+    assert listed.known == ["g2l", "stats"]
+    assert "known" not in problems.describe(problems.VideoEmpty(), "/caption").model_dump(exclude_none=True)
+
+
+@pytest.mark.parametrize("error", [QueueUnavailable("Redis does not answer."), NotOnDisk("Not kept.")])
+def test_queue_errors_are_told_the_same_way(error: QueueError) -> None:
+    document = problems.describe_job_error(error, "/jobs/1")
+    assert (document.status, document.code, document.detail) == (503, error.code, str(error))
+    assert document.hint == error.hint
+
+
+def test_a_wait_is_said_in_the_headers() -> None:
+    assert problems.headers_of(problems.BacklogFull()) == {"Retry-After": "30"}
+    assert problems.headers_of(problems.VideoEmpty()) == {}
+
+
+def test_openapi_lists_problems_of_one_status_together() -> None:
+    responses = problems.openapi_responses(problems.VideoMissing, problems.VideoEmpty, problems.BacklogFull)
+    assert set(responses) == {422, 503}
+    content = responses[422]["content"]["application/problem+json"]
+    assert set(content["examples"]) == {"video_missing", "video_empty"}

@@ -1,0 +1,243 @@
+"""Forms are read as they arrive; whatever goes wrong, no half-written file stays."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from app.api import problems, upload
+from app.api.upload import FIELD_LIMIT, FORM_OVERHEAD, Upload, receive
+
+BOUNDARY = "limit-of-a-part"
+HEADERS = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
+LIMIT = 1_000_000
+
+
+def part(name: str, value: bytes, filename: str | None = None) -> bytes:
+    file = "" if filename is None else f'; filename="{filename}"'
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
+    return head.encode() + value + b"\r\n"
+
+
+def form(*parts: bytes) -> bytes:
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+async def in_pieces(body: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), size):
+        yield body[start : start + size]
+
+
+def read(file: Path, body: bytes, *, size: int = 4096, headers: Mapping[str, str] = HEADERS) -> Upload:
+    return asyncio.run(receive(in_pieces(body, size), headers, file, LIMIT))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "staged.part"
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, 3_000_000])
+def test_video_and_options_arrive_however_the_body_is_cut(file: Path, size: int) -> None:
+    video = bytes(range(256)) * 8 + b"\r\n--limit-of-a-par\r\n"
+    body = form(part("beam_size", b"3"), part("video", video, "a clip.mp4"), part("attention", b" false "))
+    got = read(file, body, size=size)
+    assert file.read_bytes() == video
+    assert (got.file, got.size) == (file, len(video))
+    assert got.fields == {"beam_size": "3", "attention": "false"}
+
+
+VIDEO = part("video", b"data", "a.mp4")
+TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "sentence"),
+    [
+        (form(), problems.VideoMissing, "no field called video"),
+        (form(part("beam_size", b"3")), problems.VideoMissing, "no field called video"),
+        (form(part("video", b"", "a.mp4")), problems.VideoEmpty, "no bytes"),
+        (form(VIDEO, VIDEO), problems.SeveralVideos, "more than one"),
+        (form(part("url", b"http://example.org/a.mp4")), problems.UrlNotSupported, "called url"),
+        (form(VIDEO, part("url", b"x")), problems.UrlNotSupported, "called url"),
+        (form(part("beams", b"3"), VIDEO), problems.UnknownField, "called beams"),
+        (
+            form(VIDEO, part("beam_size", b"3"), part("beam_size", b"4")),
+            problems.InvalidOption,
+            "more than once",
+        ),
+        (form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO), problems.InvalidOption, "longer than"),
+        (form(TOO_LARGE), problems.UploadTooLarge, "1,000,000 bytes"),
+        (form(VIDEO)[:-24], problems.MalformedForm, "in the middle"),
+        (form(VIDEO)[:-6], problems.MalformedForm, "in the middle"),
+        (form(part("beam_size", b"3"))[:-6], problems.MalformedForm, "before its last boundary"),
+        (b"no boundary anywhere", problems.MalformedForm, "before its first boundary"),
+        (b"", problems.MalformedForm, "before its first boundary"),
+        (form(VIDEO) + b"x" * FORM_OVERHEAD, problems.MalformedForm, "not its video"),
+        (b"x" * FORM_OVERHEAD + b"\r\n" + form(VIDEO), problems.MalformedForm, "not its video"),
+    ],
+)
+def test_wrong_forms_are_named_and_leave_no_file(
+    file: Path, body: bytes, error: type[problems.RequestError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        read(file, body)
+    assert not file.exists()
+
+
+def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
+    with pytest.raises(problems.UnknownField) as raised:
+        read(file, form(part("beams", b"3")))
+    assert raised.value.known == [
+        "video",
+        "captioner",
+        "members",
+        "beam_size",
+        "num_captions",
+        "max_length",
+        "attention",
+    ]
+
+
+@pytest.mark.parametrize("content_type", [None, "", "video/mp4", "multipart/mixed; boundary=b", "json"])
+def test_other_bodies_are_no_forms(file: Path, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    with pytest.raises(problems.NotMultipart):
+        read(file, form(VIDEO), headers=headers)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("rest", ["", ";", "; boundary", "; boundary=", '; boundary=""', "; charset=utf-8"])
+def test_a_missing_boundary_is_said_to_be_missing(file: Path, rest: str) -> None:
+    with pytest.raises(problems.MalformedForm, match="boundary is missing"):
+        read(file, form(VIDEO), headers={"content-type": f"multipart/form-data{rest}"})
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("clip.mp4", "clip.mp4"),
+        ("C:\\films\\clip.mp4", "clip.mp4"),
+        ("/home/me/clip.mp4", "clip.mp4"),
+        ("../../etc/passwd", "passwd"),
+        ("un caf\u00e9 \u4e2d\u6587.mp4", "un caf\u00e9 \u4e2d\u6587.mp4"),
+        ("a\x1b[31m\x00\u202eb.mp4", "a\ufffd[31m\ufffd\ufffdb.mp4"),
+        ("5.40\u202fPM.mov", "5.40 PM.mov"),
+        ("\U0001f469\u200d\U0001f467.mp4", "\U0001f469\u200d\U0001f467.mp4"),
+        ("x" * 5000, "x" * 255),
+        ("", ""),
+    ],
+)
+def test_a_file_name_is_kept_fit_for_display(file: Path, sent: str, shown: str) -> None:
+    assert read(file, form(part("video", b"data", sent))).filename == shown
+
+
+def test_an_announced_size_is_refused_before_anything_is_read(file: Path) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        yield b""
+        raise AssertionError("the body was read")
+
+    headers = {**HEADERS, "content-length": str(LIMIT + FORM_OVERHEAD + 1)}
+    with pytest.raises(problems.UploadTooLarge):
+        asyncio.run(receive(never(), headers, file, LIMIT))
+    assert not file.exists()
+
+
+def test_reading_ends_soon_after_the_limit(file: Path) -> None:
+    """Without Content-Length: what is read beyond the limit is one piece and the room for options."""
+    given = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal given
+        yield part("video", b"", "a.mp4")[:-2]
+        while True:
+            given += 65536
+            yield b"x" * 65536
+
+    with pytest.raises(problems.UploadTooLarge):
+        asyncio.run(receive(endless(), HEADERS, file, LIMIT))
+    assert given <= LIMIT + FORM_OVERHEAD + 2 * 65536
+    assert not file.exists()
+
+
+def test_a_client_that_goes_away_leaves_nothing(file: Path) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield part("video", b"x" * 100_000, "a.mp4")
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(receive(broken(), HEADERS, file, LIMIT))
+    assert not file.exists()
+
+
+def test_a_client_that_falls_silent_is_given_up(file: Path) -> None:
+    async def silent() -> AsyncIterator[bytes]:
+        yield part("video", b"x" * 1000, "a.mp4")
+        await asyncio.sleep(60)
+
+    with pytest.raises(problems.UploadStalled, match="Fewer than"):
+        asyncio.run(receive(silent(), HEADERS, file, LIMIT, stall_seconds=0.05))
+    assert not file.exists()
+
+
+def test_a_client_that_drips_is_given_up_too(file: Path) -> None:
+    """Each byte in time, and the upload would take a year."""
+
+    async def dripping() -> AsyncIterator[bytes]:
+        yield part("video", b"x" * (upload.PACE + 1), "a.mp4")
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            yield b"x"
+
+    with pytest.raises(problems.UploadStalled):
+        asyncio.run(receive(dripping(), HEADERS, file, LIMIT, stall_seconds=0.2))
+    assert not file.exists()
+
+
+def test_a_full_disk_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_output: BinaryIO) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(upload, "_flush", full)
+    with pytest.raises(problems.StorageFull):
+        read(file, form(VIDEO))
+    assert not file.exists()
+
+
+def test_other_faults_of_the_disk_are_not_called_full(file: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # the kernel's own EFBIG, not a pretence
+    try:
+        with pytest.raises(OSError, match="large"):
+            read(file, form(part("video", b"x" * 500_000, "a.mp4")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not file.exists()
+
+
+def test_memory_stays_flat(file: Path) -> None:
+    size = 64 * 1024 * 1024
+
+    async def long() -> AsyncIterator[bytes]:
+        yield part("video", b"", "a.mp4")[:-2]
+        chunk = b"x" * 65536
+        for _ in range(size // len(chunk)):
+            yield chunk
+        yield b"\r\n" + form()
+
+    tracemalloc.start()
+    try:
+        got: Any = asyncio.run(receive(long(), HEADERS, file, size))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert got.size == size
+    assert peak < 8 * 1024 * 1024

@@ -1,0 +1,269 @@
+"""The job's record: what the four scripts promise, call by call. (In any order: test_jobs_machine.py.)"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+import redis
+
+from app import errors
+from app.jobs.job import Claim, Jobs, Keys, Refusal
+from app.jobs.options import CaptionOptions
+from app.jobs.queue import Queue, ensure_groups, waiting
+from app.jobs.redis_client import connect
+from app.serve.embedded_redis import RedisServer
+
+CAUSE = errors.WorkerLost("The worker fell silent 3 times while it ran this job.")
+
+
+@pytest.fixture
+def queue(server: redis.Redis, jobs: Jobs, keys: Keys) -> Queue:
+    opened = Queue(server, "w1", lease=jobs.lease, keys=keys)
+    opened.open()
+    return opened
+
+
+def submit(jobs: Jobs, job_id: str = "") -> str:
+    job_id = job_id or uuid.uuid4().hex
+    return jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", filename="a.mp4").id
+
+
+def claim(jobs: Jobs, job_id: str, worker: str = "w1", *, is_shared: bool = False) -> Claim:
+    taken = try_claim(jobs, job_id, worker, is_shared=is_shared)
+    assert isinstance(taken, Claim)
+    return taken
+
+
+def try_claim(jobs: Jobs, job_id: str, worker: str = "w1", *, is_shared: bool = False) -> Claim | Refusal:
+    job = jobs.get(job_id)
+    assert job is not None
+    return jobs.claim(job_id, job.entry, job.priority, worker, cause=CAUSE, is_shared=is_shared)
+
+
+def test_a_submitted_job_waits(jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys) -> None:
+    job_id = submit(jobs)
+    job = jobs.get(job_id)
+    assert job is not None
+    assert (job.state, job.attempt, job.progress, job.stage) == ("queued", 0, 0, None)
+    assert (job.filename, job.options, job.error) == ("a.mp4", CaptionOptions(), None)
+    assert abs(job.created_at - time.time()) < 5
+    assert waiting(server, keys) == 1
+
+
+def test_submitting_twice_makes_one_job(jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys) -> None:
+    submit(jobs, "same")
+    submit(jobs, "same")
+    assert waiting(server, keys) == 1
+
+
+def test_from_offer_to_answer(jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys) -> None:
+    job_id = submit(jobs)
+    (offer,) = queue.take(4)
+    assert (offer.job_id, offer.priority, offer.is_recovered) == (job_id, "normal", False)
+    held = claim(jobs, job_id)
+    assert jobs.beat(held, "extract", 0.5, {"sampled": [0.5]}) == "go"
+    running = jobs.get(job_id)
+    assert running is not None
+    assert (running.state, running.stage, running.progress) == ("running", "extract", 0.5)
+    assert running.answer == {"sampled": [0.5]}
+    assert jobs.succeed(held, {"caption": "a dog", "timings": {"decode": 0.1}})
+    done = jobs.get(job_id)
+    assert done is not None
+    assert (done.state, done.stage, done.progress, done.attempt) == ("succeeded", None, 1, 1)
+    assert done.answer["caption"] == "a dog"
+    assert done.timings["decode"] == 0.1
+    assert done.timings["total"] == pytest.approx(done.timings["queue"], abs=5)
+    assert server.xlen(keys.stream("normal")) == 0
+    assert queue.take(4, block=0.01) == []
+
+
+def test_an_old_token_changes_nothing(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    queue.take(1)
+    late = claim(jobs, job_id)
+    time.sleep(jobs.lease + 0.05)
+    newer = claim(jobs, job_id, "w2")
+    assert newer.job.attempt == 2
+    assert jobs.beat(late, "caption", 0.9) == "lost"
+    assert not jobs.succeed(late, {"caption": "late"})
+    assert not jobs.hand_back(late)
+    assert jobs.succeed(newer, {"caption": "newer"})
+    assert not jobs.succeed(late, {"caption": "late"})
+    job = jobs.get(job_id)
+    assert job is not None
+    assert job.answer["caption"] == "newer"
+
+
+def test_the_reply_to_finish_may_be_lost(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held = claim(jobs, job_id)
+    assert jobs.succeed(held, {"caption": "once"})
+    assert jobs.succeed(held, {"caption": "twice"})
+    job = jobs.get(job_id)
+    assert job is not None
+    assert job.answer["caption"] == "once"
+
+
+def test_a_good_lease_keeps_others_out(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held = claim(jobs, job_id)
+    for _ in range(4):
+        time.sleep(jobs.lease / 2)
+        assert jobs.beat(held, "decode", 0.1) == "go"
+        assert try_claim(jobs, job_id, "w2") == Refusal(job_id, "busy")
+
+
+def test_beats_hold_off_recovery_and_silence_brings_it(
+    jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys
+) -> None:
+    job_id = submit(jobs)
+    queue.take(1)
+    held = claim(jobs, job_id)
+    other = Queue(server, "w2", lease=jobs.lease, keys=keys)
+    for _ in range(3):
+        time.sleep(jobs.lease * 0.6)
+        jobs.beat(held, "decode", 0.1)
+        assert other.take(1, block=0.01) == []
+    time.sleep(jobs.lease + 0.55)
+    submit(jobs)  # a backlog does not delay recovery
+    (offer,) = other.take(4)
+    assert (offer.job_id, offer.is_recovered) == (job_id, True)
+
+
+def test_attempts_are_bounded(jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys) -> None:
+    job_id = submit(jobs)
+    queue.take(1)
+    held = claim(jobs, job_id)
+    for attempt in (2, 3):
+        again = jobs.claim_again(held, CAUSE)
+        assert isinstance(again, Claim)
+        assert again.job.attempt == attempt
+        held = again
+    assert jobs.claim_again(held, CAUSE) == Refusal(job_id, "exhausted")
+    job = jobs.get(job_id)
+    assert job is not None
+    assert (job.state, job.attempt) == ("failed", 3)
+    assert job.error == {"code": "worker_lost", "message": str(CAUSE), "hint": CAUSE.hint}
+    assert server.xlen(keys.stream("normal")) == 0
+
+
+def test_a_dead_batch_costs_no_attempt_once(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    in_batch = claim(jobs, job_id, is_shared=True)
+    alone = jobs.claim_again(in_batch, CAUSE)
+    assert isinstance(alone, Claim)
+    assert (in_batch.job.attempt, alone.job.attempt) == (1, 1)
+    counted = jobs.claim_again(alone, CAUSE)
+    assert isinstance(counted, Claim)
+    assert counted.job.attempt == 2
+    assert jobs.beat(in_batch, "extract", 0.2) == "lost"
+
+
+def test_a_job_handed_back_is_next_and_loses_no_attempt(
+    jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys
+) -> None:
+    job_id = submit(jobs)
+    queue.take(1)
+    held = claim(jobs, job_id)
+    submit(jobs)
+    assert jobs.hand_back(held)
+    assert jobs.beat(held, "decode", 0.1) == "lost"
+    (offer,) = Queue(server, "w2", lease=jobs.lease, keys=keys).take(4)
+    assert (offer.job_id, offer.is_recovered) == (job_id, True)
+    assert claim(jobs, job_id, "w2").job.attempt == 1
+
+
+def test_canceling_a_waiting_job(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    assert jobs.cancel(job_id) == "done"
+    assert jobs.cancel(job_id) == "over"
+    assert queue.take(1, block=0.01) == []
+    job = jobs.get(job_id)
+    assert job is not None
+    assert job.state == "canceled"
+
+
+def test_canceling_a_running_job(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held = claim(jobs, job_id)
+    assert jobs.cancel(job_id) == "asked"
+    assert jobs.beat(held, "extract", 0.3) == "canceled"
+    assert jobs.stop(held)
+    assert not jobs.succeed(held, {"caption": "too late"})
+    job = jobs.get(job_id)
+    assert job is not None
+    assert job.state == "canceled"
+
+
+def test_a_canceled_job_whose_worker_died_does_not_run_again(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    claim(jobs, job_id)
+    jobs.cancel(job_id)
+    time.sleep(jobs.lease + 0.05)
+    assert try_claim(jobs, job_id, "w2") == Refusal(job_id, "canceled")
+
+
+def test_results_expire(server: redis.Redis, keys: Keys) -> None:
+    brief = Jobs(server, attempts=3, lease=5, result_ttl=1, keys=keys)
+    ensure_groups(server, keys)
+    job_id = submit(brief)
+    assert brief.succeed(claim(brief, job_id), {"caption": "short-lived"})
+    assert brief.due() == []
+    time.sleep(2.05)
+    assert brief.due() == [job_id]
+    assert brief.expire(job_id)
+    job = brief.get(job_id)
+    assert job is not None
+    assert (job.state, job.answer) == ("expired", {})
+    assert brief.due() == []
+    assert not brief.expire(job_id)
+    time.sleep(1.1)
+    assert brief.get(job_id) is None
+
+
+def test_high_goes_before_low(jobs: Jobs, queue: Queue) -> None:
+    for priority in ("low", "normal", "high"):
+        jobs.submit(priority, CaptionOptions(), "uploads/x", priority=priority)
+    assert [queue.take(1)[0].job_id for _ in range(3)] == ["high", "normal", "low"]
+
+
+def test_a_large_answer_is_refused(jobs: Jobs, queue: Queue) -> None:
+    held = claim(jobs, submit(jobs))
+    with pytest.raises(ValueError, match="belongs into a blob"):
+        jobs.succeed(held, {"caption": "x" * 70_000})
+
+
+def test_an_emptied_server_gets_its_groups_again(
+    jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys
+) -> None:
+    server.delete(*(keys.stream(priority) for priority in ("high", "normal", "low")))
+    assert queue.take(1, block=0.01) == []
+    job_id = submit(jobs)
+    assert queue.take(1)[0].job_id == job_id
+
+
+def test_a_job_that_is_not_on_disk_is_not_accepted(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as own, connect(own.url, patience=5) as client:
+        client.config_set("appendfsync", "no")
+        jobs = Jobs(client, attempts=3, lease=1, result_ttl=60)
+        with pytest.raises(errors.NotOnDisk):
+            submit(jobs, "x")
+        withdrawn = jobs.get("x")
+        assert withdrawn is not None
+        assert withdrawn.state == "canceled"
+        client.config_set("appendonly", "no")
+        assert (
+            submit(jobs, "y") == "y"
+        )  # a server without a file cannot promise, and is told about in the log
+
+
+def test_no_redis_is_said_by_name() -> None:
+    with connect("unix:///nowhere/redis.sock", patience=0.2) as nowhere:
+        away = Jobs(nowhere, attempts=3, lease=1, result_ttl=1)
+        with pytest.raises(errors.QueueUnavailable):
+            away.get("x")
+        with pytest.raises(errors.QueueUnavailable):
+            submit(away)

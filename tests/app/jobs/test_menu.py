@@ -1,0 +1,120 @@
+"""What may be chosen, who may write together, and who writes where nobody is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.errors import CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
+from app.jobs.captioner_choice import (
+    CaptionerChoice,
+    CaptionerChoices,
+    clips_cider,
+    default_captioner,
+    per_second,
+)
+from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
+from app.jobs.options import CaptionOptions
+
+GRID = {"network": "net", "weights_sha256": "1" * 64, "preprocessing": "squash", "engine": "torch"}
+
+
+def info(name: str, *, vocabulary: str = "v", **given: Any) -> CaptionerInfo:
+    return CaptionerInfo(
+        name=name, weights_sha256="0" * 64, vocabulary=vocabulary, **{"features": {"grid": GRID}, **given}
+    )
+
+
+def menu(*others: CaptionerInfo) -> CaptionerChoices:
+    alone = [info("stats"), info("g2l"), info("vanilla")]
+    joint = [info("fusion", members=("g2l", "stats")), info("ensemble", members=("g2l", "stats"))]
+    return CaptionerChoices([*alone, *joint, *others], default="stats")
+
+
+def choose(
+    offered: CaptionerChoices, captioner: str | None = None, members: str | None = None
+) -> CaptionerChoice:
+    return offered.resolve(CaptionOptions.model_validate({"captioner": captioner, "members": members}))
+
+
+def test_who_writes_is_what_was_asked_for_or_the_default() -> None:
+    assert choose(menu()) == CaptionerChoice("stats")
+    assert choose(menu(), "g2l") == CaptionerChoice("g2l")
+    assert choose(menu(), "fusion") == CaptionerChoice("fusion", ("g2l", "stats"))
+    assert choose(menu(), "ensemble", " vanilla , stats") == CaptionerChoice("ensemble", ("vanilla", "stats"))
+    assert choose(menu(), "fusion", "stats").writers == ("stats",)
+    assert choose(menu(), "g2l").writers == ("g2l",)
+
+
+@pytest.mark.parametrize(
+    ("captioner", "members", "error", "sentence"),
+    [
+        ("blip", None, CaptionerUnavailable, "no captioner called blip; there are: ensemble, fusion, g2l,"),
+        (
+            "fusion",
+            "g2l,blip",
+            CaptionerUnavailable,
+            "no captioner called blip; there are: g2l, motion, other",
+        ),
+        ("fusion", "ensemble", CaptionerUnavailable, "no captioner called ensemble; there are: g2l"),
+        ("ensemble", "stats,other", MembersDiffer, "stats and other were trained on different vocabularies"),
+        ("fusion", "stats,motion", MembersDiffer, "stats and motion were trained on different features"),
+    ],
+)
+def test_what_cannot_write_is_refused_by_name(
+    captioner: str, members: str | None, error: type[JobFailure], sentence: str
+) -> None:
+    other = info("other", vocabulary="w")
+    motion = info("motion", features={"grid": {**GRID, "weights_sha256": "2" * 64}})
+    with pytest.raises(error, match=sentence):
+        choose(menu(other, motion), captioner, members)
+
+
+def test_members_of_other_words_may_compete() -> None:
+    assert choose(menu(info("other", vocabulary="w")), "fusion", "stats,other").members == ("stats", "other")
+
+
+def test_engine_and_precision_are_no_difference() -> None:
+    fast = info("fast", features={"grid": {**GRID, "engine": "openvino", "precision": "bf16"}})
+    assert choose(menu(fast), "ensemble", "fast,stats").members == ("fast", "stats")
+
+
+def test_fusion_without_an_embedding_says_what_is_missing() -> None:
+    with pytest.raises(EmbeddingMissing, match="no semantic embedding") as refused:
+        choose(CaptionerChoices([info("stats")]), "fusion")
+    assert "semantic_embedding.safetensors" in refused.value.hint
+
+
+# ---- the default ----
+
+
+def rated(name: str, cider: float, seconds: float) -> CaptionerInfo:
+    speed = SpeedInfo(
+        feature_seconds=seconds - 0.1, caption_seconds=0.1, captions_per_second=10, machine="here"
+    )
+    return info(name, scores={"70 real clips": {"cider": cider}, "val": {"cider": 99}}, speed=speed)
+
+
+def test_the_default_is_the_best_on_real_clips_per_second() -> None:
+    slow, quick = rated("slow", 40, 4.0), rated("quick", 30, 1.0)
+    assert per_second(slow, clips_cider) == pytest.approx(10)
+    assert default_captioner([slow, quick, info("stats")]) == "quick"
+    assert default_captioner([slow, info("stats")]) == "slow"
+
+
+def test_judged_clips_go_before_ciders_that_are_a_matter_of_chance() -> None:
+    scores = {"70 real clips": {"cider": 20, "right": 9, "partly": 26, "n": 70}}
+    judged = rated("judged", 20, 1.0).model_copy(update={"scores": scores})
+    worse = {"70 real clips": {"cider": 60, "right": 6, "partly": 22, "n": 70}}
+    other = rated("other", 60, 1.0).model_copy(update={"scores": worse})
+    assert default_captioner([judged, other, rated("unjudged", 90, 1.0)]) == "judged"
+
+
+def test_what_is_not_measured_does_not_compete() -> None:
+    unmeasured = rated("a", 90, 1.0).model_copy(update={"speed": None})
+    unscored = rated("b", 90, 1.0).model_copy(update={"scores": {"val": {"cider": 90}}})
+    together = rated("fusion", 99, 1.0)
+    assert default_captioner([unmeasured, unscored, together]) == "a"
+    assert default_captioner([unmeasured, info("stats")]) == "stats"
+    assert default_captioner([]) is None

@@ -1,0 +1,95 @@
+"""Options mean the same for every door into the service."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    options = CaptionOptions()
+    assert options.model_dump() == {
+        "captioner": None,
+        "members": None,
+        "beam_size": 5,
+        "num_captions": 1,
+        "max_length": 20,
+        "attention": True,
+        "length_penalty": 0.7,
+    }
+    assert set(FORM_FIELDS) < set(options.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("captioner", ""),
+        ("captioner", "x" * 65),
+        ("members", ""),
+        ("members", "g2l,,stats"),
+        ("members", "g2l,stats,g2l"),
+        ("members", []),
+        ("beam_size", 0),
+        ("beam_size", 21),
+        ("beam_size", "five"),
+        ("num_captions", 0),
+        ("num_captions", 6),  # more than the beam of five ends with
+        ("max_length", 0),
+        ("max_length", 51),
+        ("attention", "maybe"),
+        ("length_penalty", -0.1),
+        ("length_penalty", float("nan")),
+        ("beams", 3),
+    ],
+)
+def test_values_out_of_bounds_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        CaptionOptions.model_validate({field: value})
+
+
+def test_form_texts_are_understood() -> None:
+    options = CaptionOptions.model_validate({"beam_size": "3", "num_captions": "3", "attention": "false"})
+    assert (options.beam_size, options.num_captions, options.attention) == (3, 3, False)
+
+
+def test_options_survive_a_job_record() -> None:
+    options = CaptionOptions(beam_size=2, attention=False)
+    assert CaptionOptions.model_validate_json(options.model_dump_json()) == options
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_right"),
+    [
+        ("captioner", "", False),
+        ("captioner", "g2l", True),
+        ("captioner", "x" * 64, True),
+        ("captioner", "x" * 65, False),
+        ("members", "", False),
+        ("members", "  ", False),
+        ("members", ",", False),
+        ("members", "g2l,,stats", False),
+        ("members", "g2l, ,stats", False),
+        ("members", "g2l,", False),
+        ("members", "g2l", True),
+        ("members", " g2l , stats ", True),
+    ],
+)
+def test_names_are_what_their_schema_says(field: str, value: str, is_right: bool) -> None:
+    given = {field: value} | ({"captioner": "fusion"} if field == "members" else {})
+    schema = form_schema()[field]
+    fits = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+    assert (fits and re.search(schema.get("pattern", ""), value) is not None) is is_right
+    if is_right:
+        CaptionOptions.model_validate(given)
+    else:
+        with pytest.raises(ValidationError):
+            CaptionOptions.model_validate(given)
+
+
+def test_no_field_has_a_default_that_a_form_cannot_send() -> None:
+    defaults = {name: schema["default"] for name, schema in form_schema().items() if "default" in schema}
+    assert defaults == {"beam_size": 5, "num_captions": 1, "max_length": 20, "attention": True}

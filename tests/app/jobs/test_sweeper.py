@@ -1,0 +1,205 @@
+"""What belongs to no job any more is collected while the service runs, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+import redis
+
+from app.errors import QueueUnavailable
+from app.jobs.blobs import Blobs
+from app.jobs.dead_letters import DeadLetter, letter_text
+from app.jobs.job import Jobs, Keys
+from app.jobs.options import CaptionOptions
+from app.jobs.redis_client import connect
+from app.jobs.sweeper import Sweeper
+from app.settings import Settings
+from tests.app.live_api import LiveApi, live_api, send
+from tests.app.scripted_worker import ScriptedWorker
+from tests.app.workers import eventually
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(str(tmp_path / "blobs"), tmp_path / "staging")
+
+
+@pytest.fixture
+def sweeper(jobs: Jobs, blobs: Blobs, settings: Settings) -> Sweeper:
+    return Sweeper(jobs, blobs, settings)
+
+
+def put_job(jobs: Jobs, blobs: Blobs) -> str:
+    job_id = uuid.uuid4().hex
+    blobs.write(f"uploads/{job_id}", b"video")
+    jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}")
+    return job_id
+
+
+def put_result(blobs: Blobs, job_id: str) -> None:
+    blobs.write(f"results/{job_id}/attention.json", bytes(1000))
+    blobs.write(f"results/{job_id}/frames/0.jpg", bytes(1000))
+
+
+def all_blobs(blobs: Blobs) -> set[str]:
+    return {f"{folder}/{name}" for folder in ("uploads", "results") for name in blobs.names(folder)}
+
+
+def test_what_has_no_record_goes_in_the_second_round(sweeper: Sweeper, jobs: Jobs, blobs: Blobs) -> None:
+    waiting = put_job(jobs, blobs)
+    blobs.write("uploads/nobody", b"video")
+    put_result(blobs, "nobody")
+    sweeper.sweep()
+    assert all_blobs(blobs) == {f"uploads/{waiting}", "uploads/nobody", "results/nobody"}
+    sweeper.sweep()
+    assert all_blobs(blobs) == {f"uploads/{waiting}"}
+
+
+def test_a_record_that_comes_after_its_blob_keeps_it(sweeper: Sweeper, jobs: Jobs, blobs: Blobs) -> None:
+    blobs.write("uploads/late", b"video")
+    sweeper.sweep()
+    jobs.submit("late", CaptionOptions(), "uploads/late")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/late"}
+
+
+def test_jobs_that_are_over_keep_what_is_still_of_use(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    kept = {
+        "queued": {"uploads", "results"},
+        "running": {"uploads", "results"},
+        "succeeded": {"results"},
+        "failed": {"uploads"},
+        "canceled": set(),
+        "expired": set(),
+        "paused": {"uploads", "results"},  # of a version to come
+    }
+    for state in kept:
+        blobs.write(f"uploads/{state}", b"video")
+        put_result(blobs, state)
+        server.hset(jobs.keys.job(state), "state", state)
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == {f"{folder}/{state}" for state, folders in kept.items() for folder in folders}
+
+
+def test_a_record_that_cannot_be_read_keeps_its_blobs(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    blobs.write("uploads/odd", b"video")
+    server.set(jobs.keys.job("odd"), "a string where a hash should be")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/odd"}
+
+
+def test_a_dead_letter_keeps_its_blobs(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    """A record that lost its state, and has been laid aside to be requeued by hand."""
+    blobs.write("uploads/odd", b"video")
+    server.hset(jobs.keys.job("odd"), "options", "{}")
+    server.hset(jobs.keys.dead, "odd", letter_text(DeadLetter(name="odd", kind="job", key="", reason="lost")))
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/odd"}
+
+
+def test_a_flush_leaves_no_results_for_ever(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    for _ in range(66):
+        put_result(blobs, put_job(jobs, blobs))
+    sweeper.sweep()
+    for key in server.scan_iter(f"{jobs.keys.namespace}:*"):
+        server.delete(key)
+    sweeper.sweep()
+    assert len(all_blobs(blobs)) == 132
+    sweeper.sweep()
+    assert all_blobs(blobs) == set()
+
+
+@pytest.mark.parametrize("other", ["namespace", "server"])
+def test_the_blobs_of_another_service_are_left_alone(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis, other: str
+) -> None:
+    put_result(blobs, put_job(jobs, blobs))
+    sweeper.sweep()
+    before = all_blobs(blobs)
+    if other == "namespace":
+        keys = Keys(f"test-{uuid.uuid4().hex[:12]}")
+    else:  # the same namespace, whose blobs were others until now
+        keys = jobs.keys
+        for key in server.scan_iter(f"{keys.namespace}:*"):
+            server.delete(key)
+        server.set(f"{keys.namespace}:blobs", f"{keys.namespace} of another store")
+    stranger = Sweeper(Jobs(server, attempts=3, lease=1, result_ttl=60, keys=keys), blobs, settings)
+    stranger.sweep()
+    stranger.sweep()
+    assert all_blobs(blobs) == before
+
+
+def test_a_new_store_is_swept_too(sweeper: Sweeper, jobs: Jobs, blobs: Blobs, tmp_path: Path) -> None:
+    sweeper.sweep()
+    shutil.rmtree(tmp_path / "blobs")
+    put_result(blobs, "nobody")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert all_blobs(blobs) == set()
+
+
+def test_one_process_sweeps_the_blobs_and_another_takes_over(
+    jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis
+) -> None:
+    first, second = Sweeper(jobs, blobs, settings), Sweeper(jobs, blobs, settings)
+    put_result(blobs, "nobody")
+    first.sweep()
+    second.sweep()
+    second.sweep()
+    assert all_blobs(blobs) == {"results/nobody"}
+    server.delete(f"{jobs.keys.namespace}:sweeper")  # the first has been silent for three rounds
+    second.sweep()
+    assert all_blobs(blobs) == {"results/nobody"}  # seen by another is not seen by itself
+    second.sweep()
+    assert all_blobs(blobs) == set()
+
+
+def test_the_budget_takes_what_finished_first(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
+    ids = []
+    for _ in range(3):
+        ids.append(send(api).headers["location"].rsplit("/", 1)[1])
+        worker.succeed(worker.take(), {"padding": "x" * 50_000})
+    blobs = api.service.blobs
+    sizes = blobs.sizes("results")
+    budget = sizes[ids[1]] + sizes[ids[2]]
+    settings = api.service.settings.model_copy(update={"max_results_bytes": budget})
+    jobs.server.delete(f"{jobs.keys.namespace}:sweeper")  # the API's own holds it
+    Sweeper(jobs, blobs, settings).sweep()
+    assert blobs.names("results") == {ids[1], ids[2]}
+    assert [api.client.get(f"/jobs/{job_id}").json()["state"] for job_id in ids] == [
+        "expired", "succeeded", "succeeded",
+    ]  # fmt: skip
+    assert json.loads(blobs.read(f"results/{ids[1]}/attention.json"))
+
+
+def test_without_redis_nothing_is_taken(blobs: Blobs, settings: Settings, keys: Keys, tmp_path: Path) -> None:
+    put_result(blobs, "nobody")
+    with connect(f"unix://{tmp_path}/nobody.sock", patience=0.1) as away:
+        jobs = Jobs(away, attempts=3, lease=1, result_ttl=60, keys=keys)
+        for _ in range(2):
+            with pytest.raises(QueueUnavailable):
+                Sweeper(jobs, blobs, settings).sweep()
+    assert all_blobs(blobs) == {"results/nobody"}
+
+
+def test_an_api_sweeps_by_itself(settings: Settings) -> None:
+    often = settings.model_copy(update={"sweep_seconds": 0.1})
+    with live_api(often) as api:
+        put_result(api.service.blobs, "nobody")
+        eventually(lambda: api.service.blobs.names("results") == set())

@@ -1,0 +1,61 @@
+"""Workers on the list, and off it again."""
+
+from __future__ import annotations
+
+import time
+
+import redis
+
+from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.job import Keys
+from app.jobs.worker_registry import WorkerRegistry
+
+
+def info(name: str, *captioners: str, is_ready: bool = True) -> WorkerInfo:
+    listed = [CaptionerInfo(name=each, weights_sha256="0" * 64, features={}) for each in captioners]
+    return WorkerInfo(
+        name=name,
+        pid=1,
+        host="here",
+        version="1",
+        is_ready=is_ready,
+        device="cpu",
+        started_at=0.0,
+        captioners=listed,
+    )
+
+
+def test_what_workers_say_is_listed(server: redis.Redis, keys: Keys) -> None:
+    registry = WorkerRegistry(server, keys)
+    assert registry.workers() == []
+    assert not registry.is_ready()
+    registry.advertise(info("bob", "stats", is_ready=False))
+    assert not registry.is_ready()
+    registry.advertise(info("ann", "stats", "g2l"))
+    assert [worker.name for worker in registry.workers()] == ["ann", "bob"]
+    assert sorted(registry.captioners()) == ["g2l", "stats"]
+    assert registry.is_ready()
+    registry.withdraw("ann")
+    assert [worker.name for worker in registry.workers()] == ["bob"]
+
+
+def test_a_worker_that_falls_silent_is_off_the_list(server: redis.Redis, keys: Keys) -> None:
+    registry = WorkerRegistry(server, keys, time_to_live=0.2)
+    registry.advertise(info("ann"))
+    assert len(registry.workers()) == 1
+    time.sleep(0.3)
+    assert registry.workers() == []
+    assert server.zcard(keys.workers) == 0
+
+
+def test_a_clock_set_back_keeps_no_dead_worker_on_the_list(server: redis.Redis, keys: Keys) -> None:
+    registry = WorkerRegistry(server, keys, time_to_live=0.5)
+    registry.advertise(info("ann"))
+    server.pexpire(keys.worker("ann"), 600_000)  # to the server it lasts ten minutes longer
+    server.hincrby(keys.clock, "wall", 600_000)
+    assert [worker.name for worker in registry.workers()] == ["ann"]
+    time.sleep(0.6)
+    assert registry.workers() == []
+    registry.advertise(info("bob"))
+    server.hincrby(keys.clock, "wall", -600_000)  # and set forward it takes none off the list that lives
+    assert [worker.name for worker in registry.workers()] == ["bob"]

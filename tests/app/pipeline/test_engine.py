@@ -1,0 +1,205 @@
+"""Files to captions in one process, with a captioner that knows nothing but is real."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.documents.attention import AttentionDocument
+from app.documents.job import JobDocument
+from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.jobs.options import CaptionOptions
+from app.pipeline.caption_files import caption_videos
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import EngineAnswer
+from app.settings import Settings
+from extractors.decoder.decoder import Decoder
+from extractors.features import Frames, Stream
+from extractors.media.gathered import gather_here
+from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.feature_source import FeatureSource
+from tests.app.captioners import demo, motion, write_captioner
+from tests.media import write_video
+
+
+@pytest.fixture(scope="module")
+def settings(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The checkout's data folder keeps the converted network from run to run."""
+    weights = tmp_path_factory.mktemp("weights")
+    write_captioner(weights, "stats", seed=1)
+    write_captioner(weights, "other", seed=2)
+    return Settings(weights=weights, data=root / "data", device="cpu", batch_jobs=2)
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Engine:
+    return Engine(settings)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("clips")
+    return [write_video(folder / f"{count}.mp4", frames=count) for count in (1, 20, 35)]
+
+
+def test_each_file_has_its_outcome_in_its_place(
+    settings: Settings, engine: Engine, clips: list[Path], tmp_path: Path
+) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("this is no video")
+    files = [clips[0], text, clips[1], clips[2]]
+    outcomes = list(caption_videos(files, CaptionOptions(num_captions=3), settings, engine))
+    assert [outcome.file for outcome in outcomes] == files
+    assert [outcome.state for outcome in outcomes] == ["succeeded", "failed", "succeeded", "succeeded"]
+    assert outcomes[1].error is not None
+    assert outcomes[1].error.code == "not_a_video"
+    for outcome in (outcomes[0], outcomes[2], outcomes[3]):
+        assert outcome.frames is not None
+        assert len(outcome.frames) == len(outcome.answer["sampled"])
+        assert len(outcome.answer["captions"]) == 3
+        assert outcome.answer["caption"] == outcome.answer["captions"][0]["text"]
+        JobDocument.model_validate({"id": "x", "state": outcome.state, **outcome.answer})
+
+
+def test_attention_tells_of_the_sampled_frames(settings: Settings, engine: Engine, clips: list[Path]) -> None:
+    (outcome,) = caption_videos([clips[1]], CaptionOptions(), settings, engine)
+    assert outcome.attention is not None
+    document = AttentionDocument.model_validate(outcome.attention)
+    assert document.words == [word["word"] for word in outcome.answer["captions"][0]["words"]]
+    starts = [start for start, _ in document.times]
+    assert starts == pytest.approx(outcome.answer["sampled"], abs=1e-3)
+    for row in document.temporal:
+        assert row is not None
+        assert sum(row) == pytest.approx(1, abs=1e-3)
+
+
+def test_attention_is_left_out_where_nobody_wants_it(
+    settings: Settings, engine: Engine, clips: list[Path]
+) -> None:
+    (outcome,) = caption_videos([clips[1]], CaptionOptions(attention=False), settings, engine)
+    assert outcome.state == "succeeded"
+    assert outcome.attention is None
+
+
+def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
+    """Different captioners and options in one batch, each answered by its own."""
+    videos = [gather_here(clip, engine.info.request).footage for clip in clips]
+    options = [
+        CaptionOptions(),
+        CaptionOptions(captioner="other", beam_size=2, max_length=5),
+        CaptionOptions(),
+    ]
+    together = engine.describe_and_caption(videos, options, lambda stage, share: None)
+    for video, wanted, answer in zip(videos, options, together, strict=True):
+        (alone,) = engine.describe_and_caption([video], [wanted], lambda stage, share: None)
+        assert isinstance(answer, EngineAnswer)
+        assert isinstance(alone, EngineAnswer)
+        assert answer.captions[0]["text"] == alone.captions[0]["text"]
+        assert answer.captions[0]["score"] == pytest.approx(alone.captions[0]["score"], abs=1e-2)
+        assert answer.model["captioner"] == (wanted.captioner or "stats")
+        assert answer.model["features"]["grid"]["network"] == "efficientnet-lite2"
+
+
+def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
+    video = gather_here(clips[0], engine.info.request).footage
+    options = [CaptionOptions(captioner="nobody"), CaptionOptions()]
+    first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
+    assert isinstance(first, CaptionerUnavailable)
+    assert "other, stats" in str(first)
+    assert isinstance(second, EngineAnswer)
+
+
+def test_warming_up_tells_what_there_is(engine: Engine) -> None:
+    info = engine.warm_up()
+    assert [captioner.name for captioner in info.captioners] == ["other", "stats", "ensemble"]
+    assert all(captioner.seconds for captioner in info.captioners)
+    assert info.captioners[0].weights_sha256 != info.captioners[1].weights_sha256
+
+
+def test_no_captioner_no_engine(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(EngineStartFailed, match="no captioner"):
+        Engine(settings.model_copy(update={"weights": tmp_path}))
+
+
+# ---- what each captioner is fed ----
+
+
+def of(captioner: str) -> CaptionOptions:
+    return CaptionOptions(captioner=captioner)
+
+
+@pytest.fixture(scope="module")
+def mixed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A captioner that looks at pictures, and one that looks at motion."""
+    weights = tmp_path_factory.mktemp("mixed")
+    write_captioner(weights, "pictures")
+    write_captioner(weights, "motion", diet=motion())
+    return Engine(Settings(weights=weights, data=root / "data", device="cpu"))
+
+
+def test_a_request_runs_the_extractors_of_its_own_captioner(
+    mixed: Engine, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int]] = []
+
+    def extract(feed: FeatureSource, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        ran.append((feed.wanted.name, len(videos)))
+        return whole(feed, videos)
+
+    whole = FeatureSource.extract
+    monkeypatch.setattr(FeatureSource, "extract", extract)
+    names = ["pictures", "motion", "pictures", "nobody"]
+    videos = [gather_here(clips[1], mixed.request_for(of(name))).footage for name in names]
+    options = [CaptionOptions(captioner=name) for name in names]
+    answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
+    assert ran == [("demo", 2), ("stats", 1)]
+    assert isinstance(answers[3], CaptionerUnavailable)
+    features = [answer.model["features"] for answer in answers[:3] if isinstance(answer, EngineAnswer)]
+    assert [list(each) for each in features] == [["grid"], ["i3d_rgb_grid"], ["grid"]]
+    assert features[0]["grid"]["sampling"] == "8 frames, each from the middle of an equal part"
+    assert "16" in features[1]["i3d_rgb_grid"]["sampling"]
+
+
+def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
+    """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
+    assert len(gather_here(clips[1], mixed.request_for(of("pictures"))).frames) == 8
+    with Decoder() as decoder:
+        frames = decoder.decode(clips[1], mixed.request_for(of("motion"))).frames
+    assert len(frames) == 20
+    assert frames.rate == pytest.approx(10.0)
+    assert mixed.request_for(of("nobody")) == mixed.info.request
+
+
+def test_an_engine_tells_what_each_captioner_is_decoded(mixed: Engine) -> None:
+    info = mixed.warm_up()
+    assert info.request_for(of("motion")).windows[0].stack_size == 16
+    assert info.request_for(of("pictures")).sampling.count == 8
+    assert info.request_for(of("nobody")) == info.request
+
+
+def test_a_stream_set_asked_for_by_name_leaves_out_who_eats_something_else(
+    mixed: Engine, settings: Settings
+) -> None:
+    folder = settings.weights.parent
+    write_captioner(folder / "both", "pictures")
+    write_captioner(folder / "both", "motion", diet=motion())
+    chosen = settings.model_copy(update={"weights": folder / "both", "streams": "stats"})
+    assert [info.name for info in Engine(chosen).warm_up().captioners] == ["motion"]
+    none = settings.model_copy(update={"streams": "stats"})
+    with pytest.raises(EngineStartFailed) as refused:
+        Engine(none)
+    assert "No captioner takes the stream set stats" in str(refused.value)
+    assert "stats was trained on grid (efficientnet-lite2 / 9656183eaeaf / " in str(refused.value)
+    assert "makes i3d_rgb_grid, and not grid" in str(refused.value)
+
+
+def test_other_weights_than_it_was_trained_on_keep_a_captioner_from_being_served(
+    settings: Settings, tmp_path: Path
+) -> None:
+    older = replace(demo(), spec=replace(demo().spec, weights_sha256="0" * 64))
+    write_captioner(tmp_path, diet=older)
+    with pytest.raises(StreamMismatch, match=r"9656183eaeaf .* trained on efficientnet-lite2 / 000000000000"):
+        Engine(settings.model_copy(update={"weights": tmp_path}))

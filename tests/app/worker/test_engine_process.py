@@ -1,0 +1,161 @@
+"""The engine's process and its handle: answers, deaths, hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+
+from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer
+from app.settings import Settings
+from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.shared_frames import map_frames, shared_memory, write_frames
+from extractors.features import Audio, Footage, Frames
+
+OBEDIENT = Settings(engine="tests.app.engines:Obedient", device="test")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineProcess]:
+    with EngineProcess(OBEDIENT) as running:
+        yield running
+
+
+def frames(colour: tuple[int, int, int], count: int = 3) -> Frames:
+    pixels = np.full((count, 20, 30, 3), colour, np.uint8)
+    return Frames(pixels, np.arange(count, dtype=np.float64), float(count))
+
+
+def wish(*captioners: str) -> list[CaptionOptions]:
+    return [CaptionOptions(captioner=name) for name in captioners]
+
+
+def ask(engine: EngineProcess, *captioners: str) -> list[EngineAnswer]:
+    """Runs one grey video a command and returns the answers."""
+    engine.start()
+    videos = [frames((9, 9, 9)) for _ in captioners]
+    found = engine.run(videos, wish(*captioners), lambda stage, share: None)
+    return [answer for answer in found if isinstance(answer, EngineAnswer)]
+
+
+def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
+    told: list[tuple[str, float]] = []
+    engine.start()
+    videos = [frames((1, 2, 3)), frames((250, 0, 7), count=5)]
+    first, second = engine.run(videos, wish("echo", "echo"), lambda stage, share: told.append((stage, share)))
+    assert isinstance(first, EngineAnswer)
+    assert isinstance(second, EngineAnswer)
+    assert first.captions[0]["text"] == "3 frames of 1 2 3"
+    assert second.captions[0]["text"] == "5 frames of 250 0 7"
+    assert told == [("extract", 0.5), ("caption", 0.5)]
+
+
+def test_sound_is_lent_behind_the_pixels() -> None:
+    """Videos of odd sizes, with sound, without any, and without having been asked for it."""
+    rng = np.random.default_rng(0)
+    heard = Audio(rng.normal(size=1234).astype(np.float32), 32000)
+    odd = Footage(rng.integers(0, 255, (1, 3, 5, 3), np.uint8), np.zeros(1), 1.0, 25.0, heard)
+    silent = Footage(rng.integers(0, 255, (2, 7, 3, 3), np.uint8), np.arange(2.0), 2.0, 25.0)
+    shared = shared_memory()
+    try:
+        found = map_frames(write_frames([odd, silent, frames((1, 2, 3)), odd], shared), shared)
+        for video, lent in zip((odd, silent, frames((1, 2, 3)), odd), found, strict=True):
+            np.testing.assert_array_equal(lent.pixels, video.pixels)
+            sound = getattr(video, "sound", None)
+            assert (lent.sound is None) == (sound is None)
+            if sound is not None and lent.sound is not None:
+                np.testing.assert_array_equal(lent.sound.samples, sound.samples)
+                assert lent.sound.rate == 32000
+    finally:
+        os.close(shared)
+
+
+def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:
+    engine.start()
+    video = frames((5, 5, 5), count=200)
+    assert engine.pid is not None
+    before = 0
+    for turn in range(60):
+        engine.run([video], wish("echo"), lambda stage, share: None)
+        if turn == 10:
+            before = psutil.Process(engine.pid).memory_info().rss
+    assert psutil.Process(engine.pid).memory_info().rss - before < 4 * video.pixels.nbytes
+
+
+def test_a_refusal_concerns_one_video(engine: EngineProcess) -> None:
+    engine.start()
+    answers = engine.run([frames((9, 9, 9))] * 2, wish("refuse", "echo"), lambda stage, share: None)
+    assert isinstance(answers[0], CaptionerUnavailable)
+    assert isinstance(answers[1], EngineAnswer)
+
+
+def test_an_error_leaves_the_engine_alive(engine: EngineProcess) -> None:
+    engine.start()
+    pid = engine.pid
+    with pytest.raises(EngineRaised, match="does not like this one"):
+        ask(engine, "raise")
+    assert engine.pid == pid
+    assert len(ask(engine, "echo")) == 1
+
+
+@pytest.mark.parametrize(("command", "how"), [("segfault", "SIGSEGV"), ("exit-7", "exit code 7")])
+def test_a_death_is_known_at_once_and_the_next_start_mends_it(
+    engine: EngineProcess, command: str, how: str
+) -> None:
+    engine.start()
+    pid = engine.pid
+    began = time.monotonic()
+    with pytest.raises(EngineDied, match=how):
+        engine.run([frames((9, 9, 9))], wish(command), lambda stage, share: None)
+    assert time.monotonic() - began < 2
+    assert not engine.is_ready
+    assert len(ask(engine, "echo")) == 1
+    assert engine.pid != pid
+
+
+def test_what_holds_the_interpreter_lock_can_be_killed(engine: EngineProcess) -> None:
+    engine.start()
+    timer = threading.Timer(0.3, engine.kill)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(EngineDied, match="SIGKILL"):
+        ask(engine, "hang")
+    assert time.monotonic() - began < 2
+    timer.join()
+
+
+def test_death_between_jobs_is_seen(engine: EngineProcess) -> None:
+    engine.start()
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    wait_until(lambda: not engine.is_ready)
+    assert len(ask(engine, "echo")) == 1
+
+
+def test_models_that_do_not_load_are_said_by_name() -> None:
+    broken = EngineProcess(Settings(engine="tests.app.engines:Broken"))
+    with pytest.raises(EngineStartFailed, match=r"none\.safetensors"):
+        broken.start()
+    assert broken.pid is None
+
+
+def test_loading_has_a_time_limit() -> None:
+    slow = EngineProcess(Settings(engine="tests.app.engines:Obedient", engine_start_seconds=0.01))
+    with pytest.raises(EngineStartFailed, match=r"not warm within 0\.01 s"):
+        slow.start()
+    assert slow.pid is None
+
+
+def wait_until(condition: object, seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

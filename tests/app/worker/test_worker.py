@@ -1,0 +1,316 @@
+"""Worker processes and what they survive: real processes, a real Redis, real small videos."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from app.documents.attention import AttentionDocument
+from app.jobs.job import Keys
+from app.jobs.redis_client import connect
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.captioners import write_all
+from tests.app.workers import Service, eventually, service
+from tests.media import cut, without_index, write_video
+
+
+@pytest.fixture(scope="session")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", frames=20)
+
+
+def settings_for(folder: Path, namespace: str) -> Settings:
+    return Settings(
+        data=folder,
+        namespace=namespace,
+        engine="tests.app.engines:Obedient",
+        lease_seconds=2,
+        beat_seconds=0.1,
+        drain_seconds=1,
+        cancel_grace=0.2,
+        batch_jobs=1,
+        job_seconds=60,
+    )
+
+
+@pytest.fixture
+def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: Path) -> Iterator[Service]:
+    """A service without workers; each test starts those it needs."""
+    with service(server, redis_server.url, settings_for(tmp_path, keys.namespace)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose one worker outlives the tests that use it, whatever they do to its children."""
+    settings = settings_for(tmp_path_factory.mktemp("staffed"), f"staffed-{uuid.uuid4().hex[:12]}")
+    with (
+        connect(redis_server.url, patience=5) as client,
+        service(client, redis_server.url, settings) as running,
+    ):
+        worker = running.start_worker()
+        yield running
+        assert worker.poll() is None
+
+
+def test_a_job_is_done(staffed: Service, video: Path) -> None:
+    job = staffed.wait(staffed.submit(video))
+    assert job.state == "succeeded"
+    assert job.answer["caption"].startswith("4 frames of")
+    assert job.answer["media"]["frames"] == 20
+    assert job.answer["sampled"] == [0.2, 0.7, 1.2, 1.7]
+    assert job.error is None
+    assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
+    assert staffed.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
+    assert not staffed.blobs.exists(f"results/{job.id}/frames/4.jpg")
+    assert b'"words"' in staffed.blobs.read(f"results/{job.id}/attention.json")
+    assert not staffed.blobs.exists(f"uploads/{job.id}")
+
+
+def test_a_bad_file_fails_by_name_once_and_the_next_job_runs(
+    staffed: Service, video: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("this is no video")
+    bad = staffed.submit(without_index(video, tmp_path / "cut.mp4"))
+    worse = staffed.submit(text)
+    good = staffed.submit(video)
+    assert staffed.wait(good).state == "succeeded"
+    assert (staffed.job(bad).state, staffed.job(bad).attempt) == ("failed", 1)
+    error = staffed.job(bad).error
+    assert error is not None
+    assert error["code"] == "incomplete_file"
+    assert error["hint"]
+    worse_error = staffed.job(worse).error
+    assert worse_error is not None
+    assert worse_error["code"] == "not_a_video"
+
+
+def test_a_missing_upload_fails_by_name(staffed: Service, video: Path) -> None:
+    busy, job_id = staffed.submit(video, "sleep-1"), staffed.submit(video)
+    staffed.blobs.remove(f"uploads/{job_id}")
+    assert staffed.wait(busy).state == "succeeded"
+    error = staffed.wait(job_id).error
+    assert error is not None
+    assert error["code"] == "upload_missing"
+
+
+def test_a_result_that_cannot_be_kept_fails_by_name(staffed: Service, video: Path) -> None:
+    busy, job_id = staffed.submit(video, "sleep-1"), staffed.submit(video)
+    staffed.blobs.write(f"results/{job_id}", b"a file where a folder should be")
+    assert staffed.wait(busy).state == "succeeded"
+    job = staffed.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "worker_error", 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "attempts"),
+    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
+)
+def test_what_the_engine_cannot_do_fails_by_name(
+    staffed: Service, video: Path, command: str, code: str, attempts: int
+) -> None:
+    bad, good = staffed.submit(video, command), staffed.submit(video)
+    assert staffed.wait(good).state == "succeeded"
+    job = staffed.wait(bad)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
+    assert not staffed.blobs.exists(f"uploads/{bad}")
+
+
+def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video, name) for name in ("echo", "segfault", "echo", "echo")]
+    crew.start_worker(REELWORD_BATCH_JOBS="4")
+    done = [crew.wait(job_id) for job_id in ids]
+    assert [job.state for job in done] == ["succeeded", "failed", "succeeded", "succeeded"]
+    assert [job.attempt for job in done] == [1, 3, 1, 1]
+
+
+def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video) for _ in range(6)]
+    crew.start_worker(REELWORD_BATCH_JOBS="4")
+    together = [crew.wait(job_id).answer["model"]["together"] for job_id in ids]
+    assert together == [4, 4, 4, 4, 2, 2]
+
+
+def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -> None:
+    worker = crew.start_worker()
+    job_id = crew.submit(video, "sleep-2")
+    crew.wait(job_id, lambda job: job.stage == "extract")
+    engine = child_of(worker.pid, "app.worker.engine_child")
+    began = time.monotonic()
+    engine.kill()
+    crew.wait(job_id, lambda job: job.attempt == 2)
+    assert time.monotonic() - began < crew.settings.lease_seconds
+    job = crew.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert crew.info(worker).engine_restarts == 1
+
+
+def test_a_killed_worker_loses_nothing_even_behind_a_backlog(crew: Service, video: Path) -> None:
+    workers = [crew.start_worker(), crew.start_worker()]
+    lost = crew.submit(video, "sleep-5")
+    crew.wait(lost, lambda job: job.stage == "extract")
+    backlog = [crew.submit(video, "sleep-0.5") for _ in range(12)]
+    holder = next(worker for worker in workers if f"-{worker.pid}-" in crew.holder(lost))
+    children = psutil.Process(holder.pid).children(recursive=True)
+    holder.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    crew.wait(lost, lambda job: job.attempt == 2)
+    assert time.monotonic() - killed < crew.settings.lease_seconds + 3
+    assert crew.wait(lost).state == "succeeded"
+    assert sum(crew.job(job_id).is_over for job_id in backlog) < len(backlog)
+    eventually(lambda: not any(child.is_running() for child in children))
+    assert {crew.wait(job_id).attempt for job_id in backlog} == {1}
+
+
+def test_a_job_that_loses_its_workers_has_failed(crew: Service, video: Path) -> None:
+    job_id = crew.submit(video, "sleep-30")
+    for attempt in (1, 2, 3):
+        worker = crew.start_worker()
+        crew.wait(job_id, lambda job, n=attempt: job.attempt == n and job.stage == "extract")  # type: ignore[misc]
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    crew.start_worker()
+    job = crew.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "worker_lost", 3)
+
+
+@pytest.mark.parametrize("command", ["sleep-30", "hang"])
+def test_a_running_job_is_canceled_within_two_seconds(staffed: Service, video: Path, command: str) -> None:
+    job_id = staffed.submit(video, command)
+    staffed.wait(job_id, lambda job: job.stage == "extract")
+    began = time.monotonic()
+    assert staffed.jobs.cancel(job_id) == "asked"
+    assert staffed.wait(job_id).state == "canceled"
+    assert time.monotonic() - began < 2
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
+    assert not staffed.blobs.exists(f"uploads/{job_id}")
+
+
+def test_a_decoder_that_dies_costs_one_attempt(staffed: Service, video: Path) -> None:
+    decoder = child_of(staffed.workers[0].pid, "extractors.decoder.child")
+    decoder.suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    time.sleep(0.3)  # for its request to be sent
+    decoder.kill()
+    job = staffed.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+
+
+def test_a_job_is_canceled_while_its_file_is_read(staffed: Service, video: Path) -> None:
+    child_of(staffed.workers[0].pid, "extractors.decoder.child").suspend()
+    job_id = staffed.submit(video)
+    staffed.wait(job_id, lambda job: job.stage == "decode")
+    staffed.jobs.cancel(job_id)
+    assert staffed.wait(job_id, seconds=2).state == "canceled"
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
+
+
+def test_a_job_that_hangs_runs_out_of_time(crew: Service, video: Path) -> None:
+    crew.start_worker(REELWORD_JOB_SECONDS="1.5")
+    job_id = crew.submit(video, "hang")
+    job = crew.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "deadline_exceeded", 1)
+    assert job.answer["media"]["frames"] == 20
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+
+
+def test_one_that_hangs_does_not_take_its_batch_along(crew: Service, video: Path) -> None:
+    ids = [crew.submit(video, name) for name in ("echo", "hang", "echo")]
+    crew.start_worker(REELWORD_JOB_SECONDS="1.5", REELWORD_BATCH_JOBS="3")
+    done = [crew.wait(job_id) for job_id in ids]
+    assert [job.state for job in done] == ["succeeded", "failed", "succeeded"]
+    assert [job.attempt for job in done] == [1, 1, 1]
+
+
+def test_two_workers_share_the_work(crew: Service, video: Path) -> None:
+    crew.start_worker()
+    crew.start_worker()
+    ids = [crew.submit(video, "sleep-0.2") for _ in range(8)]
+    done = [crew.wait(job_id) for job_id in ids]
+    assert {job.state for job in done} == {"succeeded"}
+    assert {job.attempt for job in done} == {1}
+    assert len({job.answer["model"]["pid"] for job in done}) == 2
+
+
+def test_sigterm_finishes_a_short_job_and_hands_back_a_long_one(crew: Service, video: Path) -> None:
+    worker = crew.start_worker()
+    short = crew.submit(video, "sleep-0.5")
+    crew.wait(short, lambda job: job.stage == "extract")
+    worker.terminate()
+    assert worker.wait(10) == 0
+    assert crew.job(short).state == "succeeded"
+    assert crew.registry.workers() == []
+
+    worker = crew.start_worker()
+    long = crew.submit(video, "sleep-3")
+    crew.wait(long, lambda job: job.stage == "extract")
+    worker.terminate()
+    assert worker.wait(10) == 0
+    job = crew.job(long)
+    assert (job.state, job.attempt) == ("queued", 0)
+    began = time.monotonic()
+    crew.start_worker()
+    crew.wait(long, lambda job: job.state == "running")
+    assert time.monotonic() - began < 10
+    assert crew.wait(long).attempt == 1
+
+
+def test_expired_results_are_swept_away(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_RESULT_TTL="1")
+    job_id = crew.submit(video)
+    assert crew.wait(job_id).state == "succeeded"
+    worker.terminate()
+    worker.wait(10)
+    time.sleep(2)
+    crew.start_worker()
+    crew.wait(job_id, lambda job: job.state == "expired")
+    assert not crew.blobs.exists(f"results/{job_id}")
+
+
+def test_a_file_cut_short_is_not_the_end_of_the_worker(staffed: Service, video: Path, tmp_path: Path) -> None:
+    whole = write_video(tmp_path / "whole.mp4", frames=60, container_options={"movflags": "faststart"})
+    job = staffed.wait(staffed.submit(cut(whole, tmp_path / "part.mp4", 0.6)))
+    assert job.state in ("succeeded", "failed")
+    assert job.attempt == 1
+    assert staffed.wait(staffed.submit(video)).state == "succeeded"
+
+
+def test_fusion_is_served_with_all_that_competed(
+    crew: Service, video: Path, root: Path, tmp_path: Path
+) -> None:
+    """The real engine in a real worker, over captioners that know nothing."""
+    weights = write_all(tmp_path / "weights", only=("g2l", "refocus"))
+    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
+    crew.start_worker(
+        REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_WEIGHTS=str(weights), REELWORD_DEVICE="cpu"
+    )
+    done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
+    assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
+    kept = json.loads(crew.blobs.read(f"results/{done.id}/attention.json"))
+    candidates = AttentionDocument.model_validate(kept).extras.candidates
+    assert candidates is not None
+    assert candidates[0].text == done.answer["caption"]
+    refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
+    assert refused.error is not None
+    assert refused.error["code"] == "captioner_unavailable"
+    assert "there are: g2l, refocus, stats" in refused.error["message"]
+
+
+def child_of(worker: int, module: str) -> psutil.Process:
+    children = psutil.Process(worker).children(recursive=True)
+    return next(child for child in children if module in child.cmdline())

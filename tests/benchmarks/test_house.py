@@ -1,0 +1,42 @@
+"""The count of circles finds them, and there are none here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.house import PACKAGES, circles, count, import_graph, rooms
+
+MOST_FILES = 18  #: of a folder, its __init__.py included
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_run_in_no_circle(package: str) -> None:
+    counted = count(package)
+    assert counted.files > 10
+    assert counted.file_circles == ()
+    assert counted.room_circles == ()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folder_is_a_warehouse(package: str) -> None:
+    assert int(count(package).fullest_folder.partition("(")[2].rstrip(")")) <= MOST_FILES
+
+
+def test_circles_are_found_between_files_and_between_rooms(tmp_path: Path) -> None:
+    files = {
+        "box/left/a.py": "def late():\n    from box.right.b import x\n",
+        "box/left/c.py": "y = 1\n",
+        "box/right/b.py": "from box.left import c\nx = c.y\n",
+        "box/one.py": "import box.two\n",
+        "box/two.py": "from box import one\n",
+        "box/three.py": "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from box.one import z\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    graph = import_graph(sorted(tmp_path.rglob("*.py")), tmp_path)
+    assert circles(graph) == (("box.one", "box.two"),)
+    assert circles(rooms(graph, "box")) == (("box.left", "box.right"), ("box.one", "box.two"))
+    assert graph["box.three"] == frozenset()

@@ -1,0 +1,161 @@
+"""What each captioner tells of itself, for a video alone and in a batch that pads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extractors.features import Features
+from models.caption import Caption, Extras, KeyMoment, Layers
+from models.captioner import AnyCaptioner
+from models.checkpoint import Card, Checkpoint
+from models.decoding.decode import DecodingOptions, decode
+from models.decoding.written_captions import join
+from models.feature_sources.compatibility import StreamMismatch, caption, optional_streams
+from tests.models.tiny import (
+    SPEC,
+    tiny_dual_afr,
+    tiny_g2l,
+    tiny_refocus,
+    tiny_spatial,
+    tiny_stats,
+    tiny_temporal,
+    tiny_vanilla,
+    videos,
+)
+
+OPTIONS = DecodingOptions(beam_size=2, max_length=5)
+LENGTHS = (3, 1, 5)
+OWN: dict[str, tuple[Callable[[], AnyCaptioner], set[str]]] = {
+    "stats": (tiny_stats, {"branch", "st_spatial"}),
+    "g2l": (tiny_g2l, {"selected"}),
+    "refocus": (tiny_refocus, {"default_key_frame", "key_frame", "refocus", "step_1", "step_2"}),
+    "dual_afr": (tiny_dual_afr, {"layers"}),
+    "vanilla": (tiny_vanilla, set()),
+    "temporal": (tiny_temporal, set()),
+    "spatial": (tiny_spatial, set()),
+}
+
+
+def checkpoint(captioner: AnyCaptioner) -> Checkpoint:
+    streams = {stream.name: SPEC for stream in captioner.config.streams}  # type: ignore[attr-defined]
+    return Checkpoint(captioner, Card(captioner.name, streams, {}, {}), "0" * 64)
+
+
+def best_of(captioner: AnyCaptioner, features: list[Features]) -> list[Caption]:
+    return [captions[0] for captions in caption(checkpoint(captioner), features, OPTIONS)]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_has_its_own_and_no_other(name: str) -> None:
+    make, own = OWN[name]
+    for found in best_of(make(), videos(LENGTHS)):
+        assert found.attention is not None
+        extras = found.attention.extras
+        assert {field.name for field in fields(Extras) if getattr(extras, field.name) is not None} == own
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_batchs_padding_is_not_told(name: str) -> None:
+    captioner = OWN[name][0]()
+    together = best_of(captioner, videos(LENGTHS))
+    for features, found in zip(videos(LENGTHS), together, strict=True):
+        (alone,) = best_of(captioner, [features])
+        assert found.text == alone.text
+        assert found.attention is not None
+        assert alone.attention is not None
+        same(found.attention.to_json(), alone.attention.to_json())
+
+
+def same(ours: Any, other: Any) -> None:
+    """Equal up to the last digit that is told."""
+    assert type(ours) is type(other)
+    if isinstance(ours, dict):
+        assert ours.keys() == other.keys()
+        for key, value in ours.items():
+            same(value, other[key])
+    elif isinstance(ours, list):
+        assert len(ours) == len(other)
+        for value, its in zip(ours, other, strict=True):
+            same(value, its)
+    else:
+        assert ours == (pytest.approx(other, abs=3e-5) if isinstance(ours, float) else other)
+
+
+def test_g2l_tells_the_frames_that_it_took_and_how_heavy_they_were() -> None:
+    captioner = tiny_g2l()
+    for frames, found in zip(LENGTHS, best_of(captioner, videos(LENGTHS)), strict=True):
+        assert found.attention is not None
+        selected = found.attention.extras.selected
+        assert selected is not None
+        assert len(selected) == len(found.words)
+        for word, chosen in enumerate(selected):
+            assert len(chosen) == min(captioner.config.key_frames, frames)
+            weights = found.attention.temporal[word]
+            heaviest = sorted(weights, reverse=True)[: len(chosen)]
+            assert sorted((each.weight for each in chosen), reverse=True) == pytest.approx(heaviest, abs=2e-5)
+            for each in chosen:
+                assert each.time == found.attention.times[each.moment][0]
+
+
+def test_refocus_tells_both_key_frames_and_what_was_written_from_each() -> None:
+    captioner = tiny_refocus()
+    features = videos(LENGTHS)
+    memory = captioner.encode(features)
+    first = decode(captioner, memory.first_step(), OPTIONS)
+    for video, found in enumerate(best_of(captioner, features)):
+        assert found.attention is not None
+        extras = found.attention.extras
+        frames = LENGTHS[video]
+        assert extras.refocus is not None
+        assert extras.default_key_frame == KeyMoment(
+            frames // 2, float(frames // 2), round(float(extras.refocus[frames // 2]), 5)
+        )
+        assert extras.key_frame is not None
+        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.watched.key[video])
+        assert extras.step_1 == join(captioner.vocabulary.decode(first[video][0].tokens))
+        assert extras.step_2 == found.text
+
+
+def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
+    captioner = tiny_dual_afr()
+    captioner.output.bias.data[0] = -50.0  # it goes on to the longest caption
+    (found,) = best_of(captioner, videos((3,)))
+    assert len(found.words) == OPTIONS.max_length
+    assert found.attention is not None
+    layers = found.attention.extras.layers
+    assert isinstance(layers, Layers)
+    assert layers.names == ("grid", "grid")
+    document = found.attention.to_json()
+    assert document["extras"]["layers"]["weights"][0] is None
+    assert document["temporal"][0] is None
+    assert [sum(row) for row in document["extras"]["layers"]["weights"][1:]] == pytest.approx(
+        [1.0] * (len(found.words) - 1), abs=1e-4
+    )
+
+
+def test_a_caption_without_words_has_attention_without_rows() -> None:
+    """Refocus's key frames are the video's, so that they are told all the same."""
+    captioner = tiny_refocus()
+    silent = replace(OPTIONS, max_length=1)
+    captioner.output.bias.data[0] = 50.0  # the end at once
+    ((found,),) = caption(checkpoint(captioner), videos((3,)), silent)
+    assert found.text == ""
+    assert found.attention is not None
+    assert found.attention.temporal.shape == (0, 3)
+    assert found.attention.extras.key_frame is not None
+    assert found.attention.extras.step_1 == ""
+
+
+def test_sound_may_be_missing_and_nothing_else() -> None:
+    """The boxes stand for the sound of tiny_refocus."""
+    captioner = tiny_refocus()
+    assert optional_streams(checkpoint(captioner)) == {"boxes"}
+    assert best_of(captioner, [{"grid": video["grid"]} for video in videos(LENGTHS)])
+    with pytest.raises(StreamMismatch, match="refocus needs the stream 'grid'"):
+        best_of(captioner, [{"boxes": videos((2,))[0]["boxes"]}])
+    assert optional_streams(checkpoint(tiny_stats())) == frozenset()

@@ -1,0 +1,96 @@
+"""What feeds several captioners at once: one decode, every extractor once, each set its own frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from extractors.media.gathered import gather_here
+from extractors.media.request import DecodeRequest
+from extractors.sampling import Sampling
+from extractors.windows import WindowOptions, Windows
+from models.feature_sources.feature_source import (
+    CombinedFeatureSource,
+    ExtractorPool,
+    FeatureSource,
+    feature_source_for,
+)
+from models.feature_sources.stream_sets import DEMO, STATS, StreamInput, StreamSet, together
+from tests.media import write_video
+
+
+@pytest.fixture(scope="module")
+def pool(root: Path) -> ExtractorPool:
+    return ExtractorPool(cache=root / "data" / "cache")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", frames=20)
+
+
+def named(stream: str, extractor: str, windows: WindowOptions, spread: int | None = None) -> StreamSet:
+    return StreamSet("made", "any", (StreamInput(stream, extractor, 1, windows),), "here", spread)
+
+
+def test_sets_of_one_spread_become_one_whose_inputs_are_there_once() -> None:
+    assert together([DEMO, DEMO]) == DEMO
+    stages = named("stage", "stages", WindowOptions(), spread=8)
+    joined = together([DEMO, stages])
+    assert joined.streams == ("grid", "stage")
+    assert joined.spread == 8
+    assert together([joined, DEMO]).streams == joined.streams
+    other = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
+    with pytest.raises(ValueError, match="'grid' would be made in two ways"):
+        together([DEMO, other])
+
+
+def test_one_decode_has_the_frames_of_all() -> None:
+    spread, windows = (
+        DecodeRequest(Sampling(count=8)),
+        DecodeRequest(short_side=480, windows=(Windows(16, 16),)),
+    )
+    heard = DecodeRequest(Sampling(count=8), audio_rate=32000)
+    assert DecodeRequest.together([spread, spread]) == spread
+    assert DecodeRequest.together([spread, heard]) == heard
+    both = DecodeRequest.together([spread, windows, heard])
+    assert (both.short_side, both.audio_rate) == (480, 32000)
+    times = np.arange(100) / 25
+    for each in (spread, windows):
+        assert set(each.choose(times, 4.0)) <= set(both.choose(times, 4.0))
+    with pytest.raises(ValueError, match="at a rate"):
+        DecodeRequest.together([windows, DecodeRequest(Sampling(fps=2.0))])
+
+
+def test_an_extractor_is_loaded_once_for_all_feeds(pool: ExtractorPool) -> None:
+    first, second = FeatureSource(DEMO, pool=pool), FeatureSource(DEMO, pool=pool, frames=3)
+    assert first.extractors == second.extractors
+    assert feature_source_for([DEMO], pool).extractors == first.extractors
+
+
+def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, clip: Path) -> None:
+    """Pictures look at three of twenty frames, motion at all of them; alone and together alike."""
+    alone, joint = (
+        feature_source_for([DEMO], pool, frames=3),
+        feature_source_for([DEMO, STATS], pool, frames=3),
+    )
+    assert isinstance(joint, CombinedFeatureSource)
+    assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"
+    assert joint.sampling_of("i3d_rgb_grid") is None
+    decoded = gather_here(clip, joint.request)
+    assert len(decoded.frames) == 20
+    (streams,) = joint.extract([decoded.footage])
+    (wanted,) = alone.extract([gather_here(clip, alone.request).footage])
+    assert streams["grid"].start.tolist() == wanted["grid"].start.tolist()
+    assert len(streams["grid"]) == 3
+    assert torch.equal(streams["grid"].values, wanted["grid"].values)
+    assert streams["i3d_rgb_grid"].values.shape[1:] == (49, 2048)
+
+
+def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
+    windows = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
+    with pytest.raises(ValueError, match="'grid' would be made in two ways, of different frames"):
+        feature_source_for([DEMO, windows], pool)

@@ -1,0 +1,322 @@
+"""Sets in their authors' layouts give their videos, splits and captions; what is wrong in them is told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.media import write_still, write_video
+from tests.training.laid_out import LAYOUTS, Captioned, flickr8k, msrvtt, mvad, vatex, write_json
+from training.datasets.caption_set import words
+from training.datasets.check import check, header
+from training.datasets.errors import (
+    AnnotationsDamaged,
+    AnnotationsMissing,
+    FolderMissing,
+    IdsCollide,
+    NothingToUse,
+    UnknownDataSet,
+    UnknownProtocol,
+    UnknownSplit,
+)
+from training.datasets.protocols import VocabularyRule
+from training.datasets.published.msrvtt import _chosen, _MsrvttVideo
+from training.datasets.registry import DATA_SETS, SetFolder, data_set, recognised
+
+PICTURES = {"flickr8k", "coco", "coco by Karpathy"}
+CAPTIONS = (("a red square", "The Square, red."), ("a square",), ("two squares", "four"), ("a green one",))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Captioned]]:
+    """Four small videos and four stills."""
+    place = tmp_path_factory.mktemp("made")
+    clip, still = write_video(place / "clip.avi", codec="mpeg4", frames=6), write_still(place / "still.jpg")
+    return {
+        "videos": [Captioned(clip, captions) for captions in CAPTIONS],
+        "pictures": [Captioned(still, captions) for captions in CAPTIONS],
+    }
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path) -> list[Captioned]:
+    """Clips of the shared folder, of every container that it has, with what people say of them."""
+    place = shared / "data/clips"
+    entries = json.loads((place / "captions.json").read_text())
+    clips = [Captioned(place / each["file"], tuple(each["captions"])) for each in entries]
+    return [
+        next(c for c in clips if c.file.suffix == suffix)
+        for suffix in (".avi", ".mp4", ".webm", ".mkv", ".gif")
+    ]
+
+
+def lay(layout: str, root: Path, clips: Sequence[Captioned]) -> None:
+    """Lays the clips out, reads them, and finds all that was put down."""
+    name, write = LAYOUTS[layout]
+    named = write(root, clips)
+    found = SetFolder(root, name).load()
+    assert {video.id for video in found.videos} == set(named)
+    for video in found.usable:
+        assert video.path is not None
+        assert video.path.resolve() == named[video.id].file.resolve()
+        assert video.captions == tuple(" ".join(caption.split()) for caption in named[video.id].captions)
+        assert (video.start, video.end) == (None, None)
+    assert len(found.usable) == len(clips)
+    assert recognised(root).name == name
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_set_is_read_in_its_own_layout(
+    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+) -> None:
+    clips = made["pictures" if layout in PICTURES else "videos"]
+    lay(layout, tmp_path, clips)
+    name, _ = LAYOUTS[layout]
+    report = check(data_set(name), tmp_path, probe=header)
+    assert sum(split.found for split in report.splits) == len(clips)
+    assert not report.unreadable
+    assert sum(split.captions for split in report.splits) >= sum(len(clip.captions) for clip in clips)
+    assert report.complete == (name == "folder")  # a paper's set has more than four
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout not in PICTURES])
+def test_real_clips_are_read_in_every_layout(layout: str, tmp_path: Path, real: list[Captioned]) -> None:
+    lay(layout, tmp_path, real)
+    report = check(data_set(LAYOUTS[layout][0]), tmp_path, probe=header)
+    assert sum(split.found for split in report.splits) == len(real)
+    assert not report.unreadable
+
+
+@pytest.mark.parametrize("layout", ["msrvtt", "vatex", "mvad", "flickr8k", "folder", "coco by Karpathy"])
+def test_splits_are_as_the_annotations_say(
+    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+) -> None:
+    name, write = LAYOUTS[layout]
+    write(tmp_path, made["pictures" if layout in PICTURES else "videos"])
+    found = SetFolder(tmp_path, name).load()
+    assert Counter(video.split for video in found.videos) == {"train": 2, "val": 1, "test": 1}
+
+
+def test_msvd_is_split_by_the_order_of_its_names(tmp_path: Path) -> None:
+    names = [f"{chr(45 + i % 70)}id{i:08d}_{i}_{i + 9}" for i in range(1970)]
+    text = "".join(f"{name} a caption\n" for name in names)
+    (tmp_path / "AllVideoDescriptions.txt").write_text(text)
+    found = SetFolder(tmp_path, "msvd").load()
+    assert Counter(video.split for video in found.videos) == {"train": 1200, "val": 100, "test": 670}
+    assert [video.id for video in found.of("train")] == sorted(names, key=str.encode)[:1200]
+    assert "other_index" not in {notice.code for notice in found.notices}
+
+
+def test_each_paper_splits_msrvtt_its_own_way() -> None:
+    official = {"train": 6513, "validate": 497, "test": 2990}
+    videos = [
+        _MsrvttVideo(video_id=f"video{i}", split=split)
+        for i, split in enumerate(split for split, count in official.items() for _ in range(count))
+    ]
+    for protocol in DATA_SETS["msrvtt"].protocols:
+        chosen = _chosen(videos[::-1], protocol.paper)
+        assert Counter(chosen.values()) == Counter(protocol.splits), protocol.paper
+    assert _chosen(videos, "refocus")["video6512"] == "val"
+    assert _chosen(videos, "g2l")["video6512"] == "train"
+    assert _chosen(videos, "dual_afr")["video6512"] == "test"
+    assert "video9999" not in _chosen(videos, "dual_afr")
+
+
+def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
+    clip = made["videos"][0]
+    whole = tmp_path / "vatex" / "abcdefghijk.avi"
+    whole.parent.mkdir()
+    whole.symlink_to(clip.file)
+    entries = [{"videoID": "abcdefghijk_000057_000067", "enCap": ["a square"]}]
+    write_json(tmp_path / "vatex/vatex_training_v1.0.json", entries)
+    [video] = SetFolder(tmp_path / "vatex", "vatex").load().videos
+    assert (video.path, video.start, video.end) == (whole, 57.0, 67.0)
+
+
+def test_subtitles_of_films_are_read(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
+    film, clip = tmp_path / "A FILM.avi", tmp_path / "A FILM_DVS2.avi"
+    for path in (film, clip):
+        path.symlink_to(made["videos"][0].file)
+    subtitles = (
+        "1\r\n00:00:01,500 --> 00:00:03,000\r\nSOMEONE walks\r\nin.\r\n\r\n"
+        "2\r\n01:00:00,0 --> 01:00:02,0\r\nRain.\r\n"
+    )
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val/A FILM.srt").write_text(subtitles, encoding="utf-8-sig", newline="")
+    first, second = SetFolder(tmp_path, "mvad").load().of("val")
+    assert (first.id, first.path, first.start, first.end) == ("A FILM_DVS1", film, 1.5, 3.0)
+    assert first.captions == ("SOMEONE walks in.",)
+    assert (second.path, second.start, second.end) == (clip, None, None)
+
+
+def own(root: Path, text: str, name: str = "captions.csv", encoding: str = "utf-8") -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text, encoding=encoding, newline="")
+    return root
+
+
+def notices(root: Path) -> dict[str, str]:
+    return {notice.code: notice.message for notice in SetFolder(root, "folder").load().notices}
+
+
+@pytest.fixture
+def films(tmp_path: Path, made: dict[str, list[Captioned]]) -> Path:
+    """Two videos whose names have a space, a comma and letters of other languages."""
+    for name in ("a, b.avi", "Ünïcode 影片.avi"):
+        (tmp_path / name).symlink_to(made["videos"][0].file)
+    return tmp_path
+
+
+def test_a_table_may_come_from_any_spreadsheet(films: Path) -> None:
+    text = (
+        'Split;Caption;FILE\r\nval;"one; with ""quotes""\nand a second line";a, b.avi\r\n'
+        ";schön;Ünïcode 影片.avi\r\n;zwei;Ünïcode 影片.avi\r\n"
+    )
+    found = SetFolder(own(films, text, encoding="utf-8-sig")).load()
+    assert [(video.id, video.split, video.captions) for video in found.videos] == [
+        ("a, b.avi", "val", ('one; with "quotes" and a second line',)),
+        ("Ünïcode 影片.avi", "train", ("schön", "zwei")),
+    ]
+    assert all(video.path is not None for video in found.videos)
+    assert [notice.code for notice in found.notices] == ["caption_lines"]
+
+
+def test_what_is_left_out_is_told(films: Path) -> None:
+    entries = [
+        {"file": "a, b.avi", "captions": ["a square", "  ", "…", "影片"]},
+        {"file": "a, b.avi", "caption": "again"},
+        {"file": "gone.avi", "captions": ["a square"]},
+        {"file": "Ünïcode 影片.avi", "captions": []},
+    ]
+    found = notices(own(films, json.dumps(entries), "captions.json"))
+    assert found.keys() == {"empty_caption", "repeated_video", "missing_video", "uncaptioned_video"}
+    assert "3 captions" in found["empty_caption"]
+    assert "gone.avi" in found["missing_video"]
+    usable = SetFolder(films).load().usable
+    assert [(video.id, video.captions) for video in usable] == [("a, b.avi", ("a square", "again"))]
+
+
+def test_short_rows_are_told(films: Path) -> None:
+    found = notices(own(films, 'file,caption\n"a, b.avi",a square\nlost\n'))
+    assert found == {"short_row": "1 rows of captions.csv lack fields and were left out."}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "captions.csv",
+            "video_name,caption\na.avi,x\n",
+            "no column called 'file'; it has: video_name, caption",
+        ),
+        ("captions.csv", 'file,caption\na.avi,"never closed\n', "is broken in line"),
+        ("captions.csv", "file,caption,split\na.avi,x,dev2\n", "row 2: split"),
+        ("captions.csv", "file,caption,start,end\na.avi,x,5,2\n", "start must come before end"),
+        ("captions.csv", "file,caption,start\na.avi,x,5\n", "belong together"),
+        ("captions.csv", "", "no column called 'file'; it has: nothing"),
+        ("captions.json", "[{", "another form than expected"),
+        ("captions.json", '[{"video": "a.avi"}]', "file: Field required"),
+        ("captions.json", '{"a.avi": 3}', "another form than expected"),
+    ],
+)
+def test_captions_of_another_form_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(AnnotationsDamaged, match=said) as raised:
+        SetFolder(own(tmp_path, text, name), "folder").load()
+    assert "captions.csv with the columns file and caption" in raised.value.advice
+
+
+def test_another_encoding_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AnnotationsDamaged, match="not in UTF-8"):
+        SetFolder(own(tmp_path, "file,caption\na.avi,schön\n", encoding="latin-1"), "folder").load()
+
+
+def test_one_id_for_two_videos_is_refused(films: Path) -> None:
+    entries = [{"file": name, "id": 7, "captions": ["x"]} for name in ("a, b.avi", "Ünïcode 影片.avi")]
+    with pytest.raises(IdsCollide, match="'7'"):
+        SetFolder(own(films, json.dumps(entries), "captions.json"), "folder").load()
+
+
+def test_the_test_split_is_judged_and_what_comes_nearest_without_it(films: Path) -> None:
+    def judged(*splits: str, asked: str | None = None) -> list[str]:
+        named = zip(("a, b.avi", "Ünïcode 影片.avi"), splits, strict=True)
+        entries = [{"file": name, "caption": "a square", "split": split} for name, split in named]
+        own(films, json.dumps(entries), "captions.json")
+        folder = SetFolder(films, split=asked)
+        return [video.split for video in folder.to_judge(folder.load())]
+
+    assert judged("val", "test") == ["test"]
+    assert judged("val", "train") == ["val"]
+    assert judged("train", "train") == ["train", "train"]
+    assert judged("train", "test", asked="train") == ["train"]
+    with pytest.raises(NothingToUse, match="of the split val"):
+        judged("train", "test", asked="val")
+    with pytest.raises(UnknownSplit, match="no split 'dev'"):
+        judged("train", "test", asked="dev")
+
+
+def test_nothing_usable_says_why(tmp_path: Path) -> None:
+    found = SetFolder(own(tmp_path, '{"gone.avi": "a square"}', "captions.json")).load()
+    with pytest.raises(NothingToUse, match=r"1 captioned video is not there, e.g. gone.avi"):
+        found.require()
+
+
+def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
+    for each in DATA_SETS.values():
+        with pytest.raises(AnnotationsMissing) as raised:
+            each.load(tmp_path)
+        assert each.annotations[0].names[0] in str(raised.value)
+        assert raised.value.hint == each.obtain
+        with pytest.raises(FolderMissing):
+            each.load(tmp_path / "nowhere")
+        report = check(each, tmp_path)
+        assert report.missing
+        assert not report.complete
+
+
+def test_unknown_names_are_told() -> None:
+    with pytest.raises(UnknownDataSet, match="no set called 'imagenet'"):
+        data_set("imagenet")
+    with pytest.raises(UnknownProtocol, match="'fusion' did not use MSVD"):
+        data_set("MSVD").protocol("fusion")
+    assert data_set("MSR-VTT") is DATA_SETS["msrvtt"]
+    assert data_set("m-vad") is DATA_SETS["mvad"]
+
+
+@pytest.mark.parametrize(
+    ("write", "file", "text", "said"),
+    [
+        (mvad, "corpus_M-VAD_val.txt", "A_FILM_DVS1 no tab", "no tab in line 1"),
+        (msrvtt, "test_videodatainfo.json", '{"videos": []}', "sentences: Field required"),
+        (vatex, "vatex_training_v1.0.json", '[{"videoID": "a"}]', "0.enCap: Field required"),
+        (flickr8k, "Flickr8k_text/Flickr8k.token.txt", "a caption", "in line 1"),
+    ],
+)
+def test_damaged_annotations_say_where(
+    tmp_path: Path, made: dict[str, list[Captioned]], write: object, file: str, text: str, said: str
+) -> None:
+    name = next(name for name, lay in LAYOUTS.values() if lay is write)
+    dict(LAYOUTS.values())[name](tmp_path, made["videos"])
+    (tmp_path / file).write_text(text)
+    with pytest.raises(AnnotationsDamaged, match=said):
+        SetFolder(tmp_path, name).load()
+
+
+def test_rules_of_words(films: Path) -> None:
+    entries = [
+        {"file": "a, b.avi", "captions": ["A café, a cafe!", "a man's dog runs"]},
+        {"file": "Ünïcode 影片.avi", "captions": ["a dog sits"], "split": "test"},
+    ]
+    found = SetFolder(own(films, json.dumps(entries), "captions.json"), "folder").load()
+    assert words("A café, a CAFÉ!") == ["a", "cafe", "a", "cafe"]
+
+    def known(rule: VocabularyRule) -> set[str]:
+        return set(rule.vocabulary(found).words[3:])
+
+    assert known(VocabularyRule()) == {"a", "cafe", "man", "'s", "dog", "runs"}
+    assert known(VocabularyRule(min_count=2)) == {"a", "cafe"}
+    assert known(VocabularyRule(min_count=2, whole_set=True)) == {"a", "cafe", "dog"}
+    assert known(VocabularyRule(max_words=2)) == {"a", "cafe", "man"}

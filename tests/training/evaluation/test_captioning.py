@@ -1,0 +1,193 @@
+"""From pictures, frames and clips to scored captions with the demo checkpoint, through the path of users."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from extractors.builtin.tuned_pair import TunedPair
+from extractors.features import Frames
+from models.checkpoint import load_checkpoint, save_checkpoint
+from models.checkpoint_folder import WEIGHTS, load_captioner
+from models.combining.caption_writers import SingleWriter
+from models.combining.members import WrongMembers
+from models.decoding.decode import DecodingOptions
+from models.feature_sources.compatibility import StreamMismatch
+from tests.media import write_video
+from training.batches.archives import CorpusError
+from training.evaluation.captioning import CaptioningRun, still_frames
+from training.evaluation.evaluated_captioner import evaluated_captioner, with_branches
+from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record
+
+PICTURES = {
+    "cat": "a cat is looking at the camera",
+    "espresso": "a cup of coffee on a plate",
+    "tripod": "a man with a camera on a tripod",
+}
+OPTIONS = DecodingOptions(beam_size=3, max_length=12, attention=False)
+
+
+@pytest.fixture(scope="module")
+def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("pictures")
+    for name in PICTURES:
+        shutil.copy(root / f"tests/extractors/pictures/{name}.jpg", made)
+    images = [{"id": name, "file_name": f"{name}.jpg", "split": "val"} for name in PICTURES]
+    annotations = [{"image_id": name, "caption": text} for name, text in PICTURES.items()]
+    write_json(made / "photos_captions.json", {"images": images, "annotations": annotations})
+    return made
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> CaptioningRun:
+    extractor = TunedPair(cache=tmp_path_factory.mktemp("models"))
+    return CaptioningRun(SingleWriter(load_captioner("stats")), extractor, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def evaluation(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
+    """What ``python -m app evaluate stats --shuffled`` computes; METEOR's Java starts once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REELWORD_DATA", str(tmp_path_factory.mktemp("data")))
+        source = EvaluationSource(images=folder, captions=folder / "photos_captions.json", split="val")
+        return evaluate_captioner(evaluated_captioner("stats"), source, OPTIONS, shuffled=True)
+
+
+def write_json(path: Path, document: Any) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator: CaptioningRun) -> None:
+    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    assert found.references == {f"photos/{name}": [text] for name, text in PICTURES.items()}
+    assert found.hypotheses.keys() == found.references.keys()
+    for name in PICTURES:
+        with Image.open(folder / f"{name}.jpg") as image:
+            pixels = np.asarray(image.convert("RGB"))
+        frames = Frames(pixels[None], np.zeros(1), 1.0)
+        [[best]] = evaluator.writer.caption(evaluator.extractor.extract([frames]), OPTIONS)
+        assert found.hypotheses[f"photos/{name}"] == best.text
+    assert "cat" in found.hypotheses["photos/cat"].split()
+
+
+def test_a_limit_takes_the_first(folder: Path, evaluator: CaptioningRun) -> None:
+    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val", limit=2)
+    assert list(found.hypotheses) == ["photos/cat", "photos/espresso"]
+
+
+def test_frames_of_a_video_are_read_in_order(folder: Path, evaluator: CaptioningRun) -> None:
+    frames = [{"file_name": f"{name}.jpg"} for name in ("cat", "tripod")]
+    document = {
+        "videos": [{"id": 1, "split": "val", "frames": frames}],
+        "annotations": [{"video_id": 1, "caption": "a cat and a man"}],
+    }
+    path = write_json(folder / "videos_captions.json", document)
+    assert evaluator.on_pictures(folder, path, "val").hypotheses["videos/1"]
+
+
+def test_stills_of_differing_sizes_take_the_first_ones() -> None:
+    pictures = [np.full((30, 40, 3), 10, np.uint8), np.full((60, 20, 3), 200, np.uint8)]
+    frames = still_frames(pictures)
+    assert frames.pixels.shape == (2, 30, 40, 3)
+    assert frames.pixels[1].min() == 200
+    assert (frames.pts.tolist(), frames.duration) == ([0, 1], 2)
+
+
+def test_clips_lie_beside_their_list(tmp_path: Path, evaluator: CaptioningRun) -> None:
+    write_video(tmp_path / "a.mp4")
+    entries = [{"file": "a.mp4", "captions": ["four coloured squares", "squares"]}]
+    found = evaluator.on_clips(write_json(tmp_path / "captions.json", entries), frames=3)
+    assert found.references == {"a.mp4": ["four coloured squares", "squares"]}
+    assert found.hypotheses["a.mp4"]
+
+
+def test_another_list_of_clips_is_refused(tmp_path: Path, evaluator: CaptioningRun) -> None:
+    with pytest.raises(CorpusError, match=r"no list of"):
+        evaluator.on_clips(write_json(tmp_path / "captions.json", [{"video": "a.mp4"}]))
+
+
+def test_the_whole_command_scores_and_compares(evaluation: Evaluation) -> None:
+    document = evaluation.to_json()
+    assert document["n"] == 3
+    assert document["metrics"]["cider"] >= 0
+    assert document["different"] >= 2
+    assert {"cider_gain", "interval"} == document["shuffled"].keys()
+
+
+def test_a_source_is_pictures_or_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match="give images with captions, or clips"):
+        evaluate_captioner(evaluated_captioner("stats"), EvaluationSource(), OPTIONS)
+
+
+def test_each_branch_can_be_read_alone(folder: Path, evaluator: CaptioningRun) -> None:
+    captions = {}
+    for branches in ("stats", "st", "ts"):
+        one = replace(evaluator, writer=SingleWriter(with_branches(load_captioner("stats"), branches)))
+        found = one.on_pictures(folder, folder / "photos_captions.json", "val")
+        captions[branches] = tuple(found.hypotheses.values())
+    whole = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    assert captions["stats"] == tuple(whole.hypotheses.values())
+    assert len(set(captions.values())) > 1
+
+
+def test_combined_captioners_are_scored_as_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    entry = evaluated_captioner("ensemble", ["stats", str(WEIGHTS / "stats.safetensors")])
+    alike = CaptioningRun(entry.writer, entry.feature_source, OPTIONS, entry.feature_source.request)
+    alone = evaluated_captioner("stats")
+    one = CaptioningRun(alone.writer, alone.feature_source, OPTIONS, alone.feature_source.request)
+    captions = folder / "photos_captions.json"
+    assert alike.on_pictures(folder, captions, "val") == one.on_pictures(folder, captions, "val")
+
+
+def test_members_without_anything_to_combine_them_are_refused() -> None:
+    with pytest.raises(WrongMembers, match="stats is one captioner"):
+        evaluated_captioner("stats", ["stats"])
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [("stats,stats", "stats more than once"), ("stats,,g2l", "none is empty"), ("stats,nobody", "'nobody'")],
+)
+def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        evaluated_captioner("ensemble", members.split(","))
+
+
+def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
+    tmp_path: Path, evaluation: Evaluation
+) -> None:
+    copy = tmp_path / "stats.safetensors"
+    shutil.copy(WEIGHTS / "stats.safetensors", copy)
+    before = load_checkpoint(copy)
+    record(str(copy), "photos", evaluation.report)
+    after = load_checkpoint(copy)
+    assert after.card.scores["photos"]["n"] == 3
+    assert {**after.card.scores, "photos": None} == {**before.card.scores, "photos": None}
+    assert after.card.training == before.card.training
+    ours, theirs = before.captioner.state_dict(), after.captioner.state_dict()
+    assert all(bool((value == theirs[name]).all()) for name, value in ours.items())
+
+
+def test_a_checkpoint_of_another_network_is_not_scored(
+    folder: Path, tmp_path: Path, evaluator: CaptioningRun
+) -> None:
+    stats = load_captioner("stats")
+    streams = {name: replace(spec, network="resnet") for name, spec in stats.card.streams.items()}
+    other = replace(stats.card, streams=streams)
+    path = tmp_path / "other.safetensors"
+    save_checkpoint(path, stats.captioner, other)
+    wrong = replace(evaluator, writer=SingleWriter(load_checkpoint(path)))
+    with pytest.raises(StreamMismatch, match="resnet"):
+        wrong.on_pictures(folder, folder / "photos_captions.json", "val")

@@ -1,0 +1,165 @@
+"""Training goes on after a kill as if nothing had been, learns, and hands over between its phases."""
+
+from __future__ import annotations
+
+import csv
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
+from training.optimization import trainer as optimization_trainer
+from training.optimization.trainer import Trainer
+from training.optimization.validation import Validation
+
+pytestmark = pytest.mark.usefixtures("every_step_is_logged")
+
+
+def train(folder: Path, out: Path) -> Trainer:
+    made = trainer(folder, out)
+    made.train(captioner(made))
+    return made
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpus")
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing interrupted."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimization_trainer, "REPORT_EVERY", 1)
+        torch.set_num_threads(1)
+        train(corpus, out)
+    return out
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "log.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def losses(run: Path) -> dict[int, list[tuple[str, str]]]:
+    """Step → (loss, ranking loss) as often as it was taken."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for row in rows(run):
+        if row["loss"]:
+            found.setdefault(int(row["step"]), []).append((row["loss"], row["auxiliary"]))
+    return found
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in flat(item, f"{name}/{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in flat(item, f"{name}/{i}").items()}
+    return {name: value}
+
+
+def state(run: Path) -> dict[str, Any]:
+    return flat(torch.load(run / "last.pt", weights_only=True))
+
+
+def assert_same_state(one: Path, other: Path) -> None:
+    ours, theirs = state(one), state(other)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        same = torch.equal(value, theirs[name]) if isinstance(value, torch.Tensor) else value == theirs[name]
+        assert same, name
+
+
+def test_a_killed_run_goes_on_to_the_same_losses_and_weights(
+    root: Path, corpus: Path, whole: Path, tmp_path: Path
+) -> None:
+    out, killed_at = tmp_path / "run", 2 * SAVED_EVERY + 4
+    script = [sys.executable, "-m", "tests.training.killed_training", str(corpus), str(out), str(killed_at)]
+    done = subprocess.run(script, cwd=root, stderr=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+    assert state(out)["/step"] == 2 * SAVED_EVERY
+    train(corpus, out)
+    expected, found = losses(whole), losses(out)
+    assert found.keys() == expected.keys() == set(range(1, STEPS + 1))
+    for step, taken in found.items():
+        assert set(taken) == set(expected[step]), step
+    assert len(found[2 * SAVED_EVERY + 1]) == 2  # taken before the kill and again after it
+    assert_same_state(out, whole)
+
+
+def test_another_seed_gives_other_losses(corpus: Path, whole: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"seed": 1, "steps": 2})
+    made = trainer(corpus, tmp_path / "run", recipe=recipe)
+    made.train(captioner(made))
+    assert losses(tmp_path / "run")[1] != losses(whole)[1]
+
+
+def test_the_loss_falls(whole: Path) -> None:
+    taken = [float(found[0][0]) for _, found in sorted(losses(whole).items())]
+    assert sum(taken[-10:]) < 0.8 * sum(taken[:10])
+    assert all(math.isfinite(value) for value in taken)
+
+
+def test_validations_are_logged_and_the_best_is_remembered(whole: Path) -> None:
+    ciders = [float(row["cider"]) for row in rows(whole) if row["cider"]]
+    assert len(ciders) == STEPS // SAVED_EVERY
+    assert state(whole)["/best"] == pytest.approx(max(ciders), rel=1e-4)
+
+
+def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([10.0, 5.0, 12.0])
+    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
+    made = trainer(corpus, tmp_path / "run")
+    kept: list[tuple[float, str]] = []
+    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
+    made.train(captioner(made))
+    assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
+
+
+def test_without_supervised_steps_refining_has_the_start_to_surpass(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([10.0, 9.0, 9.5])
+    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
+    made = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
+    kept: list[tuple[float, str]] = []
+    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
+    learned = captioner(made)
+    before = flat(learned.state_dict())
+    made.train(learned)
+    assert all(torch.equal(value, before[name]) for name, value in flat(learned.state_dict()).items())
+    refine(made, learned)
+    assert kept == [(10.0, "cross_entropy step 0")]
+
+
+def test_refining_follows_and_a_finished_run_takes_no_step(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made = trainer(corpus, out, recipe=RECIPE.model_copy(update={"steps": 4}))
+    learned = captioner(made)
+    made.train(learned)
+    refine(made, learned)
+    logged = rows(out)
+    rewards = [row for row in logged if row["reward"]]
+    assert [int(row["step"]) for row in rewards] == list(range(1, 11))
+    assert {row["phase"] for row in rewards} == {"self_critical"}
+    assert state(out)["/phase"] == "self_critical"
+    made.train(captioner(made))
+    refine(made, captioner(made))
+    assert rows(out) == logged
+
+
+def test_the_rate_warms_up_and_falls_to_a_hundredth(corpus: Path, tmp_path: Path) -> None:
+    made = trainer(corpus, tmp_path / "run")
+    rates = [made.recipe.rate(step, STEPS, 0.0) for step in range(STEPS)]
+    assert rates[0] == pytest.approx(RECIPE.learning_rate / RECIPE.warmup, rel=1e-3)
+    assert max(rates) == pytest.approx(RECIPE.learning_rate, rel=0.1)
+    assert rates.index(max(rates)) == RECIPE.warmup - 1
+    assert rates[RECIPE.warmup :] == sorted(rates[RECIPE.warmup :], reverse=True)
+    assert rates[-1] == pytest.approx(RECIPE.learning_rate / 100)

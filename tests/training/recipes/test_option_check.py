@@ -1,0 +1,123 @@
+"""Every option of ``python -m app train`` is read by the run, or refused in a sentence."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from training.cli import app, train
+from training.recipes.option_check import (
+    TrainOptions,
+    UnreadOption,
+    unread_as_paper,
+    unread_by_embedding,
+    unread_on_pictures,
+    unread_on_videos,
+    unread_with_network,
+)
+from training.recipes.papers import paper_run
+from training.recipes.recipe_book import RECIPES
+
+#: Of the command's options, those that every run reads.
+ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed"}
+ALL = TrainOptions(Path("a.safetensors"), "demo", ["stats"], "msvd", "stats", 5, True)
+NO_TEACHER = "has no teacher; with one: --recipe demo-taught"
+NO_REWARD = "has no self-critical steps; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("g2l --recipe paper-msvd --steps 5", "--steps: paper-msvd is as many epochs long as the paper says"),
+        ("g2l --recipe paper-msvd --start a.safetensors", "--start: paper-msvd trains from nothing"),
+        ("g2l --recipe paper-msvd --teacher stats", f"--teacher: paper-msvd {NO_TEACHER}"),
+        (
+            "g2l --recipe paper-msvd --data-set msvd",
+            "--data-set: paper-msvd is for msvd, which --data has to",
+        ),
+        (
+            "g2l --recipe paper-msvd --paper g2l",
+            "--paper: paper-msvd has the splits and words of g2l's paper",
+        ),
+        ("g2l --recipe paper-msvd --self-critical", f"--self-critical: paper-msvd {NO_REWARD}"),
+        ("g2l --recipe paper-msvd --no-self-critical", f"--no-self-critical: paper-msvd {NO_REWARD}"),
+        ("semantic_embedding --teacher stats", f"--teacher: demo-embedding {NO_TEACHER}"),
+        ("semantic_embedding --data-set msvd", "--data-set: semantic_embedding learns from pictures alone"),
+        ("semantic_embedding --paper stats", "--paper: semantic_embedding learns from pictures alone"),
+        ("semantic_embedding --no-self-critical", f"--no-self-critical: semantic_embedding {NO_REWARD}"),
+        ("stats --recipe demo-tuned --streams demo", "--streams: demo-tuned begins with the stream that"),
+        ("stats --recipe demo-tuned --data-set msvd", "--data-set: demo-tuned learns from pictures alone"),
+        ("stats --recipe demo-tuned --paper stats", "--paper: demo-tuned learns from pictures alone"),
+        ("stats --recipe demo-tuned --self-critical", f"--self-critical: demo-tuned {NO_REWARD}"),
+        ("stats --recipe demo-tuned", "demo-tuned goes on from a captioner: give it as --start"),
+        ("stats --recipe demo-longer", "demo-longer goes on from a captioner: give it as --start"),
+        ("g2l --recipe demo-moved", "demo-moved goes on from a captioner: give it as --start"),
+        ("g2l --recipe demo-shots", "--recipe: demo-shots trains what stats alone has, and not g2l"),
+        ("stats --recipe demo-refocus", "--recipe: demo-refocus trains what refocus alone has, and not"),
+        ("stats --data-set msvd --teacher g2l", "--teacher: teachers read pictures, not a set of videos"),
+        (
+            "stats --data-set msvd --start a.safetensors --streams demo",
+            "--streams: a.safetensors is fed with",
+        ),
+        ("stats --data-set msvd --recipe demo-shots", "--data-set: demo-shots learns from shots of pictures"),
+        (
+            "stats --data-set msvd --recipe demo-again-flickr8k",
+            "--data-set: demo-again-flickr8k learns from the pictures of flickr8k alone",
+        ),
+        ("stats", "holds none of flickr8k_train.tar"),
+        ("stats --recipe finetune --start a.safetensors --streams demo", "--streams: a.safetensors is fed"),
+        ("stats --recipe finetune --start a.safetensors --self-critical", f"finetune {NO_REWARD}"),
+        ("stats --recipe finetune --start a.safetensors --no-self-critical", f"finetune {NO_REWARD}"),
+        ("stats --recipe finetune --start a.safetensors --teacher g2l", "--teacher: teachers read pictures"),
+        ("stats --paper stats", "--paper: whose splits and words a set of videos has; name the set too"),
+        ("stats --teacher g2l", f"--teacher: demo {NO_TEACHER}"),
+        ("stats --recipe demo-longer --start a.safetensors --teacher g2l", f"demo-longer {NO_TEACHER}"),
+        ("refocus --recipe demo-refocus --self-critical", f"--self-critical: demo-refocus {NO_REWARD}"),
+        ("refocus --recipe demo-refocus --no-self-critical", f"--no-self-critical: demo-refocus {NO_REWARD}"),
+    ],
+)
+def test_what_would_be_left_unread_is_refused(arguments: str, sentence: str, tmp_path: Path) -> None:
+    command = ["train", *arguments.split(), "--data", str(tmp_path), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+    assert done.exit_code == 2, done.output
+    assert sentence in done.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_run_reads_is_not_refused() -> None:
+    taught, refocus, demo = RECIPES["demo-taught"], RECIPES["demo-refocus"], RECIPES["demo"]
+    videos = {"--data-set", "--paper"}
+    fixed = {"--start", "--teacher", *videos}
+    for unread, refused in (
+        (unread_as_paper(paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
+        (unread_as_paper(paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
+        (unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, "--self-critical"}),
+        (
+            unread_with_network(RECIPES["demo-tuned"]),
+            {"--streams", "--data-set", "--paper", "--self-critical"},
+        ),
+        (unread_on_videos(demo, None), {"--teacher"}),
+        (unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
+        (unread_on_pictures(taught), {"--paper"}),
+        (unread_on_pictures(refocus), {"--paper", "--teacher", "--self-critical"}),
+    ):
+        assert unread.keys() & set(ALL.options) == refused
+
+
+def test_nothing_is_refused_that_was_not_given() -> None:
+    every = dict.fromkeys([*ALL.options, "--no-self-critical"], "why")
+    TrainOptions().refuse(every)
+    for option in ALL.options:
+        with pytest.raises(UnreadOption, match=f"{option}: why"):
+            ALL.refuse({option: "why"})
+    assert TrainOptions(self_critical=False).options == ("--no-self-critical",)
+
+
+def test_every_option_of_the_command_is_thought_of() -> None:
+    named = {"teachers": "teacher"}
+    asked = {named.get(field.name, field.name) for field in fields(TrainOptions)}
+    assert set(inspect.signature(train).parameters) == ALWAYS_READ | asked

@@ -1,0 +1,1 @@
+"""Lists the ablation rows of each captioner, one file a paper."""

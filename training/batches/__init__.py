@@ -1,0 +1,1 @@
+"""Turns captioned pictures and videos into training batches."""

@@ -1,0 +1,109 @@
+"""Stills and sparse frames dressed as videos: moving windows, and shots that belong to other pictures.
+
+A captioner that has only ever seen one frame learns nothing about time. So a sample is 1 to 8 steps long:
+its true shot pans or zooms over the captioned picture (or runs through the captioned video's frames), and
+in half of the longer samples shots of *other* training pictures stand around it. The captions are those
+of the true shot, whose place is uniform, so a temporal attention has something to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from models.inputs import Batch
+from training.batches.picture_features import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, FeatureCache
+
+PATHS = (
+    (WHOLE, WHOLE),
+    (MIRRORED, MIRRORED),
+    (PAN_START, PAN_MIDDLE, PAN_END),
+    (PAN_END, PAN_MIDDLE, PAN_START),
+    (WHOLE, PAN_MIDDLE),
+    (PAN_MIDDLE, WHOLE),
+)
+PATH_ODDS = (0.4, 0.2, 0.1, 0.1, 0.1, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Where the features of one item's frames lie: the cache and the rows in time order."""
+
+    cache: FeatureCache
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shots:
+    """How samples are made. lengths: odds of 1, 2, … steps; distractors: share of longer samples with any."""
+
+    lengths: tuple[float, ...]
+    distractors: float = 0.5
+
+    def draw_length(self, rng: np.random.Generator) -> int:
+        return 1 + int(rng.choice(len(self.lengths), p=np.array(self.lengths) / sum(self.lengths)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A pseudo-video: stream → float16 (T, N, C), and which steps belong to the captioned picture (T,)."""
+
+    values: Mapping[str, NDArray[np.float16]]
+    true: NDArray[np.bool_]
+
+
+def whole(pictures: Pictures) -> Sample:
+    """The item's frames as they are, one step each."""
+    rows = list(pictures.rows)
+    return Sample(pictures.cache.rows(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
+
+
+def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[str, NDArray[np.float16]]:
+    """Stream → (steps, N, C): the frames in order along one path of the views that the cache has."""
+    odds = np.array(
+        [odd * (max(path) < pictures.cache.views) for path, odd in zip(PATHS, PATH_ODDS, strict=True)]
+    )
+    path = PATHS[rng.choice(len(PATHS), p=odds / odds.sum())]
+    at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
+    views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
+    rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
+    return pictures.cache.rows(rows, views)
+
+
+def sample(
+    pictures: Pictures, others: Sequence[Pictures], steps: int, shots: Shots, rng: np.random.Generator
+) -> Sample:
+    """One sample of ``steps``; ``others`` are what distractor shots are drawn from."""
+    if steps == 1 or rng.random() >= shots.distractors:
+        return Sample(shot(pictures, steps, rng), np.ones(steps, bool))
+    length = int(rng.integers(1, steps))
+    before = int(rng.integers(0, steps - length + 1))
+    true = np.zeros(steps, bool)
+    true[before : before + length] = True
+    parts = [shot(pictures, length, rng)]
+    if before:
+        parts.insert(0, shot(others[int(rng.integers(len(others)))], before, rng))
+    if after := steps - before - length:
+        parts.append(shot(others[int(rng.integers(len(others)))], after, rng))
+    return Sample({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, true)
+
+
+def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
+    """Samples of one length as one batch a stream, one second a step."""
+    return {name: _batch([s.values[name] for s in samples], dtype) for name in samples[0].values}
+
+
+def _batch(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
+    values = torch.from_numpy(np.stack(samples)).to(dtype)
+    videos, steps, cells = values.shape[:3]
+    start = torch.arange(steps, dtype=torch.float64).expand(videos, steps)
+    return Batch(
+        times=torch.stack([start, start + 1], 2),
+        values=values,
+        frame_mask=torch.ones(videos, steps, dtype=torch.bool),
+        region_mask=torch.ones(videos, steps, cells, dtype=torch.bool),
+    )

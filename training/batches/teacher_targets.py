@@ -1,0 +1,153 @@
+"""Computes teachers' word probabilities, and keeps them as targets.
+
+A teacher reads each caption word by word over the whole picture, and its most probable words at each place
+are kept with their shares (Hinton, Vinyals, Dean 2015, at temperature 1). Read once, they cost a student
+nothing: a float16 and an int16 for each of ``KEPT`` words a place. What lies outside is spread over all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from extractors.files import atomic_write
+from models.captioner import AnyCaptioner, Rows
+from models.inputs import inputs_of
+from models.likelihood import pad_captions, teacher_distributions
+from training.batches.pseudo_video import Pictures, batch_of, whole
+from training.precision import autocast
+
+# Soft targets of a batch: a teacher's most probable words in every place.
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherTargets(Rows):
+    """words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended."""
+
+    words: Tensor
+    shares: Tensor
+
+    def loss(self, log_probs: Tensor, place: int) -> Tensor:
+        """(R,) cross-entropy in nats of log_probs (R, V) against the teacher at word ``place``."""
+        shares = self.shares[:, place]
+        kept = (shares * log_probs.gather(1, self.words[:, place])).sum(1)
+        return -kept - (1 - shares.sum(1)) * log_probs.mean(1)
+
+
+KEPT = 16
+#: Videos in one reading of the teacher.
+GROUP = 16
+
+
+@dataclass(frozen=True, eq=False)
+class SoftTargets:
+    """All captions of a corpus one after another; ``first``: (item id, caption) → its first row."""
+
+    words: NDArray[np.int16]
+    shares: NDArray[np.float16]
+    first: dict[tuple[str, int], tuple[int, int]]
+
+    def rows(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
+        """Captions by (item id, index), padded to ``length`` words."""
+        kept = self.words.shape[1]
+        words = np.zeros((len(captions), length, kept), np.int64)
+        shares = np.zeros((len(captions), length, kept), np.float32)
+        for row, caption in enumerate(captions):
+            begin, count = self.first[caption]
+            words[row, :count] = self.words[begin : begin + count]
+            shares[row, :count] = self.shares[begin : begin + count]
+        return TeacherTargets(torch.from_numpy(words), torch.from_numpy(shares))
+
+
+def together(teachers: Sequence[SoftTargets]) -> SoftTargets:
+    """The mean of several teachers of the same captions: each one's kept words stand beside the others'."""
+    words = np.concatenate([teacher.words for teacher in teachers], 1)
+    shares = np.concatenate([teacher.shares / np.float16(len(teachers)) for teacher in teachers], 1)
+    return SoftTargets(words, shares, teachers[0].first)
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherReading:
+    """The captions a teacher reads. ``items``: (id, pictures, captions as word ids)."""
+
+    items: Sequence[tuple[str, Pictures, Sequence[Sequence[int]]]]
+    max_length: int
+
+    def index(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Where each caption's rows lie, its end counted as a word."""
+        found, begin = {}, 0
+        for name, _, captions in self.items:
+            for i, caption in enumerate(captions):
+                count = min(len(caption) + 1, self.max_length)
+                found[name, i] = (begin, count)
+                begin += count
+        return found
+
+
+def soft_targets(
+    teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
+) -> SoftTargets:
+    """From ``folder``, read by the teacher first where they are not there yet."""
+    first = reading.index()
+    key = json.dumps([sha256, KEPT, reading.max_length, sorted(map(str, first.items()))])
+    path = folder / f"soft-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    if not path.exists():
+        total = sum(count for _, count in first.values())
+        _write(path, *_read(teacher, reading, total, precision))
+    kept = np.load(path)
+    return SoftTargets(kept["words"], kept["shares"], first)
+
+
+def _read(
+    teacher: AnyCaptioner, reading: TeacherReading, total: int, precision: torch.dtype
+) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
+    kept = min(KEPT, len(teacher.vocabulary))
+    words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
+    at = 0
+    teacher.eval()
+    for top_words, top_shares in _distributions(teacher, reading, precision):
+        words[at : at + len(top_words)] = top_words
+        shares[at : at + len(top_words)] = top_shares
+        at += len(top_words)
+    return words, shares
+
+
+def _distributions(
+    teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """The kept words and shares of groups of items, in the order of ``TeacherReading.index``."""
+    for items in tqdm(_groups(reading), desc="soft targets", unit="group"):
+        most = max(len(captions) for _, _, captions in items)
+        padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
+        targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
+        samples = [whole(pictures) for _, pictures, _ in items]
+        with torch.inference_mode(), autocast(precision):
+            memory = teacher.encode_batches(inputs_of(teacher, batch_of(samples, precision)))
+            top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
+        own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
+        valid = (targets >= 0) & own.unsqueeze(1)
+        yield top.indices[valid].numpy(), top.values[valid].float().numpy()
+
+
+def _groups(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
+    """Neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
+    groups: list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]] = []
+    for item in reading.items:
+        if not groups or len(groups[-1]) == GROUP or len(groups[-1][0][1].rows) != len(item[1].rows):
+            groups.append([])
+        groups[-1].append(item)
+    return groups
+
+
+def _write(path: Path, words: NDArray[np.int16], shares: NDArray[np.float16]) -> None:
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, words=words, shares=shares)

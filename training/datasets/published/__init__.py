@@ -1,0 +1,1 @@
+"""Reads the published data sets in their own formats, one file a set."""

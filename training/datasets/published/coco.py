@@ -1,0 +1,97 @@
+"""COCO captions (Chen et al., 2015): pictures with five captions each.
+
+The official ``captions_train2014.json`` and ``captions_val2014.json`` (or 2017) hold ``images`` with ``id``
+and ``file_name``, and ``annotations`` with ``image_id`` and ``caption``. Or Karpathy's
+``dataset_coco.json``, whose 5,000 / 5,000 pictures for validation and test most papers report on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, TypeAdapter
+
+from training.datasets.caption_set import CaptionSet, Split, VideoItem, assemble
+from training.datasets.data_set import DataSet
+from training.datasets.files import MediaFiles, Wanted, pictures_below
+from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.published.karpathy import read_karpathy
+from training.datasets.text_files import read_json
+
+TRAIN = Wanted(
+    ("dataset_coco.json", "captions_train2014.json", "captions_train2017.json"), "captions, for training"
+)
+VAL = Wanted(
+    ("dataset_coco.json", "captions_val2014.json", "captions_val2017.json"), "captions, for validation", False
+)
+OBTAIN = (
+    "COCO's captions and pictures are on the page of the COCO Consortium (cocodataset.org, under "
+    "Download): put the folders annotations, train2014 and val2014 (or 2017) into the folder."
+)
+
+
+@dataclass(frozen=True)
+class _Year:
+    train: int
+    val: int
+
+
+YEARS = {"2014": _Year(82783, 40504), "2017": _Year(118287, 5000)}
+
+
+class _CocoImage(BaseModel):
+    id: int | str
+    file_name: str
+
+
+class _Annotation(BaseModel):
+    image_id: int | str
+    caption: str
+
+
+class _CocoDocument(BaseModel):
+    images: list[_CocoImage]
+    annotations: list[_Annotation]
+
+
+def read(root: Path, protocol: Protocol) -> CaptionSet:
+    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    path, files = TRAIN.require(root, OBTAIN), pictures_below(root)
+    paths, expected = [path], dict(protocol.splits)
+    if path.name == TRAIN.names[0]:
+        entries = list(read_karpathy(path, files, OBTAIN))
+    else:
+        year = path.stem[-4:]
+        expected = {"train": YEARS[year].train, "val": YEARS[year].val}
+        entries = list(_official(path, "train", files))
+        val = Wanted((f"captions_val{year}.json",), "captions, for validation").find(root)
+        if val is not None:
+            paths.append(val)
+            entries += _official(val, "val", files)
+    named = {entry.id: f"{entry.id}.jpg" for entry in entries}
+    return assemble(COCO.name, entries, named, expected=expected, annotations=paths)
+
+
+def _official(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+    document = read_json(path, TypeAdapter(_CocoDocument), OBTAIN)
+    captions: dict[int | str, list[str]] = defaultdict(list)
+    for annotation in document.annotations:
+        captions[annotation.image_id].append(annotation.caption)
+    for image in document.images:
+        stem = Path(image.file_name).stem
+        yield VideoItem(stem, files.find(stem), split, tuple(captions[image.id]))
+
+
+COCO = DataSet(
+    name="coco",
+    title="COCO captions",
+    annotations=(TRAIN, VAL),
+    media="the pictures under their own names, in the folder or any folder below it (train2014, val2014)",
+    obtain=OBTAIN,
+    protocols=(Protocol("karpathy", splits(113287, 5000, 5000), VocabularyRule(min_count=5)),),
+    read=read,
+    source="the official files themselves; public loaders of Karpathy's file",
+)

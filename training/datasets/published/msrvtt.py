@@ -1,0 +1,123 @@
+"""MSR-VTT (Xu et al., CVPR 2016): 10,000 clips of 10 to 30 seconds with 20 captions each.
+
+Two JSON files of one form: ``videos`` with ``video_id`` ("video0" to "video9999"), ``category`` and
+``split`` ("train", "validate", "test"), and ``sentences`` with ``video_id`` and ``caption``. ``start time``
+and ``end time`` are those of the clip in the YouTube video: the files that are handed round are cut already.
+
+Papers split it differently. G2L keeps the split of the files (6,513 / 497 / 2,990) and so do we for STaTS,
+whose "10K training and 2990 test" is the whole set. Refocus takes three contiguous parts, 6,512 / 498 /
+2,990. dualAFR had no captions of the test split and took 5,513 for training and 1,000 for testing out of the
+training split; it does not say which: here the last 1,000.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, TypeAdapter
+
+from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
+from training.datasets.data_set import DataSet
+from training.datasets.files import MediaFiles, Wanted
+from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.text_files import read_json
+
+TRAIN_VAL = Wanted(
+    ("train_val_videodatainfo.json", "MSRVTT_data.json"), "captions of the training and validation split"
+)
+TEST = Wanted(("test_videodatainfo.json",), "captions of the test split", needed=False)
+OBTAIN = (
+    "MSR-VTT is given by Microsoft Research to who asks for it (the MSR Video to Language challenge of "
+    "2016 and 2017): put train_val_videodatainfo.json, test_videodatainfo.json and the folders "
+    "TrainValVideo and TestVideo into the folder."
+)
+
+
+class _MsrvttVideo(BaseModel):
+    video_id: str
+    split: Literal["train", "validate", "val", "test"]
+
+
+class _MsrvttSentence(BaseModel):
+    video_id: str
+    caption: str
+
+
+class _MsrvttDocument(BaseModel):
+    videos: list[_MsrvttVideo]
+    sentences: list[_MsrvttSentence]
+
+
+def read(root: Path, protocol: Protocol) -> CaptionSet:
+    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    paths = [TRAIN_VAL.require(root, OBTAIN)]
+    test = TEST.find(root)
+    notices = []
+    if test is not None:
+        paths.append(test)
+    elif paths[0].name == TRAIN_VAL.names[0]:
+        notices.append(Notice("no_split", f"{TEST.names[0]} is not there: no test split."))
+    documents = [read_json(path, TypeAdapter(_MsrvttDocument), OBTAIN) for path in paths]
+    captions: dict[str, list[str]] = defaultdict(list)
+    for document in documents:
+        for sentence in document.sentences:
+            captions[sentence.video_id].append(sentence.caption)
+    files = MediaFiles.below(root)
+    chosen = _chosen([video for document in documents for video in document.videos], protocol.paper)
+    entries = [
+        VideoItem(name, files.find(name), split, tuple(captions[name])) for name, split in chosen.items()
+    ]
+    return assemble(
+        MSRVTT.name,
+        entries,
+        {entry.id: f"{entry.id}.mp4" for entry in entries},
+        expected=protocol.splits,
+        annotations=paths,
+        notices=notices,
+    )
+
+
+def _chosen(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
+    """Video → split as the paper has it, in the order of the videos' numbers."""
+    ordered = sorted({video.video_id: video for video in videos}.values(), key=_number)
+    if paper == "refocus":
+        return {video.video_id: _by_number(_number(video)[0]) for video in ordered}
+    official = {video.video_id: _official(video) for video in ordered}
+    if paper != "dual_afr":
+        return official
+    training = [name for name, split in official.items() if split == "train"]
+    last = set(training[5513:])
+    return {name: "test" if name in last else split for name, split in official.items() if split != "test"}
+
+
+def _number(video: _MsrvttVideo) -> tuple[int, str]:
+    digits = video.video_id.removeprefix("video")
+    return (int(digits) if digits.isdecimal() else 0), video.video_id
+
+
+def _by_number(number: int) -> Split:
+    return "train" if number < 6512 else "val" if number < 7010 else "test"
+
+
+def _official(video: _MsrvttVideo) -> Split:
+    return "val" if video.split == "validate" else video.split
+
+
+MSRVTT = DataSet(
+    name="msrvtt",
+    title="MSR-VTT",
+    annotations=(TRAIN_VAL, TEST),
+    media="video0.mp4 to video9999.mp4, in the folder or any folder below it (TrainValVideo, TestVideo)",
+    obtain=OBTAIN,
+    protocols=(
+        Protocol("g2l", splits(6513, 497, 2990), VocabularyRule(min_count=2, printed=13491)),
+        Protocol("stats", splits(6513, 497, 2990), VocabularyRule()),
+        Protocol("refocus", splits(6512, 498, 2990), VocabularyRule(min_count=3, max_words=15)),
+        Protocol("dual_afr", splits(5513, 497, 1000), VocabularyRule(printed=8071)),
+    ),
+    read=read,
+    source="public loaders of the two files; counts: danieljf24/hybrid_space, dataset/README.md",
+)

@@ -1,0 +1,1 @@
+"""Turns a checkpoint and a data set into a table of scores."""

@@ -1,0 +1,105 @@
+"""A captioner's scores on pictures, sparse frames or real clips, through the path that serves users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from tqdm import tqdm
+
+from extractors.features import Frames, Stream
+from extractors.media.gathered import gather_here
+from extractors.media.request import DecodeRequest
+from extractors.sampling import FRAMES, Sampling
+from models.combining.caption_writers import Writer
+from models.decoding.decode import DecodingOptions
+from training.batches.archives import CorpusError, read_items, read_pictures
+from training.batches.video_batches import CaptionedVideo
+
+GROUP = 32
+
+
+@dataclass(frozen=True)
+class CaptionedSet:
+    """Captions and references by id, in the order they were made."""
+
+    hypotheses: dict[str, str]
+    references: dict[str, list[str]]
+
+
+class StreamExtractor(Protocol):
+    """An extractor, or all of a stream set's."""
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CaptioningRun:
+    """Who writes, with what feeds them. request: the frames of a clip, by default some spread over it."""
+
+    writer: Writer
+    extractor: StreamExtractor
+    options: DecodingOptions
+    request: DecodeRequest | None = None
+
+    def on_pictures(
+        self, archive: Path, captions: Path, split: str | None, limit: int | None = None
+    ) -> CaptionedSet:
+        """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
+        items = read_items(captions, split)[:limit]
+        pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
+        frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
+        return CaptionedSet(
+            self._captions(frames, len(items)), {item.id: list(item.captions) for item in items}
+        )
+
+    def on_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
+        """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
+        entries = json.loads(captions.read_text())
+        if not isinstance(entries, list) or not all(
+            {"file", "captions"} <= entry.keys() for entry in entries
+        ):
+            raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
+        entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
+        decoded = ((e["file"], gather_here(captions.parent / e["file"], request).footage) for e in entries)
+        return CaptionedSet(
+            self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
+        )
+
+    def on_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
+        """Videos of a captioned set, whose features are on the disk."""
+        hypotheses: dict[str, str] = {}
+        for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
+            group = videos[start : start + GROUP]
+            best = self.writer.caption([each.load() for each in group], self.options)
+            hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
+        return CaptionedSet(hypotheses, {each.id: list(each.video.captions) for each in videos})
+
+    def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
+        hypotheses: dict[str, str] = {}
+        with tqdm(total=total, desc="captions", unit="video") as bar:
+            while group := list(islice(videos, GROUP)):
+                features = self.extractor.extract([frames for _, frames in group])
+                best = self.writer.caption(features, self.options)
+                hypotheses |= {
+                    name: captions[0].text for (name, _), captions in zip(group, best, strict=True)
+                }
+                bar.update(len(group))
+        return hypotheses
+
+
+def still_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
+    """Pictures as a video of one second each; differing sizes are brought to the first one's."""
+    height, width = pictures[0].shape[:2]
+    same = [
+        p if p.shape[:2] == (height, width) else np.asarray(Image.fromarray(p).resize((width, height)))
+        for p in pictures
+    ]
+    return Frames(np.stack(same), np.arange(len(same), dtype=np.float64), float(len(same)))

@@ -1,0 +1,1 @@
+"""Turns batches into better parameters: losses, phases, the training loop."""

@@ -1,0 +1,119 @@
+"""Self-critical training: sampled captions, each judged by its reward against a baseline.
+
+By default each video is sampled K times, and a sample's advantage is its reward minus the mean reward of the
+other K - 1 ("new self-critical", ruotianluo/self-critical.pytorch); the classical baseline is the reward of
+the video's greedy caption (Rennie et al. 2017). CIDEr-D counts the end of a caption as a word, against the
+document frequencies of the training captions: a reward blind to the end teaches captions that stop after
+"with a" (field reports: the commonest failure of this method). Cross-entropy is mixed in, with a weight or as
+MIXER does, where the first words of a caption are supervised and the rest is rewarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.captioner import AnyCaptioner, Memory
+from models.decoding.decode import DecodingOptions, decode, sample
+from models.vocabulary import EOS
+from training.batches.picture_batches import TrainingBatch, TrainingItem
+from training.optimization.losses import caption_loss
+from training.optimization.rewards import Rewards
+from training.precision import autocast
+from training.recipes.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class SelfCritical:
+    """The reward and its weights."""
+
+    recipe: Recipe
+    rewards: Rewards
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, recipe: Recipe, items: Sequence[TrainingItem], words: Sequence[str]) -> SelfCritical:
+        """Raises NoReward where METEOR is paid for and no Java runs."""
+        return cls(recipe, Rewards(recipe.rewards, {item.id: item.captions for item in items}), words)
+
+    def loss(
+        self,
+        captioner: AnyCaptioner,
+        batch: TrainingBatch,
+        generator: torch.Generator,
+        precision: torch.dtype,
+        given: int | None = None,
+    ) -> dict[str, Tensor]:
+        """Policy gradient and cross-entropy, in one encoding of the videos.
+
+        given: with MIXER, how many words of its first true caption each sample of a video goes on from; then
+        cross-entropy is that of those words, and both losses count whole. Else they are weighed.
+        """
+        samples = self.recipe.self_critical_samples
+        prefix, targets, weights = self._shares(batch.targets, len(batch.ids), given)
+        greedy = self._greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
+        with autocast(precision):
+            memory: Memory = captioner.encode_batches(batch.of(captioner))
+            drawn = sample(
+                captioner,
+                memory,
+                samples,
+                self.recipe.max_length,
+                generator,
+                prefix,
+                self.recipe.self_critical_temperature,
+            )
+            likelihood = caption_loss(captioner, memory, targets, smoothing=self.recipe.smoothing)
+        reward = self._reward(batch.ids, drawn.tokens, samples)
+        grouped = reward.view(-1, samples)
+        advantage = leave_one_out(grouped) if greedy is None else grouped - greedy.unsqueeze(1)
+        policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / drawn.mask.sum().clamp(min=1)
+        supervised = likelihood.cross_entropy + self.recipe.ranking_weight * likelihood.auxiliary
+        parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
+        return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}
+
+    def _shares(
+        self, targets: Tensor, videos: int, given: int | None
+    ) -> tuple[Tensor | None, Tensor, tuple[float, float]]:
+        """(what samples begin with, what is supervised, the weights of both losses)."""
+        if given is None:
+            weight = self.recipe.self_critical_weight
+            return None, targets, (weight, 1 - weight)
+        first = targets.view(videos, -1, targets.shape[1])[:, 0, :given]
+        prefix = first.repeat_interleave(self.recipe.self_critical_samples, 0)
+        if given == 0:
+            return prefix, targets, (1.0, 0.0)
+        return prefix, targets[:, :given], (1.0, 1.0)
+
+    @torch.no_grad()
+    def _greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
+        """(B,) rewards of what the captioner writes when it is used, without dropout."""
+        options = DecodingOptions(  # as free to name a thing twice as the samples are
+            method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False
+        )
+        captioner.eval()
+        with autocast(precision):
+            written = decode(captioner, captioner.encode_batches(batch.of(captioner)), options)
+        captioner.train()
+        found = [hypotheses[0] for hypotheses in written]
+        captions = [[self.words[i] for i in each.tokens] for each in found]
+        scores = self.rewards.score(batch.ids, captions, [each.finished for each in found])
+        return torch.from_numpy(scores).float()
+
+    def _reward(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:
+        rows = tokens.tolist()
+        finished = [EOS in row for row in rows]
+        captions = [
+            [self.words[i] for i in row[: row.index(EOS) if EOS in row else len(row)]] for row in rows
+        ]
+        repeated = [name for name in ids for _ in range(samples)]
+        return torch.from_numpy(self.rewards.score(repeated, captions, finished)).float()
+
+
+def leave_one_out(reward: Tensor) -> Tensor:
+    """(B, K) rewards minus the mean of the other K - 1 of the same video."""
+    others = (reward.sum(1, keepdim=True) - reward) / (reward.shape[1] - 1)
+    return reward - others

@@ -1,0 +1,1 @@
+"""Says how each captioner is trained: steps, rates, schedules, data."""

@@ -1,0 +1,173 @@
+"""How the learning rate moves, as a share of the recipe's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def teacher_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
+    """η/(η + exp(p/η)), p = epoch: the share of true words fed to the decoder (STaTS, section 4.1)."""
+    return eta / (eta + math.exp(epoch / eta))
+
+
+@dataclass(frozen=True)
+class TrainingMoment:
+    """done: the share of the phase's steps that are taken. epoch: how many epochs those are."""
+
+    done: float
+    epoch: float
+
+
+class Cosine(BaseModel):
+    """Half a cosine over the phase, down to a hundredth."""
+
+    model_config = ConfigDict(frozen=True)
+    kind: Literal["cosine"] = "cosine"
+
+    def share(self, at: TrainingMoment) -> float:
+        return max(0.5 * (1 + math.cos(math.pi * at.done)), 0.01)
+
+
+class Decay(BaseModel):
+    """Times ``factor`` after every ``epochs``; with a factor of 1 it never moves."""
+
+    model_config = ConfigDict(frozen=True)
+    kind: Literal["decay"] = "decay"
+    factor: float = 1.0
+    epochs: float = 1.0
+
+    def share(self, at: TrainingMoment) -> float:
+        return float(self.factor ** (at.epoch // self.epochs))
+
+
+class HoldAndDrop(BaseModel):
+    """From ``first`` in a line to one over ``warm`` epochs, held there, and ``last`` from ``drop`` on."""
+
+    model_config = ConfigDict(frozen=True)
+    kind: Literal["hold_and_drop"] = "hold_and_drop"
+    first: float
+    warm: float
+    drop: float
+    last: float
+
+    def share(self, at: TrainingMoment) -> float:
+        if at.epoch >= self.drop:
+            return self.last
+        return self.first + (1 - self.first) * min(1.0, at.epoch / self.warm)
+
+
+Schedule = Cosine | Decay | HoldAndDrop
+CONSTANT = Decay()
+
+#: Phase → the field of a recipe that says how long it is.
+STEPS_OF = {
+    "cross_entropy": "steps",
+    "first_step": "first_step_steps",
+    "combined": "combined_steps",
+    "frozen_key_frames": "frozen_steps",
+    "self_critical": "self_critical_steps",
+}
+
+
+class RewardWeights(BaseModel):
+    """How much of each metric a reward is; CIDEr-D is 0 to 10, the others 0 to 1."""
+
+    model_config = ConfigDict(frozen=True)
+    cider: float = 1.0
+    bleu: float = 0.0
+    meteor: float = 0.0
+    rouge_l: float = 0.0
+
+
+class Recipe(BaseModel):
+    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
+
+    soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
+    only: parameters whose names have this in them are trained, the others stay as they are. frozen: those
+    whose names have this in them stay as they are, where an image network is trained too.
+    corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
+    only those whose ids begin with this, such as one set's; the words are those of all.
+    forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
+    distractors: the share of longer samples that have shots of other pictures.
+    epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
+    baseline: what a sample's reward is compared with, the mean of the video's other samples, or the reward
+    of the caption that is written greedily (Rennie et al. 2017).
+    mixer_words: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption
+    on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
+    are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
+    first_step_steps, combined_steps, frozen_steps: refocus's own phases.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    vocabulary_size: int
+    videos: int
+    captions: int
+    max_length: int
+    steps: int
+    learning_rate: float
+    warmup: int
+    weight_decay: float
+    clip: float
+    smoothing: float
+    ranking_weight: float
+    shot_weight: float
+    soft_weight: float = 0.0
+    only: str = ""
+    frozen: str = ""
+    corpus: int | None = None
+    ids: str = ""
+    optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.98)
+    schedule: Schedule = Field(Cosine(), discriminator="kind")
+    forcing_eta: float | None = 24.0
+    forcing: float = Field(1.0, ge=0, le=1)
+    epoch_steps: int | None = None
+    first_step_steps: int = 0
+    combined_steps: int = 0
+    frozen_steps: int = 0
+    average_decay: float
+    distractors: float = 0.5
+    lengths: tuple[float, ...]
+    validate_every: int
+    held_out: int
+    self_critical_steps: int
+    self_critical_rate: float
+    self_critical_samples: int = Field(ge=2)  # each is judged by the mean of the others
+    self_critical_captions: int
+    self_critical_every: int
+    self_critical_weight: float
+    self_critical_temperature: float = 1.0
+    rewards: RewardWeights = RewardWeights()
+    baseline: Literal["others", "greedy"] = "others"
+    mixer_words: int = Field(0, ge=0)
+    seed: int = 2020
+
+    def rate(self, step: int, steps: int, epoch: float) -> float:
+        """Of a phase of ``steps``; the first ``warmup`` of them rise in a straight line."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return self.learning_rate * warm * self.schedule.share(TrainingMoment(step / steps, epoch))
+
+    def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
+        """With phases as long as ``epochs`` says, by their names, judged after every epoch."""
+        steps = {STEPS_OF[phase]: round(count * epoch_steps) for phase, count in epochs.items()}
+        every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
+        return self.model_copy(update={**steps, **every, "epoch_steps": epoch_steps})
+
+    def words_given(self, epoch: float) -> int | None:
+        """How many words of a true caption the samples of self-critical training go on from (MIXER)."""
+        if not self.mixer_words:
+            return None
+        return max(0, self.max_length - self.mixer_words * (1 + int(epoch)))
+
+    def teacher_forcing(self, epoch: float) -> float:
+        """The share of true words among those that the decoder is fed."""
+        if self.forcing_eta is None:
+            return self.forcing
+        return teacher_forcing_ratio(epoch, self.forcing_eta)

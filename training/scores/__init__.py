@@ -1,0 +1,1 @@
+"""Turns captions and their references into scores with intervals."""

@@ -1,0 +1,255 @@
+"""BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code computes them.
+
+BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.scores.cider`;
+SPICE, where its parser is installed, from its jar. Each
+metric is kept as counts an item and a function of their sums (`training.scores.bootstrap.Metric`), from which
+the corpus score, the items' scores and the intervals follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from rich.table import Table
+
+from training.scores.bootstrap import RESAMPLES, Comparison, Floats, Metric, compare, interval
+from training.scores.cider import CiderD
+from training.scores.java import Java, JavaError, find_java
+from training.scores.meteor import Meteor, meteor_score
+from training.scores.tokenizer import tokenize
+
+METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
+
+_TITLES: Final = dict(
+    zip(
+        METRICS,
+        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D"),
+        strict=True,
+    )
+)
+_OWN_RULES: Final = "Penn Treebank by rules of our own"
+#: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
+_TINY, _SMALL = 1e-15, 1e-9
+
+
+@dataclass(frozen=True)
+class Captions:
+    """Tokenised captions of items, in order, each with its references; `tokenizer` says whose tokens."""
+
+    ids: tuple[str, ...]
+    hypotheses: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+    tokenizer: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores in per cent of one set of captions; what could not be computed is in `notes` under its name."""
+
+    captions: Captions
+    metrics: Mapping[str, Metric]
+    intervals: Mapping[str, tuple[float, float]]
+    notes: Mapping[str, str]
+
+    @property
+    def n(self) -> int:
+        return len(self.captions.ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """{"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}"""
+        missing = {name: None for name in METRICS if name in self.notes}
+        scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
+        return {
+            "metrics": {name: scores[name] for name in METRICS if name in scores},
+            "intervals": {name: list(limits) for name, limits in self.intervals.items()},
+            "n": self.n,
+            "notes": dict(self.notes),
+        }
+
+    def table(self) -> Table:
+        table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
+        for name in METRICS:
+            if metric := self.metrics.get(name):
+                low, high = self.intervals[name]
+                table.add_row(_TITLES[name], f"{metric.corpus:.1f}", f"{low:.1f} to {high:.1f}")
+            elif name in self.notes:
+                table.add_row(_TITLES[name], self.notes[name], "")
+        return table
+
+
+def evaluate(
+    hypotheses: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    metrics: Sequence[str] | None = None,
+    meteor: Meteor | None = None,
+    java: Java | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Scores one caption an item against the item's references, tokenising both.
+
+    METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
+    matters. `java` is the one found on the machine unless given; where none runs, METEOR is not computed and
+    the rest is. `metrics` are all of METRICS by default. CIDEr-D takes its document frequencies from
+    `references`, also in the resamples.
+
+    Raises ValueError if ids differ, nothing is given, an item has no reference or a metric is unknown.
+    """
+    if metrics is None:
+        metrics = METRICS
+    _check(hypotheses, references, metrics)
+    notes: dict[str, str] = {}
+    try:
+        java = java or (meteor.java if meteor else find_java())
+    except JavaError as error:
+        notes["java"] = str(error)
+    captions = tokenize_captions(hypotheses, references, java)
+    notes["tokenizer"] = captions.tokenizer
+    built = _computed(captions, metrics)
+    if "meteor" in metrics:
+        try:
+            built["meteor"] = _meteor(captions, meteor, java)
+        except JavaError as error:
+            notes["meteor"] = f"not computed: {notes.get('java', error)}"
+    ordered = {name: built[name] for name in METRICS if name in built}
+    intervals = {name: interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
+    return Report(captions, ordered, intervals, notes)
+
+
+def tokenize_captions(
+    hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], java: Java | None
+) -> Captions:
+    """Tokens of all captions in one go: Stanford's, or those of our own rules where Java does not run."""
+    ids = tuple(hypotheses)
+    texts = [*hypotheses.values(), *(text for name in ids for text in references[name])]
+    source = f"Stanford, {java.version}" if java else f"{_OWN_RULES}: Java does not run"
+    try:
+        tokens = iter(tokenize(texts, java))
+    except JavaError as error:
+        source = f"{_OWN_RULES}: {error}"
+        tokens = iter(tokenize(texts, None))
+    tokenized = tuple(next(tokens) for _ in ids)
+    return Captions(
+        ids, tokenized, tuple(tuple(next(tokens) for _ in references[name]) for name in ids), source
+    )
+
+
+def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) -> Comparison:
+    """CIDEr-D of captions less that of the same captions handed round, so that no item keeps its own.
+
+    An item's shuffled score is the mean over `shuffles` derangements, each a single random cycle (Sattolo).
+    A captioner that does not look scores nothing here, however likely its words.
+
+    Raises ValueError for fewer than two items.
+    """
+    if len(captions.ids) < 2:
+        raise ValueError("One caption cannot be handed round: shuffling needs two items.")
+    scorer = CiderD(_words_of(captions))
+    words = [text.split() for text in captions.hypotheses]
+    generator = np.random.default_rng(seed)
+    shuffled = [
+        scorer.score(captions.ids, [words[other] for other in _cycle(len(words), generator)])
+        for _ in range(shuffles)
+    ]
+    own = _mean_of("cider", scorer.score(captions.ids, words))
+    return compare(own, _mean_of("cider", np.mean(shuffled, axis=0)), seed=seed)
+
+
+def _check(
+    hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], metrics: Sequence[str]
+) -> None:
+    if unknown := set(metrics) - set(METRICS):
+        raise ValueError(f"Unknown metric {min(unknown)!r}; known are {', '.join(METRICS)}.")
+    if not hypotheses:
+        raise ValueError("Nothing to score: there are no captions.")
+    if odd := hypotheses.keys() ^ references.keys():
+        raise ValueError(f"{len(odd)} items have a caption or references but not both, such as {min(odd)!r}.")
+    if bare := [name for name, texts in references.items() if not texts]:
+        raise ValueError(f"Item {bare[0]!r} has no references.")
+
+
+def _computed(captions: Captions, metrics: Sequence[str]) -> dict[str, Metric]:
+    """The metrics that need no Java."""
+    built: dict[str, Metric] = {}
+    orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
+    if orders:
+        counts = bleu_counts(captions.hypotheses, captions.references)
+        built |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(bleu, order)) for order in orders}
+    if "rouge_l" in metrics:
+        scores = rouge_l_scores(captions.hypotheses, captions.references)
+        built["rouge_l"] = _mean_of("rouge_l", scores)
+    if "cider" in metrics:
+        words = [text.split() for text in captions.hypotheses]
+        built["cider"] = _mean_of("cider", CiderD(_words_of(captions)).score(captions.ids, words))
+    return built
+
+
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """Counts what BLEU is made of, (n, 10).
+
+    Caption by caption: words, the closest reference's words, n-grams for n = 1..4, and the correct ones
+    (clipped).
+    """
+    from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
+
+    rows = []
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        counts = cook_test(hypothesis, cook_refs(texts), eff="closest")
+        rows.append([counts["testlen"], counts["reflen"], *counts["guess"], *counts["correct"]])
+    return np.array(rows, np.float64)
+
+
+def bleu(order: int, counts: Floats) -> Floats:
+    """Computes BLEU × 100 of up to ``order`` words from counts (…, 10) of captions or of their sum."""
+    precision = (counts[..., 6 : 6 + order] + _TINY) / (counts[..., 2 : 2 + order] + _SMALL)
+    ratio = (counts[..., 0] + _TINY) / (counts[..., 1] + _SMALL)
+    brevity = np.exp(np.minimum(0, 1 - 1 / ratio))
+    return np.asarray(100 * precision.prod(axis=-1) ** (1 / order) * brevity)
+
+
+def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """Computes ROUGE-L, (n,) in [0, 1], caption by caption."""
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    score: Callable[[list[str], list[str]], float] = Rouge().calc_score
+    pairs = zip(hypotheses, references, strict=True)
+    return np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs])
+
+
+def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Metric:
+    if running is not None:
+        counts = running.counts(captions.hypotheses, captions.references)
+    elif java is not None:
+        with Meteor(java) as started:
+            counts = started.counts(captions.hypotheses, captions.references)
+    else:
+        raise JavaError("Java does not run.")
+    return Metric("meteor", counts, lambda sums: 100 * meteor_score(sums))
+
+
+def _mean_of(name: str, scores: Floats) -> Metric:
+    """A metric whose corpus score is the mean of its items' scores, given in [0, 1] (CIDEr-D: 0 to 10)."""
+    return Metric(name, np.stack([scores, np.ones_like(scores)], axis=-1), _mean)
+
+
+def _mean(sums: Floats) -> Floats:
+    return np.asarray(100 * sums[..., 0] / sums[..., 1])
+
+
+def _words_of(captions: Captions) -> dict[str, list[list[str]]]:
+    return {
+        name: [text.split() for text in texts]
+        for name, texts in zip(captions.ids, captions.references, strict=True)
+    }
+
+
+def _cycle(n: int, generator: np.random.Generator) -> Sequence[int]:
+    order = list(range(n))
+    for last in range(n - 1, 0, -1):
+        other = int(generator.integers(last))
+        order[last], order[other] = order[other], order[last]
+    return order

@@ -1,0 +1,1 @@
+"""Puts data, recipe and training loop together for one run."""

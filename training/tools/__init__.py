@@ -1,0 +1,1 @@
+"""Works on finished checkpoints: averages, compares, packs, writes captions with them."""

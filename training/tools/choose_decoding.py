@@ -1,0 +1,121 @@
+"""``python -m training.tools.choose_decoding --data DATA``: what decoding does by default, by held-out
+pictures.
+
+The shipped captioners write the training pictures that no run trains on. The first table has each captioner's
+score by the exponent of its length penalty (models/decoding/options.py has the best of all as its default).
+The second has it where words may return and where nothing is named twice (models/decoding/constraints.py).
+The third has their fusion's by what likelihood counts against relevance (models/combining/reranking.py); 0 is
+the paper's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from models.captioner import AnyCaptioner
+from models.checkpoint import load_embedding
+from models.checkpoint_folder import embedding_path, load_captioner
+from models.combining.members import FUSION, default_members, files
+from models.combining.reranking import Candidate, Fusion
+from models.decoding.decode import DecodingOptions, decode
+from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
+from models.inputs import Batch, inputs_of
+from training.batches.picture_batches import TrainingItem
+from training.batches.picture_inputs import PictureInputs
+from training.batches.pseudo_video import batch_of, whole
+from training.recipes.recipe_book import DEMO
+from training.scores.cider import CiderD
+
+LENGTH_PENALTIES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+LIKELIHOOD_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.6)
+GROUP = 50
+OPTIONS = DecodingOptions(attention=False)
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Held-out pictures, a group at a time, and what CIDEr-D says of captions of all."""
+
+    items: Sequence[TrainingItem]
+    groups: Sequence[Mapping[str, Batch]]
+    scorer: CiderD
+
+    @classmethod
+    def of(cls, items: Sequence[TrainingItem]) -> Judged:
+        groups = [
+            batch_of([whole(item.pictures) for item in items[start : start + GROUP]])
+            for start in range(0, len(items), GROUP)
+        ]
+        return cls(items, groups, CiderD({item.id: item.captions for item in items}))
+
+    def score(self, captions: Sequence[Sequence[str]]) -> float:
+        """CIDEr-D × 100."""
+        return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
+
+    def by_length_penalty(self, captioner: AnyCaptioner) -> dict[float, float]:
+        return self._by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
+
+    def by_name_once(self, captioner: AnyCaptioner) -> dict[bool, float]:
+        return self._by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
+
+    def _by(self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
+        memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
+
+        def captions(options: DecodingOptions) -> list[Sequence[str]]:
+            found = [hypotheses for memory in memories for hypotheses in decode(captioner, memory, options)]
+            return [captioner.vocabulary.decode(best.tokens) for best, *_ in found]
+
+        return {choice: self.score(captions(each)) for choice, each in options.items()}
+
+    def by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
+        fused = [each for group in self.groups for each in fusion.from_batches(group, OPTIONS)]
+
+        def winners(weight: float) -> list[Sequence[str]]:
+            def merit(each: Candidate) -> float:
+                return each.with_scores(each.relevance, each.likelihood, weight).merit
+
+            return [max(each.candidates, key=merit).words for each in fused]
+
+        return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
+
+
+def shipped() -> Fusion:
+    """The members that a fusion has by default. Raises CheckpointError, and ValueError for no embedding."""
+    path = embedding_path()
+    if path is None:
+        raise ValueError("there is no semantic embedding, which fusion needs")
+    names = [each.name for each in default_members(FUSION, files())]
+    return Fusion({name: load_captioner(name).captioner for name in names}, load_embedding(path)[0])
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with the training sets.")],
+    cache: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("data/cache"),
+) -> None:
+    """Prints CIDEr-D on the held-out pictures for each choice."""
+    inputs = PictureInputs.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
+    judged, fusion = Judged.of(inputs.items(data, cache, DEMO.held_out)[1]), shipped()
+    lengths = Table("captioner", *(f"{penalty:g}" for penalty in LENGTH_PENALTIES), title="length penalty")
+    naming = Table("captioner", "words may return", "nothing named twice", title="name_once")
+    weights = Table(*(f"{weight:g}" for weight in LIKELIHOOD_WEIGHTS), title="likelihood weight")
+    with torch.inference_mode():
+        for name, captioner in fusion.members.items():
+            found = judged.by_length_penalty(captioner)
+            lengths.add_row(name, *(f"{found[penalty]:.1f}" for penalty in LENGTH_PENALTIES))
+            naming.add_row(name, *(f"{score:.1f}" for score in judged.by_name_once(captioner).values()))
+        weights.add_row(*(f"{score:.1f}" for score in judged.by_likelihood_weight(fusion).values()))
+    for table in (lengths, naming, weights):
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,73 @@
+"""``python -m training.tools.pack_tuned RUN``: a run's tuned network becomes the repository's.
+
+RUN/tuned.safetensors is copied to weights/networks, and its sha256 and size go into the manifest. The run's
+captioner is left where it is; captioners that read an earlier tuned network are refused from then on.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
+from extractors.files import sha256_of
+from extractors.pretrained.errors import WeightsError
+from extractors.pretrained.formats import read
+from extractors.pretrained.manifest import MANIFEST, entry
+from extractors.pretrained.manifest import manifest as entries
+from extractors.pretrained.pinned_digests import writing
+from models.checkpoint import CheckpointError, read_card
+from training.sessions.tuning import CHANGES
+
+#: What the manifest has of a file that is packed anew, in this order below its path.
+FACTS = ("sha256", "bytes")
+
+
+def pack(run: Path, manifest: Path = MANIFEST) -> Path:
+    """Copies the network of a run, once it can be built, and notes it; returns where it now lies.
+
+    Raises CheckpointError where the run's captioner was not trained with these very weights, WeightsError.
+    """
+    changes, best = run / CHANGES, run / "best.safetensors"
+    digest = sha256_of(changes)
+    spec = read_card(best).streams.get(TUNED_GRID)
+    if spec is None or spec.weights_sha256 != digest:
+        raise CheckpointError(f"{best} was not trained with {changes}; let the run go on, which writes both.")
+    from_checkpoint(read(changes))
+    place = manifest.parent / entry(TUNED, manifest).path
+    with writing(place) as unfinished:
+        shutil.copyfile(changes, unfinished)
+    text = noted(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
+    with writing(manifest) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    entries.cache_clear()  # this process has read what it said before
+    return place
+
+
+def noted(text: str, sha256: str, size: int) -> str:
+    """The manifest with these facts in the tuned network's table, in place of what it said before."""
+    before, head, rest = text.partition(f"[{TUNED}]\n")
+    table, end, after = rest.partition("\n[")
+    lines = [line for line in table.splitlines(keepends=True) if line.partition(" =")[0] not in FACTS]
+    facts = f'sha256 = "{sha256}"\nbytes = {size}\n'
+    table = re.sub(r"(?m)^path = .*\n", lambda found: found[0] + facts, "".join(lines), count=1)
+    return before + head + table + end + after
+
+
+def main(arguments: list[str]) -> int:
+    """0 all well, 1 the run could not be packed, 2 wrong usage."""
+    if len(arguments) != 1:
+        print("usage: python -m training.tools.pack_tuned RUN", file=sys.stderr)
+        return 2
+    try:
+        print(pack(Path(arguments[0])))
+    except (CheckpointError, WeightsError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,185 @@
+"""``python -m training.tools.write_captions --pictures TAR --out FILE``: captions for pictures that have
+none.
+
+The shipped captioners write them together (models/combining/reranking.py), and what they are sure of becomes
+a training set: ``written_train.tar`` and ``written_captions.json`` in a data folder are trained on like the
+others. What they doubt is left out: held-out pictures whose best caption has a merit of 0 or more score 77
+(CIDEr-D), the others 32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from extractors.files import atomic_write, sha256_of
+from models.captioners.registry import UnknownCaptioner
+from models.checkpoint import CheckpointError, load_embedding
+from models.checkpoint_folder import embedding_path, load_captioner
+from models.combining.members import FUSION, default_members, files
+from models.combining.reranking import Candidate, Fusion
+from models.decoding.decode import DecodingOptions
+from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
+from training.batches.archives import CorpusError, read_pictures
+from training.batches.picture_features import PictureNetwork, views_of
+from training.batches.picture_inputs import PictureInputs
+from training.batches.pseudo_video import Sample, batch_of
+from training.recipes.recipe_book import DEMO
+
+#: Of a picture's best caption, else it is left out; and how far below it the others may lie.
+LEAST_MERIT, BEHIND = 0.0, 0.3
+#: Captions a picture, as the sets have that people wrote.
+CAPTIONS = 5
+GROUP = 40
+OPTIONS = DecodingOptions(attention=False, max_length=DEMO.max_length)
+PICTURES = (".jpg", ".jpeg", ".png", ".webp")
+
+app = typer.Typer(add_completion=False)
+
+
+def names_in(archive: Path) -> list[str]:
+    """The picture files of a tar, or of a folder without those below it, in order.
+
+    Raises CorpusError for none, and where two have one name, since training finds pictures by it.
+    """
+    if archive.is_dir():
+        names = [path.name for path in archive.iterdir() if path.is_file()]
+    else:
+        with tarfile.open(archive) as tar:
+            names = [Path(member.name).name for member in tar if member.isfile()]
+    pictures = sorted(name for name in names if name.lower().endswith(PICTURES))
+    if not pictures:
+        raise CorpusError(f"{archive} holds no picture ({', '.join(PICTURES)})")
+    if twice := [name for name, next_name in pairwise(pictures) if name == next_name]:
+        raise CorpusError(f"{archive} holds two pictures called {twice[0]}: give each a name of its own")
+    return pictures
+
+
+def sure_of(candidates: Sequence[Candidate]) -> list[str]:
+    """The captions to learn from, of candidates in the order of merit; none where the best is doubtful.
+
+    What was cut at the greatest length is none: its end would be learned.
+    """
+    best = candidates[0].merit
+    if best < LEAST_MERIT:
+        return []
+    whole = [each for each in candidates if each.words and each.hypothesis.finished]
+    return [" ".join(each.words) for each in whole[:CAPTIONS] if each.merit >= best - BEHIND]
+
+
+@torch.inference_mode()
+def write(
+    fusion: Fusion, networks: Sequence[PictureNetwork], archive: Path, names: Sequence[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """(name, captions to learn from) of every picture."""
+    pictures = read_pictures(archive, names)
+    while group := list(islice(pictures, GROUP)):
+        pixels = np.concatenate([views_of(picture, name, 1) for name, picture in group])
+        cells: dict[str, NDArray[np.float16]] = {}
+        for network in networks:
+            cells |= network.of_pictures(pixels)
+        fused = fusion.from_batches(batch_of(_stills(cells, len(group))), OPTIONS)
+        for (name, _), found in zip(group, fused, strict=True):
+            yield name, sure_of(found.candidates)
+
+
+def _stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
+    one = np.ones(1, bool)
+    return [Sample({name: values[i : i + 1] for name, values in cells.items()}, one) for i in range(count)]
+
+
+def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """COCO's form, of those that have captions. A picture's id is its place among all names in order."""
+    ids = {name: str(i) for i, name in enumerate(sorted(written)) if written[name]}
+    captions = [(of, caption) for name, of in ids.items() for caption in written[name]]
+    return {
+        "images": [{"id": of, "file_name": name, "split": "train"} for name, of in ids.items()],
+        "annotations": [{"id": i, "image_id": of, "caption": text} for i, (of, text) in enumerate(captions)],
+    }
+
+
+def writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
+    """Who writes, what feeds them, and a digest of their weights.
+
+    Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
+    that is fed otherwise.
+    """
+    path = embedding_path()
+    if path is None:
+        raise CheckpointError("there is no semantic embedding, which choosing among captions needs")
+    names = named or [each.name for each in default_members(FUSION, files())]
+    loaded = {name: load_captioner(name) for name in names}
+    embedding, card = load_embedding(path)
+    cards = [*(each.card for each in loaded.values()), card]
+    inputs = PictureInputs.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
+    digests = "".join(each.sha256 for each in loaded.values()) + sha256_of(path)
+    return Fusion({name: each.captioner for name, each in loaded.items()}, embedding), inputs, digests
+
+
+@app.command()
+def main(
+    pictures: Annotated[Path, typer.Option(help="A tar or a folder of pictures.")],
+    out: Annotated[Path, typer.Option(help="The captions' JSON; a run that was stopped goes on.")],
+    member: Annotated[
+        list[str] | None, typer.Option(help="A captioner that writes, repeated; default: all of fusion's.")
+    ] = None,
+) -> None:
+    """Writes captions of all pictures that the captioners together are sure of."""
+    try:
+        names = names_in(pictures)
+        fusion, inputs, digests = writers(member or ())
+    except (CorpusError, CheckpointError, UnknownCaptioner, StreamMismatch) as error:
+        raise typer.BadParameter(str(error)) from error
+    unfinished = _unfinished(out, names, digests)
+    written = _done(unfinished)
+    missing = [name for name in names if name not in written]
+    networks = [each.network for each in inputs.describers]
+    with unfinished.open("a", encoding="utf-8") as lines, tqdm(total=len(missing), unit="picture") as bar:
+        for name, captions in write(fusion, networks, pictures, missing):
+            lines.write(json.dumps([name, captions]) + "\n")
+            written[name] = captions
+            bar.update()
+    _finish(document(written), out, len(names))
+    unfinished.unlink()
+
+
+def _finish(built: dict[str, Any], out: Path, count: int) -> None:
+    """Writes what was made, unless nothing was: an empty set would stop every training run on its folder."""
+    if not built["images"]:
+        typer.echo(f"the captioners are sure of none of {count} pictures; nothing was written", err=True)
+        raise typer.Exit(1)
+    with atomic_write(out) as whole:
+        whole.write_text(json.dumps(built), encoding="utf-8")
+    typer.echo(f"{len(built['annotations'])} captions of {len(built['images'])} of {count} pictures: {out}")
+
+
+def _unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
+    """Where lines are kept: another file for other pictures or other captioners."""
+    key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:16]
+    return out.with_suffix(f".{key}.jsonl")
+
+
+def _done(unfinished: Path) -> dict[str, list[str]]:
+    """What a stopped run has written; a line that it was killed in is written again."""
+    if not unfinished.exists():
+        return {}
+    text = unfinished.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    unfinished.write_text(whole, encoding="utf-8")
+    return dict(json.loads(line) for line in whole.splitlines())
+
+
+if __name__ == "__main__":
+    app()
