@@ -138,3 +138,16 @@ def test_links_between_the_pages_lead_somewhere(root: Path) -> None:
             assert target.exists(), f"{page.name}: {link}"
             if anchor:
                 assert anchor in _anchors(target.read_text()), f"{page.name}: {link}#{anchor}"
+
+
+def test_files_that_are_named_are_there(root: Path) -> None:
+    """In the manuals, in comments and docstrings: a name that went with a move sends its reader astray."""
+    folders = ("app", "extractors", "models", "training", "benchmarks", "docs", "tests")
+    sources = {file for folder in folders for file in (root / folder).rglob("*.py")}
+    names = {file.name for file in sources} | {"sitecustomize.py"}
+    texts = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    texts += [file for file in sources if file.relative_to(root).parts[0] not in ("tests", "docs")]
+    for file in texts:
+        for name in re.findall(r"(?<![\w./<-])[\w/]+\.py\b", file.read_text()):
+            is_there = (root / name).is_file() if "/" in name else name in names
+            assert is_there, f"{file.relative_to(root)} names {name}"

@@ -1,5 +1,5 @@
 """The attention picture: the frames that were used in the order of time, what the captioner's own paper shows
-of it (render_own.py), and a tile for each word (render_words.py).
+of it (captioner_panels.py), and a tile for each word (word_tiles.py).
 
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """

@@ -102,7 +102,7 @@ def file_document(outcome: Outcome) -> FileDocument:
             "state": outcome.state,
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,
-            "filename": outcome.file.name,
+            "filename": printable(outcome.file.name),
             **{name: answer.get(name) for name in ANSWER_MEMBERS},
             "warnings": answer.get("warnings") or [],
             "timings": {**timings, "total": round(sum(timings.values()), 4)},

@@ -1,5 +1,5 @@
 """The JSON that callers read: a job and its captions; for HTTP and the command line alike. Where a captioner
-looked is in attention_document.py.
+looked is in app/documents/attention.py.
 
 Absent members are null, never missing, so that a client can rely on every name.
 """

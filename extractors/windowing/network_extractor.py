@@ -1,7 +1,7 @@
 """An extractor that is one network: frames cut to size, their windows through an engine, outputs as streams.
 
-The families' files (i3d_extractor.py, picture_extractor.py, clip_extractor.py, c3d_extractor.py,
-pytorchvideo_extractor.py) say which network, which cut and which outputs.
+The families' files in extractors/builtin (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) say which
+network, which cut and which outputs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ loop over videos or beams, moves no attention while beams are reordered, and kee
 captioner's log-probabilities, so that a float64 captioner is searched in float64.
 
 ``beam.py`` searches, ``sampling.py`` walks (greedy, draws, and ``sample`` for self-critical training),
-``constraints.py`` forbids words, ``length_penalty.py`` weighs lengths, ``hypothesis.py`` makes captions
-of rows, ``ensemble.py`` decodes several checkpoints as one captioner.
+``constraints.py`` forbids words, ``options.py`` weighs lengths, ``hypothesis.py`` makes captions of rows;
+models/combining/ensemble.py decodes several checkpoints as one captioner.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class AblationPlan(BaseModel):
     """What must be the same for rows to be comparable. steps: None leaves each family its own.
 
     judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
-    whether rows begin with the shipped captioners' words (language_side.py), or with nothing, as all did
+    whether rows begin with the shipped captioners' words (word_weights.py), or with nothing, as all did
     before there was a choice.
     """
 

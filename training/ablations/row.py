@@ -11,7 +11,7 @@ from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.recipes.recipe_book import DEMO, DEMO_CONFIGS
 
-#: A sheet shows the held-out pictures as stills, or as one of several shots (sheets.py).
+#: A sheet shows the held-out pictures as stills, or as one of several shots (judged_pictures.py).
 SheetName = Literal["stills", "shots"]
 SHEETS: tuple[SheetName, ...] = ("stills", "shots")
 #: Every row is trained with the first; the two headline rows of a family with all.
@@ -89,7 +89,7 @@ class AblationRow:
 class RowFamily:
     """Rows that are compared with each other.
 
-    words: the shipped captioner whose words all rows begin with (language_side.py). streams: the stream set
+    words: the shipped captioner whose words all rows begin with (word_weights.py). streams: the stream set
     that feeds them all. videos: how many are trained on, None for all there are.
     """
 

@@ -79,7 +79,7 @@ def learned(
 ) -> Learned:
     """Trains, or goes on training, or finds what was trained.
 
-    words: parameters to begin with (language_side.py). Raises TooLittleTime.
+    words: parameters to begin with (word_weights.py). Raises TooLittleTime.
     """
     path = checkpoint_in(folder)
     if not path.exists():
