@@ -290,12 +290,12 @@ LONG = """
 import resource, sys
 from pathlib import Path
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.extract_videos import describe_file
+from extractors.extraction.extract_videos import extract_video
 from extractors.windows import Windows
 from tests.extractors.plain_extractors import Means
 
 with Decoder() as decoder:
-    described = describe_file(decoder, sys.argv[1], [Means(Windows(16, 16, most=100_000))])
+    described = extract_video(decoder, sys.argv[1], [Means(Windows(16, 16, most=100_000))])
     status = Path(f"/proc/{decoder.pid}/status").read_text().splitlines()
 print(len(described.streams["numbers"]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
