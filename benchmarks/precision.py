@@ -18,7 +18,7 @@ from extractors.extractor import create
 from models.checkpoint_folder import load_captioner
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import stream_set_of
+from models.feature_sources.stream_checks import stream_set_of
 from training.evaluation.captioning import CaptioningRun
 from training.scores.bootstrap import compare
 from training.scores.metrics import evaluate

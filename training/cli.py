@@ -142,7 +142,7 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place
     from extractors.pretrained.errors import WeightsError
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
-    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
@@ -212,7 +212,7 @@ def _on_videos(
 ) -> Path:
     """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
-    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, stream_set
     from training.datasets.errors import DataSetError
     from training.recipes.recipe_book import DEMO_STREAMS, FINETUNE
@@ -275,7 +275,7 @@ def evaluate(
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
     from models.decoding.decode import DecodingOptions
-    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder

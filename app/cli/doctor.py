@@ -194,7 +194,7 @@ def weights(settings: Settings) -> Iterator[Finding]:
         return
     from models.checkpoint import CheckpointError, read_card
     from models.checkpoint_folder import available, embedding_path
-    from models.feature_sources.compatibility import extractors_of
+    from models.feature_sources.stream_checks import extractors_of
 
     captioners = available(settings.weights)
     if not captioners:

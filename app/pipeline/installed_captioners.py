@@ -15,7 +15,7 @@ from extractors.files import sha256_of
 from models.checkpoint import Card, Speed, parameters, read_card, vocabulary_digest
 from models.checkpoint_folder import available, embedding_path
 from models.combining.members import default_members
-from models.feature_sources.compatibility import extractors_of, sampling_of
+from models.feature_sources.stream_checks import extractors_of, sampling_of
 
 
 def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:

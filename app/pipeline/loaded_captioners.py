@@ -25,17 +25,17 @@ from models.combining.caption_writers import (
     VocabulariesDiffer,
     Writer,
 )
-from models.feature_sources.compatibility import (
-    StreamMismatch,
-    check_extractors,
-    stream_set_for,
-    stream_set_of,
-)
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
     feature_source_for,
+)
+from models.feature_sources.stream_checks import (
+    StreamMismatch,
+    check_extractors,
+    stream_set_for,
+    stream_set_of,
 )
 from models.feature_sources.stream_sets import StreamSet
 

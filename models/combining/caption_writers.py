@@ -23,7 +23,7 @@ from models.combining.reranking import LIKELIHOOD_WEIGHT, Fused, Fusion, MemberO
 from models.combining.reranking import Candidate as Rival
 from models.decoding.decode import DecodingOptions, Hypothesis
 from models.decoding.written_captions import DecodedBatch, join
-from models.feature_sources.compatibility import StreamMismatch, caption, check_streams, lead_stream
+from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
 
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 

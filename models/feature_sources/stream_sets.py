@@ -3,7 +3,7 @@
 A stream set says what a captioner eats; a recipe (training/recipes/recipe_book.py) says how it is trained.
 They are chosen apart: any captioner whose shapes fit can be trained on any set. What a set's extractors make
 is told by their streams' name tags, and a captioner takes only what it was trained on
-(models/feature_sources/compatibility.py).
+(models/feature_sources/stream_checks.py).
 
 Where a paper gives a stride in frames, it counts frames of the video at its own rate; I3D was trained at 25
 frames a second and keeps them.

@@ -23,7 +23,7 @@ from models.caption import Attention, Caption
 from models.checkpoint import Checkpoint
 from models.checkpoint_folder import load_captioner
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import caption
+from models.feature_sources.stream_checks import caption
 from training.batches.archives import read_items, read_pictures
 
 COUNT, SHOTS, SIDE, HALF = 48, 4, 224, 112

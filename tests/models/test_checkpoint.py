@@ -16,7 +16,7 @@ from models.checkpoint import Card, CheckpointError, load_checkpoint, read_card,
 from models.checkpoint_folder import load_captioner
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import join
-from models.feature_sources.compatibility import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch, caption
 from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_stats, videos
 
 CARD = Card(

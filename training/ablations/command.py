@@ -48,7 +48,7 @@ def ablate(
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
-    from models.feature_sources.compatibility import StreamMismatch
+    from models.feature_sources.stream_checks import StreamMismatch
     from training.ablations.families.registry import FAMILIES
     from training.ablations.results import AblationPlan, AblationResults, AnotherPlan
     from training.ablations.row import UnknownRow, jobs_of

@@ -10,7 +10,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import Checkpoint, load_checkpoint, load_embedding, read_card
 from models.checkpoint_folder import WEIGHTS
 from models.combining.reranking import LIKELIHOOD_WEIGHT
-from models.feature_sources.compatibility import StreamMismatch, stream_set_for
+from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
 from models.feature_sources.stream_sets import UnknownStreamSet
 from training.ablations.data import Corpus
 from training.ablations.readers import Reader, RerankedReader, SingleReader, joined

@@ -15,7 +15,7 @@ from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.checkpoint import Card, read_card
 from models.checkpoint_folder import checkpoint_path
-from models.feature_sources.compatibility import StreamMismatch, stream_set_for
+from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
 from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
 from models.inputs import renamed
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets

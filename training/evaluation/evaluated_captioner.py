@@ -11,13 +11,13 @@ from models.checkpoint import Checkpoint, load_embedding
 from models.checkpoint_folder import embedding_path, load_captioner
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, default_members, files, named_members
-from models.feature_sources.compatibility import check_extractors, stream_set_for, stream_set_of
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
     feature_source_for,
 )
+from models.feature_sources.stream_checks import check_extractors, stream_set_for, stream_set_of
 from models.feature_sources.stream_sets import StreamSet
 
 Branches = Literal["stats", "st", "ts"]

@@ -18,8 +18,8 @@ import torch
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from models.feature_sources.compatibility import check_extractors, check_streams, stream_set_of
 from models.feature_sources.feature_source import FeatureSource
+from models.feature_sources.stream_checks import check_extractors, check_streams, stream_set_of
 from models.feature_sources.stream_sets import StreamSet, stream_set
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import config_for_streams

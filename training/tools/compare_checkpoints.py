@@ -25,7 +25,7 @@ from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, CheckpointError
 from models.checkpoint_folder import load_captioner
 from models.decoding.decode import DecodingOptions, decode
-from models.feature_sources.compatibility import StreamMismatch, stream_set_for
+from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
 from models.inputs import inputs_of
 from models.likelihood import pad_captions, teacher_forced
 from training.batches.picture_batches import TrainingItem

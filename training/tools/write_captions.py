@@ -30,7 +30,7 @@ from models.checkpoint_folder import embedding_path, load_captioner
 from models.combining.members import FUSION, default_members, files
 from models.combining.reranking import Candidate, Fusion
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
 from training.batches.archives import CorpusError, read_pictures
 from training.batches.picture_features import PictureNetwork, views_of

@@ -19,8 +19,8 @@ from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.gathered import gather_here
-from models.feature_sources.compatibility import StreamMismatch
 from models.feature_sources.feature_source import FeatureSource
+from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
 from tests.media import write_video
 

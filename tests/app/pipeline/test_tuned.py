@@ -18,7 +18,7 @@ from extractors.builtin.tuned_pair import NETWORK, TUNED_GRID, spec_of
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights
-from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import Diet, write_all, write_captioner
 from tests.extractors.tuned_network import write_tuned
 from tests.media import write_video

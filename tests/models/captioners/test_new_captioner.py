@@ -19,7 +19,7 @@ from models.captioners import registry
 from models.captioners.attention_layers import per_row
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import caption, lead_stream, optional_streams
+from models.feature_sources.stream_checks import caption, lead_stream, optional_streams
 from models.inputs import Batch, InputStream, collate_inputs, frame_means, video_means
 from models.likelihood import pad_captions
 from models.vocabulary import Vocabulary

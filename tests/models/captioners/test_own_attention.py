@@ -15,7 +15,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
-from models.feature_sources.compatibility import StreamMismatch, caption, optional_streams
+from models.feature_sources.stream_checks import StreamMismatch, caption, optional_streams
 from tests.models.tiny import (
     SPEC,
     tiny_dual_afr,

@@ -24,7 +24,7 @@ from models.combining.ensemble import Ensemble
 from models.combining.reranking import LIKELIHOOD_WEIGHT, TWICE, names_twice
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
-from models.feature_sources.compatibility import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.vocabulary import Vocabulary
 from tests.models.captioners.test_own_attention import checkpoint
 from tests.models.tiny import (

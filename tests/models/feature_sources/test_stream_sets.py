@@ -21,14 +21,14 @@ from extractors.windows import WindowOptions, Windows
 from models.captioners.stats import StreamConfig
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import (
+from models.feature_sources.feature_source import FeatureSource
+from models.feature_sources.stream_checks import (
     StreamMismatch,
     caption,
     check_extractors,
     check_streams,
     stream_set_of,
 )
-from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_sets import (
     DEMO,
     DUAL_AFR,

@@ -19,7 +19,7 @@ from models.checkpoint_folder import WEIGHTS, load_captioner
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import WrongMembers
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.stream_checks import StreamMismatch
 from tests.media import write_video
 from training.batches.archives import CorpusError
 from training.evaluation.captioning import CaptioningRun, still_frames

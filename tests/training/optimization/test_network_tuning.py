@@ -25,7 +25,7 @@ from extractors.pretrained.parameters import random_weights
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats import Stats, StatsConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
-from models.feature_sources.compatibility import lead_stream
+from models.feature_sources.stream_checks import lead_stream
 from models.feature_sources.stream_sets import DEMO, stream_set
 from models.inputs import Batch
 from models.vocabulary import Vocabulary

@@ -18,8 +18,8 @@ from models.captioners.stats import Stats, StatsConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.compatibility import StreamMismatch, caption
 from models.feature_sources.feature_source import FeatureSource
+from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.feature_sources.stream_sets import DEMO
 from models.vocabulary import Vocabulary
 from tests.media import cut, quarters, write_still, write_video

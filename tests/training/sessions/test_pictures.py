@@ -17,7 +17,7 @@ from extractors.features import StreamSpec
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.stats import Stats, StreamConfig
 from models.checkpoint import Card, CheckpointError, save_checkpoint
-from models.feature_sources.compatibility import StreamMismatch
+from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import (
     DEMO,
     DEMO_STAGES,

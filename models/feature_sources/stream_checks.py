@@ -1,4 +1,4 @@
-"""Captions from features: what the service, the command line and the evaluation all call."""
+"""Checks that features are those that a captioner was trained on, and captions them."""
 
 from __future__ import annotations
 
