@@ -1,4 +1,4 @@
-"""The seam between a video and its features: what every extractor offers, and how one is made by name."""
+"""The interface of every extractor, and the list of extractors by name (``MODULES``, ``FAMILIES``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which videos ``extract`` is to describe (``caption`` takes the same), and what their features are called.
+"""Finds the videos that ``extract`` and ``caption`` are given, and names their feature files.
 
 A file's features are called by its stem; a file found in a folder that was given keeps its path below that
 folder. Where two files would share a name, or the name is taken by another video's features from an earlier

@@ -1,4 +1,4 @@
-"""Collects what nobody will come back for, while the service runs: in every API and every worker, a thread.
+"""Removes leftover files while the service runs; a thread of every API and every worker.
 
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done, or of which there is no record

@@ -85,7 +85,7 @@ class Supervisor:
             environment["REELWORD_STREAMS"] = settings.streams
         program = [sys.executable, "-m", "app"]
         names = ["worker"] * settings.workers + ["api"]
-        self._keepers = [SupervisedProcess(name, [*program, name], environment) for name in names]
+        self._processes = [SupervisedProcess(name, [*program, name], environment) for name in names]
 
     def run(self, over: threading.Event) -> None:
         """Until ``over`` is set."""
@@ -104,7 +104,7 @@ class Supervisor:
             self._redis.tend()
         elif self._redis is not None:
             self._restart_redis(self._redis)
-        for process in self._keepers:
+        for process in self._processes:
             process.ensure_running()
 
     def _restart_redis(self, redis: RedisServer) -> None:
@@ -133,10 +133,10 @@ class Supervisor:
 
     def _stop(self) -> None:
         log.info("stopping")
-        for process in self._keepers:
+        for process in self._processes:
             process.terminate()
         until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
-        for process in self._keepers:
+        for process in self._processes:
             process.wait(until)
 
 

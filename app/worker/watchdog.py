@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Watchdog:
-    """Runs that are ``held`` are beaten for; runs that are ``guarding`` something can have it killed.
+    """Renews the leases of attempts in hand, and can kill the child that works on those ``guarding`` it.
 
     jobs: on a connection of its own. advertise: called every two seconds.
     """

@@ -1,4 +1,4 @@
-"""What any network's map shows inside any detector's boxes: ``roi:<map>@<boxes>``.
+"""Pools any network's map inside any detector's boxes: ``roi:<map>@<boxes>``.
 
 ``roi:resnet152@mask_rcnn`` takes the 7 × 7 cells of ResNet-152 and pools them inside Mask R-CNN's boxes by
 ROI align (He et al., 2017, arXiv:1703.06870), as captioners are fed that join several networks to one set of

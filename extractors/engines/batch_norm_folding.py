@@ -1,4 +1,4 @@
-"""Batch norms folded into the convolutions before them: one pass over the numbers less for each."""
+"""Folds batch norms into the convolutions before them, which saves a pass over the activations for each."""
 
 from __future__ import annotations
 

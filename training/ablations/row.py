@@ -1,4 +1,4 @@
-"""What an ablation is: a family of rows, each trained at the same steps or read from what was trained."""
+"""Values that define ablations: families of rows, each trained for equal steps or read from trained rows."""
 
 from __future__ import annotations
 

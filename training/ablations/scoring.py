@@ -1,4 +1,4 @@
-"""A reader's captions of a sheet: how good they are; and where it looks.
+"""Scores a row's captions of the judged pictures, and measures where its attention lies.
 
 Which shot of a pseudo-video is the captioned one cannot be seen before a word is written, and a reader may
 write of another. So its attention is read while it is given a true caption's words, which it should follow.

@@ -1,4 +1,4 @@
-"""How the learning rate moves, as a share of the recipe's."""
+"""A recipe: the numbers by which a captioner is trained, with its schedule of learning rates."""
 
 from __future__ import annotations
 

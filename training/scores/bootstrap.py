@@ -1,4 +1,4 @@
-"""How far a corpus score could have come out otherwise: percentile bootstrap over items.
+"""Computes confidence intervals of corpus scores and of their differences: percentile bootstrap over items.
 
 Efron & Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13; for paired systems Koehn, "Statistical
 Significance Tests for Machine Translation Evaluation" (2004). A corpus score is a function of sums over

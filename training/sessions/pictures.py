@@ -1,4 +1,4 @@
-"""What the commands do: join recipe, data and captioner for a run, or checkpoint and data for a table."""
+"""Trains captioners and the semantic embedding on pictures: joins recipe, data and captioner for a run."""
 
 from __future__ import annotations
 

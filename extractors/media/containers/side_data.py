@@ -1,9 +1,10 @@
-"""Reads what FFmpeg knows of frames and tracks beside their pixels, in ways that no kind of it can break.
+"""Reads the display matrix of frames, and the crop and Dolby Vision profile of tracks.
 
-PyAV's ``frame.side_data`` makes objects of all side data at once: it raises where a kind is newer than its
-own table, and where a kind has tags (an ICC profile) it frees them twice, which kills the process. So
-everything but the display matrix is deleted by a filter first. PyAV shows nothing of a track's own side
-data: FFmpeg writes it into the header of an mp4 in memory, and it is read from there.
+No kind of side data may end a decode. PyAV's ``frame.side_data`` makes objects of all side data at once: it
+raises where a kind is newer than its own table, and where a kind has tags (an ICC profile) it frees them
+twice, which kills the process. So everything but the display matrix is deleted by a filter first. PyAV shows
+nothing of a track's own side data: FFmpeg writes it into the header of an mp4 in memory, and it is read from
+there.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def test_the_document_is_read_like_a_set_that_people_captioned(tmp_path: Path) -
 
 
 def wrote(archive: Path, out: Path, *others: str) -> Any:
-    return CliRunner(env={"COLUMNS": "400"}).invoke(app, ["--pictures", str(archive), "--out", str(out), *others])
+    return CliRunner(env={"COLUMNS": "400"}).invoke(
+        app, ["--pictures", str(archive), "--out", str(out), *others]
+    )
 
 
 @pytest.fixture
