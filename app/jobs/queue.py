@@ -7,6 +7,7 @@ where there is nothing, the next entry that arrives. Workers share: lua/take.lua
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,8 +55,12 @@ class Queue:
         self._take = LuaScript(server, "take")
 
     def open(self) -> None:
-        """Makes the groups that are not there yet and removes consumers long gone."""
+        """Makes the groups that are not there yet and removes consumers long gone.
+
+        A worker that had this one's host and process id (a restarted container's has both) is dead.
+        """
         ensure_groups(self._server, self._keys)
+        release_dead_worker(self._server, self._worker.rpartition("-")[0], self._keys, living=self._worker)
         with unavailable_if_away():
             for stream in self._streams:
                 for consumer in self._consumers(stream):
@@ -125,6 +130,30 @@ class Queue:
     def _consumers(self, stream: str) -> list[dict[str, Any]]:
         consumers: Any = self._server.xinfo_consumers(stream, GROUP)
         return list(consumers)
+
+
+def worker_prefix(pid: int) -> str:
+    """What the name of a worker of this host begins with, by its process id."""
+    return f"{socket.gethostname()}-{pid}"
+
+
+def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str = "") -> int:
+    """Ends the leases of a worker that is known to be dead: its jobs run again without waiting for them.
+
+    Args:
+        name: its name as far as host and process id.
+        living: a worker of the same name so far, which keeps its own.
+
+    Returns:
+        How many jobs it had.
+
+    Raises QueueUnavailable.
+    """
+    script = LuaScript(server, "release")
+    streams = [keys.stream(priority) for priority in PRIORITIES]
+    arguments = [GROUP, f"{name}-", living, keys.job(""), keys.worker("")]
+    with unavailable_if_away():
+        return int(script([*streams, keys.workers, keys.clock, keys.dead], arguments))
 
 
 def ensure_groups(server: redis.Redis, keys: Keys) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -58,13 +58,20 @@ class Backoff:
 class SupervisedProcess:
     """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes.
 
-    errors: descriptor for its standard error, this process's own by default.
+    Args:
+        errors: descriptor for its standard error, this process's own by default.
+        when_dead: is called with its process id once it has ended by itself.
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], errors: int | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        errors: int | None = None,
+        when_dead: Callable[[int], None] | None = None,
     ) -> None:
-        self.name, self._errors = name, errors
+        self.name, self._errors, self._when_dead = name, errors, when_dead
         self._command, self._environment = list(command), dict(environment)
         self._backoff = Backoff()
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,8 +86,10 @@ class SupervisedProcess:
             status = self._process.poll()
             if status is None:
                 return
-            self._process = None
+            pid, self._process = self._process.pid, None
             log.warning("process ended", process=self.name, status=status, again_in=self._backoff.ended())
+            if self._when_dead is not None:
+                self._when_dead(pid)
         if self._backoff.is_due:
             self._start()
 

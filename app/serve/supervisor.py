@@ -18,11 +18,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import redis
 import structlog
 
 from app import logs
 from app.errors import PortInUse, QueueUnavailable, RedisFailed
 from app.jobs.job import Keys
+from app.jobs.queue import release_dead_worker, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
 from app.serve.embedded_redis import RedisServer
@@ -45,8 +47,8 @@ def serve(settings: Settings) -> None:
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with redis_for(settings) as redis:
-        Supervisor(settings, port, redis).run(over)
+    with redis_for(settings) as server:
+        Supervisor(settings, port, server).run(over)
 
 
 @contextmanager
@@ -72,20 +74,24 @@ def free_port(host: str, port: int) -> int:
 
 
 class Supervisor:
-    """redis: the embedded server to keep running, or None."""
+    """Starts the workers and the API, and keeps them and the embedded server (None without one) running."""
 
-    def __init__(self, settings: Settings, port: int, redis: RedisServer | None) -> None:
-        self._settings, self._redis = settings, redis
+    def __init__(self, settings: Settings, port: int, server: RedisServer | None) -> None:
+        self._settings, self._redis = settings, server
         self._redis_backoff = Backoff(longest=REDIS_PAUSE)
-        url = redis.url if redis else str(settings.redis_url)
-        self._registry = WorkerRegistry(connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace))
+        url = server.url if server else str(settings.redis_url)
+        self._client, self._keys = connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace)
+        self._registry = WorkerRegistry(self._client, self._keys)
         self._address = f"http://{_in_url(settings.host)}:{port}"
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
             environment["REELWORD_STREAMS"] = settings.streams
         program = [sys.executable, "-m", "app"]
-        names = ["worker"] * settings.workers + ["api"]
-        self._processes = [SupervisedProcess(name, [*program, name], environment) for name in names]
+        workers = [
+            SupervisedProcess("worker", [*program, "worker"], environment, when_dead=self._release)
+            for _ in range(settings.workers)
+        ]
+        self._processes = [*workers, SupervisedProcess("api", [*program, "api"], environment)]
 
     def run(self, over: threading.Event) -> None:
         """Until ``over`` is set."""
@@ -107,12 +113,21 @@ class Supervisor:
         for process in self._processes:
             process.ensure_running()
 
-    def _restart_redis(self, redis: RedisServer) -> None:
+    def _release(self, pid: int) -> None:
+        """Frees the jobs of a worker that has died; without Redis they wait for its leases to lapse."""
+        try:
+            count = release_dead_worker(self._client, worker_prefix(pid), self._keys)
+        except (QueueUnavailable, redis.RedisError) as error:
+            log.info("the dead worker's leases are left to lapse", reason=str(error))
+        else:
+            log.info("the dead worker's jobs are free", count=count)
+
+    def _restart_redis(self, server: RedisServer) -> None:
         if not self._redis_backoff.is_due:
             return
         log.warning("redis ended", again_in=self._redis_backoff.ended())
         try:
-            redis.start()
+            server.start()
         except RedisFailed as error:
             log.error("redis does not start", reason=str(error))
         self._redis_backoff.began()

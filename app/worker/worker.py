@@ -23,7 +23,7 @@ from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, Wo
 from app.jobs.blobs import Blobs
 from app.jobs.captioner_info import WorkerInfo
 from app.jobs.job import Claim, Jobs, Keys, Refusal
-from app.jobs.queue import Offer, Queue
+from app.jobs.queue import Offer, Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerRegistry
@@ -45,7 +45,7 @@ class Worker:
     """Runs jobs until ``stop``. Its children are started by, and end with, the thread that calls ``run``."""
 
     def __init__(self, settings: Settings) -> None:
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self.name = f"{worker_prefix(os.getpid())}-{uuid.uuid4().hex[:6]}"
         self._settings = settings
         url, keys = redis_url(settings), Keys(settings.namespace)
         brief = connect(url, BRIEF_PATIENCE)

@@ -106,13 +106,13 @@ def engine_killed(service: Deployment) -> Iterator[Finding]:
 
 def decoder_killed(service: Deployment) -> Iterator[Finding]:
     """Decoders are stopped first: a clip is read too fast to be caught at it."""
-    decoders = service.pids("decoder_child")
+    decoders = service.pids("extractors.decoder.child")
     yield Finding("decoders", len(decoders), least=WORKERS)
     for pid in decoders:
         os.kill(pid, signal.SIGSTOP)
     job_id = service.submit("plain")
     service.wait_for(job_id, lambda job: job["state"] == "running" and job["stage"] == "decode")
-    mine = service.pids("decoder_child", service.worker_pid(job_id))
+    mine = service.pids("extractors.decoder.child", service.worker_pid(job_id))
     for pid in decoders:
         os.kill(pid, signal.SIGKILL if pid in mine else signal.SIGCONT)
     again = service.wait_for(job_id, lambda job: job["attempt"] == 2)

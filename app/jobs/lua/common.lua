@@ -31,6 +31,15 @@ local function is_hash(key)
   return redis.call('TYPE', key).ok == 'hash'
 end
 
+-- The job that a stream entry names, or nil.
+local function job_of(fields)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'job' then
+      return fields[i + 1]
+    end
+  end
+end
+
 -- The server's clock may be set, and durations and leases must not notice: a clock of our own goes on from call
 -- to call by what the server's has advanced since the last one, and never back. Workers call each second or
 -- more often. After a longer pause (the server was frozen, its clock was set forward, or nobody was there)

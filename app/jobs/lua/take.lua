@@ -41,14 +41,6 @@ local function loads()
   return found
 end
 
-local function job_of(fields)
-  for i = 1, #fields, 2 do
-    if fields[i] == 'job' then
-      return fields[i + 1]
-    end
-  end
-end
-
 -- Whether an entry that was given to `holder` is to be given to another. Leases are the records', since the
 -- idle times that streams keep go by the server's clock. A job that was given and never begun gets a lease
 -- (`offered`) when it is first seen.

@@ -16,7 +16,7 @@ from app.errors import WorkerLost
 from app.jobs.captioner_info import WorkerInfo
 from app.jobs.job import Claim, Jobs, Keys, Priority
 from app.jobs.options import CaptionOptions
-from app.jobs.queue import Offer, Queue, ensure_groups, waiting
+from app.jobs.queue import Offer, Queue, ensure_groups, release_dead_worker, waiting
 from app.jobs.worker_registry import WorkerRegistry
 from app.serve.embedded_redis import RedisServer
 from tests.app.worker.test_worker import settings_for
@@ -363,3 +363,31 @@ def test_a_killed_workers_whole_batch_runs_again_wherever_it_stood(crew: Service
     eventually(lambda: all(crew.job(job_id).attempt == 2 for job_id in lost), 30)
     assert len(lost) == 4
     assert time.monotonic() - killed < crew.settings.lease_seconds + 10  # the worker's start among it
+
+
+def test_the_jobs_of_a_worker_known_to_be_dead_run_again_at_once(jobs: Jobs) -> None:
+    """Its supervisor saw it die, or one with its host and process id has started: no lease is waited for."""
+    jobs = Jobs(jobs.server, attempts=3, lease=60, result_ttl=60, keys=jobs.keys)
+    crowd = Crowd(jobs)
+    crowd.join("host-1-a")
+    ids = submit(jobs, 4)
+    assert set(crowd.work("host-1-a")) == set(ids)
+    crowd.join("host-2-b")
+    assert crowd.work("host-2-b") == []
+    assert release_dead_worker(jobs.server, "host-1", jobs.keys) == 4
+    assert set(crowd.work("host-2-b")) == set(ids)
+    assert all(job.attempt == 2 for job in map(jobs.get, ids) if job is not None)
+
+
+def test_others_keep_their_jobs_when_a_worker_is_released(jobs: Jobs, server: redis.Redis) -> None:
+    jobs = Jobs(jobs.server, attempts=3, lease=60, result_ttl=60, keys=jobs.keys)
+    crowd = Crowd(jobs)
+    for name in ("host-1-alive", "host-11-other", "elsewhere-1-other"):
+        crowd.join(name)
+        submit(jobs, 1)
+        assert len(crowd.work(name)) == 1
+    assert release_dead_worker(server, "host-1", jobs.keys, living="host-1-alive") == 0
+    crowd.join("idle-2-x")
+    assert crowd.work("idle-2-x") == []
+    names = {worker.name for worker in WorkerRegistry(server, jobs.keys).workers()}
+    assert names == {"host-1-alive", "host-11-other", "elsewhere-1-other", "idle-2-x"}
