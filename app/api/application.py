@@ -130,6 +130,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
+        redirect_slashes=False,  # an upload to a misspelt path is told so, not sent elsewhere without a word
         lifespan=_lifespan,
         favicon_url="data:,",
     )

@@ -21,6 +21,7 @@ from models.checkpoint_folder import available, embedding_path
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
+COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that count items
 
 
 def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
@@ -36,7 +37,7 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
     if as_json:
         print(json.dumps(found))
     elif found:
-        columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100)")
+        columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100), clips judged by eye")
         print_table(columns, [_row(each) for each in found])
     else:
         print("There is no captioner: train one with python -m app train stats.")
@@ -148,6 +149,6 @@ def _scores(scores: dict[str, Any]) -> list[str]:
     for data, metrics in scores.items():
         numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
         known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
-        said = [f"{name} {value:.{0 if name == 'n' else 1}f}" for name, value in known.items()]
+        said = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in known.items()]
         lines.append(f"{data}: {', '.join(said)}")
     return lines

@@ -154,6 +154,11 @@ def test_allow_lists_every_method_of_a_path(api: LiveApi, method: str, path: str
     assert (response.status_code, response.headers["allow"]) == (405, allowed)
 
 
+def test_a_slash_too_many_is_told(api: LiveApi) -> None:
+    """A redirection without a body would leave whoever uploads without a word."""
+    assert_problem(api.client.post("/caption/"), 404, "not_found")
+
+
 # ---- options in the wrong place ----
 
 
