@@ -22,6 +22,7 @@ HEADER_BYTES = 64 * 1024  #: of a request's line and headers
 LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
 STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer
 ALWAYS_ANSWERED = b"/livez"
+PIPELINED = 8  #: requests that may wait behind one on its connection
 
 
 def limited(max_connections: int) -> type[HttpToolsProtocol]:
@@ -39,7 +40,7 @@ class LimitedProtocol(HttpToolsProtocol):
     limit = 500
     _deadline: TimerHandle | None = None
     _stuck: TimerHandle | None = None
-    _header_bytes = _chunk_bytes = 0
+    _header_bytes = _chunk_bytes = _unread_bytes = 0
     _has_begun = False  # a byte of the request has come
     _is_in_request = False  # its headers are complete, its body is not
 
@@ -63,7 +64,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._chunk_bytes = len(data)
         if not self._is_in_request and not self._has_begun:  # line breaks before a request count as its begin
             self._begin()
+        self._unread_bytes += len(data)
         super().data_received(data)
+        if self._is_in_request and self._unread_bytes > HEADER_BYTES:  # trailers, or what chunks say beside
+            self._end_flood()
         if self._has_begun and not self._is_in_request:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES:
@@ -80,7 +84,23 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.cycle is not None:  # the first request's time runs from the connection's begin
             self._end_in(HEADER_SECONDS, self._headers_late)
 
+    def on_body(self, body: bytes) -> None:
+        self._unread_bytes = 0
+        super().on_body(body)
+
+    def _end_flood(self) -> None:
+        if self.cycle.response_started:
+            self.transport.abort()
+        else:
+            self._refuse(problems.HeadersTooLarge(f"Its trailers have more than {HEADER_BYTES:,} bytes."))
+
     def on_headers_complete(self) -> None:
+        self._unread_bytes = 0
+        if self.transport.is_closing():  # the parser goes on to the end of its chunk
+            return
+        if len(self.pipeline) >= PIPELINED:
+            self.transport.abort()
+            return
         self._clear_deadline()
         self._is_in_request = True
         is_one_too_many = len(self.connections) > self.limit and self.url != ALWAYS_ANSWERED

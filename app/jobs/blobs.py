@@ -14,6 +14,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -32,7 +34,7 @@ class Blobs:
     """Bytes under keys such as ``uploads/<job>``.
 
     url: a directory or an fsspec URL, e.g. ``s3://bucket/reelword`` (the package of its protocol installed).
-    staging: a directory on this machine; where ``url`` is a directory too, on the same file system.
+    staging: a directory on this machine, best on the same file system where ``url`` is a directory too.
     """
 
     def __init__(self, url: str, staging: Path) -> None:
@@ -59,7 +61,7 @@ class Blobs:
         target = self._path(key)
         if self._is_local:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(file, target)
+            _move(file, Path(target))
             _flush_directory(Path(target).parent)
         else:
             self._files.put_file(str(file), target)
@@ -121,7 +123,10 @@ class Blobs:
         path = self._path(folder)
         self._files.invalidate_cache()  # other machines write here too
         try:
-            return {str(found).rstrip("/").rsplit("/", 1)[1] for found in self._files.ls(path, detail=False)}
+            listed = {
+                str(found).rstrip("/").rsplit("/", 1)[1] for found in self._files.ls(path, detail=False)
+            }
+            return {name for name in listed if not name.startswith(".")}  # on their way, see _move
         except FileNotFoundError:
             return set()
 
@@ -170,6 +175,33 @@ def _lock(handle: int) -> bool:
     except OSError as error:
         return error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
     return True
+
+
+def _move(file: Path, target: Path) -> None:
+    """Renames, also to another disk: a folder that several machines mount is seldom the staging's own."""
+    try:
+        os.replace(file, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with whole_copy(target) as copy:
+            shutil.copyfile(file, copy)
+        file.unlink()
+
+
+@contextmanager
+def whole_copy(target: Path) -> Iterator[Path]:
+    """A hidden file beside ``target`` to write to, which then takes its place; it is on the disk by then."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".")
+    os.close(handle)
+    copy = Path(name)
+    try:
+        yield copy
+        with copy.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(copy, target)
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _flush_directory(directory: Path) -> None:

@@ -61,11 +61,10 @@ class Queue:
         """
         ensure_groups(self._server, self._keys)
         release_dead_worker(self._server, self._worker.rpartition("-")[0], self._keys, living=self._worker)
+        forget = LuaScript(self._server, "forget")
         with unavailable_if_away():
             for stream in self._streams:
-                for consumer in self._consumers(stream):
-                    if consumer["pending"] == 0 and consumer["idle"] > FORGOTTEN_AFTER_MS:
-                        self._server.xgroup_delconsumer(stream, GROUP, consumer["name"])
+                forget([stream, self._keys.clock, self._keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
     def take(self, count: int, block: float = BLOCK_SECONDS) -> list[Offer]:
         """Up to ``count`` offers; none where nothing arrives within ``block`` seconds (0: does not wait).

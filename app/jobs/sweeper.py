@@ -13,6 +13,7 @@ all processes on one Redis, one sweeps the blobs. It does so only where the blob
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from app.settings import Settings
 STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
 MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
 AT_A_TIME = 500  #: records asked for in one exchange with Redis
+ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand,
 #: and a state that this version does not know keeps everything.
@@ -48,6 +50,8 @@ class Sweeper:
         self._jobs, self._blobs, self._settings = jobs, blobs, settings
         self._name = uuid.uuid4().hex
         self._seen: set[str] = set()
+        self._written = ""  # the owner blob as this process left it
+        self._met = ("", 0.0)  # the owner blob as it was found, and since when
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
@@ -91,22 +95,35 @@ class Sweeper:
         return True
 
     def _owns_blobs(self) -> bool:
-        """These blobs are of this namespace of this Redis, or of one that has been emptied since."""
+        """Whether these blobs are of this namespace of this Redis, or of one that has been emptied since.
+
+        The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
+        blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
+        what this very process has swept so far, or what nobody has swept for ADOPTED_AFTER.
+        """
         key = self._key("blobs")
         with unavailable_if_away():
             known: Any = self._jobs.server.get(key)
         try:
-            owner = self._blobs.read(OWNER).decode()
+            found = self._blobs.read(OWNER).decode()
         except BlobMissingError:
-            owner = known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
-            self._blobs.write(OWNER, owner.encode())
-        is_ours = owner == known or (known is None and owner.split()[0] == self._jobs.keys.namespace)
-        if not is_ours:
+            found = ""
+        owner = " ".join(found.split()[:2]) or known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+        if owner != known and found and not (known is None and self._may_adopt(found)):
             log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
-        elif known is None:
+            return False
+        self._written = f"{owner} {uuid.uuid4().hex}"
+        self._blobs.write(OWNER, self._written.encode())
+        if known is None:
             with unavailable_if_away():
                 self._jobs.server.set(key, owner)
-        return is_ours
+        return True
+
+    def _may_adopt(self, found: str) -> bool:
+        if found != self._met[0]:
+            self._met = (found, time.monotonic())
+        is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
+        return found.split()[0] == self._jobs.keys.namespace and (found == self._written or is_left)
 
     def _sweep_orphans(self) -> None:
         """Removes what was an orphan in the last round already."""

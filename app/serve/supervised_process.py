@@ -95,15 +95,19 @@ class SupervisedProcess:
 
     def _start(self) -> None:
         self._backoff.began()
-        self._process = subprocess.Popen(
-            self._command,
-            cwd=ROOT,
-            env={**os.environ, **self._environment},
-            stdin=subprocess.DEVNULL,
-            stderr=self._errors,
-            preexec_fn=dies_with_me(signal.SIGTERM),
-            process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
-        )
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                env={**os.environ, **self._environment},
+                stdin=subprocess.DEVNULL,
+                stderr=self._errors,
+                preexec_fn=dies_with_me(signal.SIGTERM),
+                process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
+            )
+        except OSError as error:  # no memory or no process to be had at the moment
+            pause = self._backoff.ended()
+            log.warning("process does not start", process=self.name, reason=str(error), again_in=pause)
 
     def terminate(self) -> None:
         if self._process is not None:

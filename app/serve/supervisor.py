@@ -128,7 +128,7 @@ class Supervisor:
         log.warning("redis ended", again_in=self._redis_backoff.ended())
         try:
             server.start()
-        except RedisFailed as error:
+        except (RedisFailed, OSError) as error:
             log.error("redis does not start", reason=str(error))
         self._redis_backoff.began()
 

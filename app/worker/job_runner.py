@@ -153,8 +153,8 @@ class JobRunner:
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
-        if taken.reason not in ("busy", "unreadable"):  # a dead letter may be requeued
-            self._blobs.remove(run.claim.job.upload)
+        if taken.reason in ("canceled", "exhausted"):
+            remove_upload(self._blobs, run.claim.job.upload)
         run.is_settled = True
         return False
 
@@ -188,7 +188,7 @@ class JobRunner:
             "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
         )
         if is_ours:
-            self._blobs.remove(job.upload)
+            remove_upload(self._blobs, job.upload)
 
     def _fail(self, run: Attempt, error: NamedError) -> None:
         self._watch.release(run)
@@ -196,7 +196,7 @@ class JobRunner:
         run.is_settled = True
         log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
         if is_ours:
-            self._blobs.remove(run.claim.job.upload)
+            remove_upload(self._blobs, run.claim.job.upload)
 
     def _settle_if_stopped(self, run: Attempt) -> bool:
         """Ends, on the record, a run that the watch has stopped."""
@@ -219,3 +219,11 @@ class JobRunner:
             if not run.is_settled:
                 run.stopped = run.stopped or "handed back"
                 self._settle_if_stopped(run)
+
+
+def remove_upload(blobs: Blobs, key: str) -> None:
+    """Removes the file of a job that is over; what the store refuses now is left to the sweeps."""
+    try:
+        blobs.remove(key)
+    except Exception:
+        log.exception("the upload of a job that is over could not be removed", upload=key)

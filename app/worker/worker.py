@@ -30,7 +30,7 @@ from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 from app.worker import results
 from app.worker.engine_process import EngineProcess
-from app.worker.job_runner import JobRunner
+from app.worker.job_runner import JobRunner, remove_upload
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -115,7 +115,7 @@ class Worker:
             if isinstance(refusal, Refusal):
                 log.info("job not run", job=refusal.job_id, why=refusal.reason)
                 if refusal.reason in ("canceled", "exhausted"):
-                    self._blobs.remove(f"uploads/{refusal.job_id}")
+                    remove_upload(self._blobs, f"uploads/{refusal.job_id}")
         return [claim for claim in taken if isinstance(claim, Claim)]
 
     def _is_about_a_job(self, offer: Offer) -> bool:
@@ -142,6 +142,8 @@ class Worker:
                 results.delete_blobs(self._blobs, job_id)
             except ValueError as error:  # no id of ours
                 log.warning("no result to forget", job=job_id, reason=str(error))
+            except Exception:  # a store that refuses: the sweeper comes again
+                log.exception("a result could not be removed", job=job_id)
             self._jobs.expire(job_id)
 
     def _advertise(self) -> None:

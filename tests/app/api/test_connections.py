@@ -115,6 +115,38 @@ def test_headers_without_end_are_refused(api: LiveApi) -> None:
     assert api.client.get("/livez").status_code == 200
 
 
+CHUNKED = b"POST /caption HTTP/1.1\r\nHost: localhost" + FORM + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+
+
+@pytest.mark.parametrize("flood", [b"a:\r\n", b"a: " + b"b" * 1000], ids=["lines", "one line"])
+def test_trailers_without_end_are_refused(api: LiveApi, flood: bytes) -> None:
+    began = time.monotonic()
+    with connect(api, CHUNKED) as client:
+        with suppress(ConnectionError):
+            for _ in range(300):
+                client.sendall(flood * (2000 // len(flood) + 1))
+                time.sleep(0.001)
+        answer = rest(client)
+    assert time.monotonic() - began < 10
+    assert not answer or answer.startswith(b"HTTP/1.1 431 ")  # what had not been read resets the connection
+
+
+def test_requests_that_pile_up_on_a_connection_end_it(api: LiveApi) -> None:
+    """14,000 of them fit into one chunk of what the server reads."""
+    with connect(api) as client:
+        with suppress(ConnectionError):
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000)
+        answers = rest(client)
+    assert answers.count(b"HTTP/1.1 200 ") < 50
+    assert api.client.get("/livez").status_code == 200
+
+
+def test_some_requests_in_a_row_are_all_answered(api: LiveApi) -> None:
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+    with connect(api, (request + b"\r\n") * 5 + request + b"Connection: close\r\n\r\n") as client:
+        assert rest(client).count(b"HTTP/1.1 200 ") == 6
+
+
 def test_an_answer_that_nobody_takes_is_given_up(api: LiveApi) -> None:
     """Many of them, so that every buffer on the way is full."""
     with socket.socket() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -130,3 +131,20 @@ def test_names_and_sizes_below_a_key(blobs: Blobs) -> None:
     assert blobs.names("uploads") == {"c"}
     assert blobs.sizes("results") == {"a": 6, "b": 1}
     assert blobs.sizes("uploads") == {"c": 3}
+
+
+def test_a_folder_on_another_disk_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several machines mount one folder for the blobs; what is being written lies on a disk of their own."""
+    blobs, replace = Blobs(str(tmp_path / "mounted"), tmp_path / "staging"), os.replace
+
+    def not_across(source: str | Path, target: str | Path) -> None:
+        if Path(source).is_relative_to(tmp_path / "staging"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", not_across)
+    blobs.write("uploads/a", b"video")
+    assert blobs.read("uploads/a") == b"video"
+    assert blobs.names("uploads") == {"a"}
+    assert [file.name for file in (tmp_path / "mounted" / "uploads").iterdir()] == ["a"]
+    assert list(blobs.staging.iterdir()) == []

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -391,3 +392,17 @@ def test_others_keep_their_jobs_when_a_worker_is_released(jobs: Jobs, server: re
     assert crowd.work("idle-2-x") == []
     names = {worker.name for worker in WorkerRegistry(server, jobs.keys).workers()}
     assert names == {"host-1-alive", "host-11-other", "elsewhere-1-other", "idle-2-x"}
+
+
+def test_old_consumers_are_forgotten_but_not_the_one_for_what_is_handed_back(
+    jobs: Jobs, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may be given to it in the very moment; with its consumer the entry would be lost for ever."""
+    ensure_groups(server, jobs.keys)
+    stream = jobs.keys.stream("normal")
+    for name in ("nobody", "long-gone"):
+        server.xgroup_createconsumer(stream, "workers", name)
+    monkeypatch.setattr("app.jobs.queue.FORGOTTEN_AFTER_MS", -1)
+    Queue(server, "host-7-new", lease=1, keys=jobs.keys).open()
+    consumers: Any = server.xinfo_consumers(stream, "workers")
+    assert [consumer["name"] for consumer in consumers] == ["nobody"]

@@ -145,6 +145,42 @@ def test_the_blobs_of_another_service_are_left_alone(
     assert all_blobs(blobs) == before
 
 
+def test_a_second_redis_beside_a_living_first_removes_nothing(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis
+) -> None:
+    """Two machines share the blobs, and REDIS_URL was forgotten on one: its own Redis knows no job at all."""
+    put_result(blobs, put_job(jobs, blobs))
+    sweeper.sweep()
+    before, own = all_blobs(blobs), server.get(f"{jobs.keys.namespace}:blobs")
+    stranger = Sweeper(jobs, blobs, settings)
+    for _ in range(4):
+        for key in server.scan_iter(f"{jobs.keys.namespace}:*"):  # what the second Redis has
+            server.delete(key)
+        stranger.sweep()
+        assert server.get(f"{jobs.keys.namespace}:blobs") is None
+        assert isinstance(own, str)
+        server.delete(f"{jobs.keys.namespace}:sweeper")
+        server.set(f"{jobs.keys.namespace}:blobs", own)  # what the first has
+        blobs.write("owner", f"{own} {uuid.uuid4().hex}".encode())
+    assert all_blobs(blobs) == before
+
+
+def test_blobs_that_nobody_sweeps_are_taken_over_in_the_end(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    put_result(blobs, put_job(jobs, blobs))
+    sweeper.sweep()
+    for key in server.scan_iter(f"{jobs.keys.namespace}:*"):
+        server.delete(key)
+    successor = Sweeper(jobs, blobs, settings)
+    successor.sweep()
+    monkeypatch.setattr("app.jobs.sweeper.ADOPTED_AFTER", 0.0)
+    for _ in range(3):
+        successor.sweep()
+    assert all_blobs(blobs) == set()
+
+
 def test_a_new_store_is_swept_too(sweeper: Sweeper, jobs: Jobs, blobs: Blobs, tmp_path: Path) -> None:
     sweeper.sweep()
     shutil.rmtree(tmp_path / "blobs")

@@ -226,3 +226,20 @@ def test_a_process_that_will_not_end_is_killed() -> None:
 
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+
+
+def test_a_process_that_cannot_be_started_now_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    kept = SupervisedProcess("sleeper", ["sleep", "60"], {})
+    with monkeypatch.context() as patch:
+        patch.setattr("subprocess.Popen", out_of_memory)
+        kept.ensure_running()
+    before = kept.pid
+    kept.ensure_running()
+    after = kept.pid
+    assert before is None
+    assert after is not None
+    kept.terminate()
+    kept.wait(time.monotonic() + 5)

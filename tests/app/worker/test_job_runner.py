@@ -17,7 +17,7 @@ from app.settings import Settings
 from app.worker.job_runner import JobRunner
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
-from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError
+from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError, NotAVideo
 from extractors.media.request import Decoded, DecodeRequest
 
 
@@ -83,3 +83,22 @@ def test_a_fault_of_our_own_ends_the_job_at_once(
     assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
     assert decoder.calls == attempts
     assert os.path.basename(job.upload) == "one"
+
+
+class RefusingBlobs(Blobs):
+    """A store that gives and does not let go."""
+
+    def remove(self, key: str) -> None:
+        raise PermissionError(key)
+
+
+def test_a_store_that_refuses_to_remove_costs_no_job(jobs: Jobs, settings: Settings, tmp_path: Path) -> None:
+    blobs = RefusingBlobs(str(tmp_path / "blobs"), tmp_path / "staging")
+    decoder, engine = FailingDecoder(NotAVideo("no film")), ReadyEngine()
+    watch = Watchdog(jobs, settings, lambda: None)
+    runner = JobRunner(jobs, blobs, decoder, engine, watch, settings)  # type: ignore[arg-type]
+    runner.work([claimed(jobs, blobs)])
+    job = jobs.get("one")
+    assert job is not None
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "not_a_video", 1)
