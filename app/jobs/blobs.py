@@ -15,7 +15,6 @@ import errno
 import fcntl
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -184,19 +183,15 @@ def _move(file: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with whole_copy(target) as copy:
-            shutil.copyfile(file, copy)
+        _copy(file, target)
         file.unlink()
 
 
-@contextmanager
-def whole_copy(target: Path) -> Iterator[Path]:
-    """A hidden file beside ``target`` to write to, which then takes its place; it is on the disk by then."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".")
-    os.close(handle)
-    copy = Path(name)
+def _copy(file: Path, target: Path) -> None:
+    """Copies to a hidden file beside ``target``, which takes its place once it is on the disk."""
+    copy = target.with_name(f".{uuid.uuid4().hex}")
     try:
-        yield copy
+        shutil.copyfile(file, copy)
         with copy.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(copy, target)

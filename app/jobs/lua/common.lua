@@ -40,6 +40,19 @@ local function job_of(fields)
   end
 end
 
+-- The consumers of a stream's group, each with its name, pending and idle; none where there is no group.
+local function consumers_of(stream, group)
+  local reply, found = redis.pcall('XINFO', 'CONSUMERS', stream, group), {}
+  for _, consumer in ipairs(reply.err and {} or reply) do
+    local about = {}
+    for i = 1, #consumer, 2 do
+      about[consumer[i]] = consumer[i + 1]
+    end
+    table.insert(found, about)
+  end
+  return found
+end
+
 -- The server's clock may be set, and durations and leases must not notice: a clock of our own goes on from call
 -- to call by what the server's has advanced since the last one, and never back. Workers call each second or
 -- more often. After a longer pause (the server was frozen, its clock was set forward, or nobody was there)

@@ -36,9 +36,8 @@ end
 
 local released = 0
 for k = 1, streams do
-  local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[k], group)
-  for _, consumer in ipairs(consumers.err and {} or consumers) do
-    local name = consumer[2]
+  for _, consumer in ipairs(consumers_of(KEYS[k], group)) do
+    local name = consumer.name
     if name ~= me and string.sub(name, 1, #dead) == dead then
       released = released + release_all(KEYS[k], name)
       redis.pcall('ZREM', KEYS[streams + 1], name)

@@ -28,13 +28,9 @@ local function loads()
     end
   end
   for k = 1, streams do
-    for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[k], group)) do
-      local about = {}
-      for i = 1, #consumer, 2 do
-        about[consumer[i]] = consumer[i + 1]
-      end
-      if found[about.name] then
-        found[about.name] = found[about.name] + about.pending
+    for _, consumer in ipairs(consumers_of(KEYS[k], group)) do
+      if found[consumer.name] then
+        found[consumer.name] = found[consumer.name] + consumer.pending
       end
     end
   end

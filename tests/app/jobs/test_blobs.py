@@ -146,5 +146,8 @@ def test_a_folder_on_another_disk_will_do(tmp_path: Path, monkeypatch: pytest.Mo
     blobs.write("uploads/a", b"video")
     assert blobs.read("uploads/a") == b"video"
     assert blobs.names("uploads") == {"a"}
-    assert [file.name for file in (tmp_path / "mounted" / "uploads").iterdir()] == ["a"]
+    (file,) = (tmp_path / "mounted" / "uploads").iterdir()
+    (tmp_path / "plain").touch()
+    assert file.name == "a"
+    assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode  # other users' workers read it
     assert list(blobs.staging.iterdir()) == []
