@@ -147,6 +147,13 @@ class Settings(BaseSettings):
         """Processes started from here may work in another folder."""
         return path.expanduser().absolute()
 
+    @field_validator("blobs")
+    @classmethod
+    def _folder_from_here(cls, blobs: str | None) -> str | None:
+        """A URL as it is; a folder as ``data``."""
+        is_folder = blobs is not None and "://" not in blobs and "::" not in blobs
+        return str(Path(str(blobs)).expanduser().absolute()) if is_folder else blobs
+
     @property
     def host_names(self) -> list[str]:
         return _listed(self.allowed_hosts)

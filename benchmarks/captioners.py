@@ -22,8 +22,7 @@ from pathlib import Path
 
 import torch
 
-from app.jobs.captioner_choice import CaptionerChoice
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.decode import Film, draw

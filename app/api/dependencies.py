@@ -10,7 +10,8 @@ from fastapi import Depends, Request
 from app.api.disk_space import Room
 from app.api.metrics import Metrics
 from app.jobs.blobs import Blobs
-from app.jobs.job import Jobs, Keys
+from app.jobs.job import Keys
+from app.jobs.job_store import Jobs
 from app.jobs.queue import waiting
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry

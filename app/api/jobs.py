@@ -80,7 +80,7 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
 )
 def attention(job_id: JobId, service: ServiceDep) -> Response:
     """Where the captioner looked for each word of the best caption."""
-    return Response(_attention(service, job_id), media_type="application/json", headers=KEEP)
+    return Response(_attention(service, find(service, job_id)), media_type="application/json", headers=KEEP)
 
 
 @router.get(
@@ -93,12 +93,13 @@ def attention(job_id: JobId, service: ServiceDep) -> Response:
 )
 def attention_png(job_id: JobId, service: ServiceDep) -> Response:
     """For every word the frame it looked at, with the heat of where in it; drawn once, then kept."""
-    key = f"results/{job_id}/attention.png"
-    document = _attention(service, job_id)
+    job = find(service, job_id)
+    document = _attention(service, job)
+    key = f"{job.results}/attention.png"
     try:
         data = service.blobs.read(key)
     except BlobMissingError:
-        data = _draw(service, job_id, document)
+        data = _draw(service, job, document)
         service.blobs.write(key, data)
     return Response(data, media_type="image/png", headers=KEEP)
 
@@ -113,9 +114,9 @@ def attention_png(job_id: JobId, service: ServiceDep) -> Response:
 )
 def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
     """A frame that the captioner saw, counted from 0 in the order of `sampled`."""
-    find(service, job_id)
+    job = find(service, job_id)
     try:
-        data = service.blobs.read(f"results/{job_id}/frames/{number}.jpg")
+        data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
     except BlobMissingError as error:
         raise problems.UnknownFrame(f"The job has no frame {number}.") from error
     return Response(data, media_type="image/jpeg", headers=KEEP)
@@ -134,22 +135,21 @@ def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response
     return JSONResponse(document_of(job, service.blobs).model_dump(mode="json"), status, headers)
 
 
-def _attention(service: ApiDependencies, job_id: str) -> bytes:
+def _attention(service: ApiDependencies, job: Job) -> bytes:
     """The attention document as the worker wrote it."""
-    job = find(service, job_id)
     if not job.is_over:
         raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
         raise problems.JobHasNoAttention(f"The job has {_ended(job)}, so it has no attention.")
     try:
-        return service.blobs.read(f"results/{job.id}/attention.json")
+        return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
         raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
 
 
-def _draw(service: ApiDependencies, job_id: str, document: bytes) -> bytes:
-    sampled = document_of(find(service, job_id), service.blobs).sampled or []
-    keys = [f"results/{job_id}/frames/{number}.jpg" for number in range(len(sampled))]
+def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
+    sampled = document_of(job, service.blobs).sampled or []
+    keys = [f"{job.results}/frames/{number}.jpg" for number in range(len(sampled))]
     frames = [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
     attention = AttentionDocument.model_validate(json.loads(document))
     out = io.BytesIO()

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.jobs.captioner_info import WorkerInfo
+from app.jobs.worker_registry import WorkerInfo
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 KIB, MIB = 1024, 1024**2

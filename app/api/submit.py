@@ -134,8 +134,7 @@ def _submit(service: ApiDependencies, upload: Upload) -> Job:
     job_id = uuid4().hex
     key = f"uploads/{job_id}"
     try:
-        options = parse_options(upload.fields)
-        _check_choice(service, options)
+        options = _choose_captioner(service, parse_options(upload.fields))
         service.blobs.adopt(upload.file, key)
         job = service.jobs.submit(job_id, options, key, filename=upload.filename)
     except BaseException:
@@ -159,13 +158,16 @@ def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
         raise problems.InvalidOption(f"{name} is {fields[name][:64]!r}: {said}.", known=known) from error
 
 
-def _check_choice(service: ApiDependencies, options: CaptionOptions) -> None:
-    """Where no worker lives nothing is known, and the job waits for one."""
+def _choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
+    """Fills in who writes, which then stands in the record: nobody chooses again.
+
+    Where no worker lives nothing is known, and the job waits for one, which chooses.
+    """
     choices = service.registry.captioner_choices()
     if not choices.names:
-        return
+        return options
     try:
-        choices.resolve(options)
+        return options.with_choice(choices.resolve(options))
     except CaptionerUnavailable as failure:
         raise problems.CaptionerUnknown(
             f"No worker has a captioner called {failure.name}.", known=failure.known

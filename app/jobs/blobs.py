@@ -1,10 +1,13 @@
 """Where files live: uploads and results, in a directory or at any fsspec URL.
 
-    uploads/<job>                     the file as it came
-    results/<job>/attention.json      weights of every word
-    results/<job>/attention.png       their picture, drawn when first asked for
-    results/<job>/frames/<k>.jpg      the frames that the captioner saw
+    uploads/<job>                             the file as it came
+    results/<job>/<token>/attention.json      weights of every word
+    results/<job>/<token>/attention.png       their picture, drawn when first asked for
+    results/<job>/<token>/frames/<k>.jpg      the frames that the captioner saw
+    results/<job>/<token>/answer.json         an answer too large for Redis
 
+The token is that of the claim that wrote there, and the record says whose counts: a worker that wakes up
+after its lease harms no other's results. Results of versions before lie below the job itself.
 A blob appears whole or not at all. Files still being written lie in ``staging``, always on this machine,
 each locked by its writer: a lock goes with its process, so that a file without one is a leftover.
 """
@@ -129,13 +132,22 @@ class Blobs:
         except FileNotFoundError:
             return set()
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of all that lies below each name of ``names``, without what has none."""
+    def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
+        """Adds up the bytes of all blobs below a key.
+
+        Args:
+            folder: the key.
+            depth: how many parts of a blob's key behind it are told apart.
+
+        Returns:
+            Those parts, joined by slashes → bytes, without what has none.
+        """
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
         for found, facts in self._files.find(path, detail=True).items():
-            name = found.split(f"{path.strip('/')}/", 1)[-1].split("/", 1)[0]
+            parts = found.split(f"{path.strip('/')}/", 1)[-1].split("/")
+            name = "/".join(parts[:depth])
             sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
         return sizes
 

@@ -1,14 +1,17 @@
-"""Chooses who writes, by what is installed; the API and the engine ask alike."""
+"""Chooses who writes, by what is installed.
+
+The API chooses when a job is submitted and writes the choice into its record; the command line, and a worker
+that finds a record without one, choose by the same function.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionOptions
+from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 
 # Which captioner writes where a job names none: the best on real clips per second of waiting.
 #
@@ -64,25 +67,17 @@ def _clips(info: CaptionerInfo) -> Mapping[str, Any]:
 IDENTITY = ("network", "weights_sha256", "preprocessing")
 
 
-@dataclass(frozen=True)
-class CaptionerChoice:
-    """Who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
-
-    captioner: str
-    members: tuple[str, ...] = ()
-
-    @property
-    def writers(self) -> tuple[str, ...]:
-        """The captioners that have to be there."""
-        return self.members or (self.captioner,)
-
-
 class CaptionerChoices:
-    """captioners: all that there are. default: of options that name none."""
+    """Chooses among the captioners that there are.
+
+    Args:
+        captioners: all of them, fusion and ensemble included.
+        default: who writes where options name nobody; by the rule above where it is not given.
+    """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:
         self._infos = {info.name: info for info in captioners}
-        self.default = default
+        self.default = default or default_captioner(self._infos.values())
 
     @property
     def alone(self) -> list[str]:
@@ -94,18 +89,29 @@ class CaptionerChoices:
         return sorted(self._infos)
 
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
-        """Raises CaptionerUnavailable, EmbeddingMissing, MembersDiffer."""
-        captioner = options.captioner or self.default
-        if captioner == FUSION and FUSION not in self._infos:
+        """Fills in the default captioner and the default members. Raises what ``check`` raises."""
+        captioner = options.captioner or self.default or ""
+        members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
+        choice = CaptionerChoice(captioner, members)
+        self.check(choice)
+        return choice
+
+    def check(self, choice: CaptionerChoice) -> None:
+        """Checks that everybody is here who has to write, and that they can write together.
+
+        Raises:
+            CaptionerUnavailable: one of them is not there.
+            EmbeddingMissing: fusion has nothing to choose captions by.
+            MembersDiffer: the members cannot write together.
+        """
+        if choice.captioner == FUSION and FUSION not in self._infos:
             raise EmbeddingMissing("There is no semantic embedding, which fusion chooses captions by.")
-        if captioner is None or captioner not in self._infos:
-            raise self._unknown(captioner or "", self.names)
-        members = options.members or self._infos[captioner].members
-        for member in members:
+        if choice.captioner not in self._infos:
+            raise self._unknown(choice.captioner, self.names)
+        for member in choice.members:
             if member not in self.alone:
                 raise self._unknown(member, self.alone)
-        self._check_together(captioner, members)
-        return CaptionerChoice(captioner, tuple(members))
+        self._check_together(choice.captioner, choice.members)
 
     def _unknown(self, name: str, known: list[str]) -> CaptionerUnavailable:
         said = f"There is no captioner called {name}; there are: {', '.join(known)}."

@@ -31,7 +31,7 @@ class DeadLetter(BaseModel):
 
 
 class DeadLetters:
-    """Reads and removes letters; the scripts of app/jobs/job.py write them. Raises QueueUnavailable."""
+    """Reads and removes letters; app/jobs/job_store.py writes them. Raises QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, key: str) -> None:
         self._server, self._key = server, key

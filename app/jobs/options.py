@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -35,6 +36,19 @@ Members = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class CaptionerChoice:
+    """Who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
+
+    captioner: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The captioners that have to be there."""
+        return self.members or (self.captioner,)
+
+
 class CaptionOptions(BaseModel):
     """Options of one captioning job. Bounds keep the cost of a job within a small factor of the default's."""
 
@@ -60,6 +74,16 @@ class CaptionOptions(BaseModel):
     length_penalty: float = Field(
         0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
+
+    @property
+    def choice(self) -> CaptionerChoice | None:
+        """Who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
+        is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
+        return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
+
+    def with_choice(self, choice: CaptionerChoice) -> Self:
+        """Fills in what was left open of who writes."""
+        return self.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
 
     @model_validator(mode="after")
     def _captions_fit_the_beam(self) -> CaptionOptions:

@@ -121,14 +121,9 @@ class Queue:
 
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""
+        leave = LuaScript(self._server, "leave")
         with unavailable_if_away():
-            for stream in self._streams:
-                if any(c["name"] == self._worker and c["pending"] == 0 for c in self._consumers(stream)):
-                    self._server.xgroup_delconsumer(stream, GROUP, self._worker)
-
-    def _consumers(self, stream: str) -> list[dict[str, Any]]:
-        consumers: Any = self._server.xinfo_consumers(stream, GROUP)
-        return list(consumers)
+            leave([*self._streams, self._keys.clock, self._keys.dead], [GROUP, self._worker])
 
 
 def worker_prefix(pid: int) -> str:

@@ -3,6 +3,7 @@
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done, or of which there is no record
     results         of jobs that ended without one, or of which there is no record
+    results         of attempts that were not the one that counted
     results         beyond the budget, those of the jobs that finished first
 
 A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
@@ -15,7 +16,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -23,7 +25,7 @@ import structlog
 
 from app.errors import QueueUnavailable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 
@@ -80,8 +82,9 @@ class Sweeper:
         if not self._is_turn() or not self._owns_blobs():
             self._seen = set()
             return
-        self._sweep_orphans()
-        self._keep_budget()
+        sizes = self._blobs.sizes("results", depth=2)
+        self._sweep_orphans(sizes)
+        self._keep_budget(sizes)
 
     def _is_turn(self) -> bool:
         """One process sweeps the blobs, the same as long as it lives: its memory is what two rounds need."""
@@ -125,11 +128,12 @@ class Sweeper:
         is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
         return found.split()[0] == self._jobs.keys.namespace and (found == self._written or is_left)
 
-    def _sweep_orphans(self) -> None:
+    def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
         found = [
             *self._orphans("uploads", UPLOAD_DONE),
             *self._orphans("results", RESULTS_DONE),
+            *self._late_results(sizes),
         ]
         gone = [key for key in found if key in self._seen]
         for key in gone:
@@ -155,10 +159,25 @@ class Sweeper:
             if state is None or state in done:
                 yield job_id
 
-    def _keep_budget(self) -> None:
+    def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
+        """Results of attempts whose claim was lost; records of older versions name none, and keep all."""
+        parts = defaultdict[str, list[str]](list)
+        for name in sizes:
+            job_id, _, part = name.partition("/")
+            parts[job_id].append(part)
+        several = [job_id for job_id, found in parts.items() if len(found) > 1]
+        for start in range(0, len(several), AT_A_TIME):
+            for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
+                if token is not None:
+                    yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
+
+    def _keep_budget(self, parts: Mapping[str, int]) -> None:
         """Forgets results, the first finished first, until the rest fits."""
         budget = self._settings.max_results_bytes
-        sizes = self._blobs.sizes("results")
+        sizes: dict[str, int] = {}
+        for name, size in parts.items():
+            job_id = name.partition("/")[0]
+            sizes[job_id] = sizes.get(job_id, 0) + size
         total = sum(sizes.values())
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:

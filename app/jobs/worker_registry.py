@@ -9,16 +9,33 @@ from typing import Any
 
 import redis
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.jobs.captioner_choice import CaptionerChoices, default_captioner
-from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.captioner_choice import CaptionerChoices
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Keys
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 
 log = structlog.get_logger(__name__)
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
+
+
+class WorkerInfo(BaseModel):
+    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+    host: str
+    version: str
+    is_ready: bool
+    device: str
+    started_at: float
+    captioners: list[CaptionerInfo]
+    default: str | None = None
+    engine_restarts: int = 0
 
 
 class WorkerRegistry:
@@ -63,11 +80,16 @@ class WorkerRegistry:
         return {info.name: info for worker in self.workers() for info in worker.captioners}
 
     def captioner_choices(self) -> CaptionerChoices:
-        """What may be chosen of live workers; the default is the first one's that has loaded its models."""
-        workers = self.workers()
-        infos = {info.name: info for worker in workers for info in worker.captioners}
-        default = next((worker.default for worker in workers if worker.default), None)
-        return CaptionerChoices(infos.values(), default or default_captioner(infos.values()))
+        """What may be chosen of live workers.
+
+        The default is a worker's own: the first that all of them have, since anyone may take the job.
+        """
+        loaded = [worker for worker in self.workers() if worker.captioners]
+        infos = {info.name: info for worker in loaded for info in worker.captioners}
+        common = set(infos).intersection(*({info.name for info in worker.captioners} for worker in loaded))
+        defaults = [worker.default for worker in loaded if worker.default]
+        default = next((name for name in defaults if name in common), next(iter(defaults), None))
+        return CaptionerChoices(infos.values(), default)
 
 
 def _readable(name: str, text: str) -> WorkerInfo | None:

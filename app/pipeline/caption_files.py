@@ -50,6 +50,7 @@ def caption_videos(
     A file that cannot be read or captioned has its error in its outcome. Raises EngineStartFailed.
     """
     engine = engine or Engine(settings)
+    options = engine.info.resolve(options)
     limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
     with Decoder(settings.decoder) as decoder:
         for first in range(0, len(files), settings.batch_jobs):
@@ -65,7 +66,7 @@ def _caption_batch(
     for file in files:
         began = time.perf_counter()
         try:
-            decoded = decoder.decode(file, engine.request_for(options), limits)
+            decoded = decoder.decode(file, engine.info.request_for(options.choice), limits)
         except MediaError as error:
             outcomes[file] = Outcome(file, {}, None, None, error)
         else:

@@ -16,8 +16,7 @@ import torch
 
 from app import __version__
 from app.errors import CaptionerUnavailable, JobFailure
-from app.jobs.captioner_choice import CaptionerChoice
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
@@ -40,28 +39,27 @@ class Engine:
     def __init__(self, settings: Settings) -> None:
         self.device = chosen_device(settings.device)
         torch.set_num_threads(settings.threads)
-        self._roster = LoadedCaptioners(settings, self.device)
-        self._requests = self._roster.requests()
+        self._captioners = LoadedCaptioners(settings, self.device)
+        self._requests = self._captioners.requests()
         self.info = self._info({})
-
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:
-        """The frames that the extractors of its captioner, or of all its members, want."""
-        return self.info.request_for(options)
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with each captioner, and says what they are and how long they take."""
         seconds = {}
-        for name in self._roster.captioner_choices.names:
-            options = CaptionOptions(captioner=name)
+        for name in self._captioners.captioner_choices.names:
+            options = self.info.resolve(CaptionOptions(captioner=name))
             began = time.perf_counter()
-            self.describe_and_caption([_grey(self.request_for(options))], [options], ignore_progress)
+            frames = _grey(self.info.request_for(options.choice))
+            self.describe_and_caption([frames], [options], ignore_progress)
             seconds[name] = round(time.perf_counter() - began, 3)
         self.info = self._info(seconds)
         return self.info
 
     def _info(self, seconds: Mapping[str, float]) -> EngineInfo:
-        infos = [info.model_copy(update={"seconds": seconds.get(info.name)}) for info in self._roster.infos]
-        default = self._roster.captioner_choices.default
+        infos = [
+            info.model_copy(update={"seconds": seconds.get(info.name)}) for info in self._captioners.infos
+        ]
+        default = self._captioners.captioner_choices.default
         first = self._requests.get(default or "", next(iter(self._requests.values())))
         return EngineInfo(self.device, tuple(infos), first, self._requests, default)
 
@@ -90,9 +88,14 @@ class Engine:
         return answers
 
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
+        choice = options.choice
+        if choice is None:
+            return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
-            choice = self._roster.captioner_choices.resolve(options)
-            return CaptionPlan(choice, self._roster.writer(choice), self._roster.feature_source(choice))
+            self._captioners.captioner_choices.check(choice)
+            return CaptionPlan(
+                choice, self._captioners.writer(choice), self._captioners.feature_source(choice)
+            )
         except JobFailure as failure:
             return failure
 
@@ -119,16 +122,15 @@ class Engine:
     def _model(
         self, inputs: CaptionPlan, streams: Mapping[str, Stream], options: CaptionOptions
     ) -> dict[str, Any]:
-        """Which weights wrote, from which features, with which options; those left open are filled in."""
+        """Which weights wrote, from which features, with which options."""
         choice = inputs.choice
-        known = {info.name: info.weights_sha256 for info in self._roster.infos}
-        filled = options.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
+        known = {info.name: info.weights_sha256 for info in self._captioners.infos}
         return {
             "captioner": choice.captioner,
-            "weights_sha256": self._roster.digest(choice),
+            "weights_sha256": self._captioners.digest(choice),
             "members": {name: known[name] for name in choice.members} or None,
             "features": inputs.provenance(streams),
-            "options": filled.model_dump(),
+            "options": options.model_dump(),
             "version": __version__,
         }
 

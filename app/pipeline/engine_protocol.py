@@ -10,7 +10,7 @@ from app.errors import JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Stage
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 
@@ -44,13 +44,18 @@ class EngineInfo:
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
     default: str | None = None
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:
+    def resolve(self, options: CaptionOptions) -> CaptionOptions:
+        """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
+
+        Raises CaptionerUnavailable, EmbeddingMissing, MembersDiffer.
+        """
+        if options.choice is not None:
+            return options
+        return options.with_choice(CaptionerChoices(self.captioners, self.default).resolve(options))
+
+    def request_for(self, choice: CaptionerChoice | None) -> DecodeRequest:
         """One decode for all that the job's captioners look at."""
-        try:
-            choice = CaptionerChoices(self.captioners, self.default).resolve(options)
-        except JobFailure:
-            return self.request  # the engine will say why
-        names = dict.fromkeys((choice.captioner, *choice.members))
+        names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
         wanted = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(wanted) if wanted else self.request
 
@@ -69,7 +74,16 @@ class CaptionEngine(Protocol):
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """For each video its answer, or why this one video cannot have one."""
+        """Captions videos together, each as its options say.
+
+        Args:
+            videos: their frames.
+            options: one a video; who writes has been chosen in them.
+            report: told of progress.
+
+        Returns:
+            For each video its answer, or why this one video cannot have one.
+        """
         ...
 
 

@@ -20,8 +20,7 @@ from models.feature_sources.stream_checks import extractors_of, sampling_of
 
 def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:
     """What may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
-    infos = captioner_infos(weights)
-    return CaptionerChoices(infos, default or default_captioner(infos))
+    return CaptionerChoices(captioner_infos(weights), default)
 
 
 def captioner_infos(weights: Path) -> list[CaptionerInfo]:

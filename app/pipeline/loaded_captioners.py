@@ -8,9 +8,9 @@ from pathlib import Path
 import structlog
 
 from app.errors import EngineStartFailed, MembersDiffer
-from app.jobs.captioner_choice import CaptionerChoice, CaptionerChoices, default_captioner
+from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import ENSEMBLE, FUSION
+from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
 from app.pipeline.installed_captioners import captioner_info, combination_infos, digest_of
 from app.settings import Settings
 from extractors.files import sha256_of
@@ -65,9 +65,7 @@ class LoadedCaptioners:
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
         self.infos = self._list_captioners(folder)
-        self.captioner_choices = CaptionerChoices(
-            self.infos, settings.captioner or default_captioner(self.infos)
-        )
+        self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             known = ", ".join(self.captioner_choices.names)
             raise EngineStartFailed(

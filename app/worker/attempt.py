@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.jobs.job import Claim, Stage
+from app.jobs.job import Stage
+from app.jobs.job_store import Claim
+from app.jobs.options import CaptionOptions
 from extractors.media.request import Decoded
 
 Stop = Literal["canceled", "lost", "deadline", "handed back"]
@@ -24,12 +26,13 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 class Attempt:
     """One attempt at one job. The main thread moves it on; the watch reads it and may stop it.
 
-    answer: what is known so far; reported: as much of it as is on the record. is_settled: its end, or its
-    return to the queue, is there too.
+    options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
+    the record. is_settled: its end, or its return to the queue, is there too.
     spent: seconds of the job's time used up; others' turns do not count.
     """
 
     claim: Claim
+    options: CaptionOptions | None = None
     stage: Stage = "decode"
     share: float = 0.0
     answer: dict[str, Any] = field(default_factory=dict)

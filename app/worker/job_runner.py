@@ -27,7 +27,8 @@ from app.errors import (
     WorkerFault,
 )
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Claim, Jobs, Stage
+from app.jobs.job import Stage
+from app.jobs.job_store import Claim, Jobs
 from app.pipeline import answers as pipeline_answers
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
@@ -91,7 +92,7 @@ class JobRunner:
             except DecoderError as death:
                 if not self._again(run, death):
                     return False
-            except MediaError as error:
+            except (MediaError, JobFailure) as error:
                 self._fail(run, error)
                 return False
             except BlobMissingError:
@@ -106,7 +107,9 @@ class JobRunner:
         return False
 
     def _read_frames(self, run: Attempt) -> None:
-        request = self._engine.start().request_for(run.claim.job.options)
+        engine = self._engine.start()
+        run.options = engine.resolve(run.claim.job.options)
+        request = engine.request_for(run.options.choice)
         run.set_stage("decode")
         began = time.monotonic()
         with (
@@ -126,7 +129,7 @@ class JobRunner:
         self._engine.start()
         report("extract", 0.0)
         videos = [run.decoded.footage for run in batch if run.decoded is not None]
-        options = [run.claim.job.options for run in batch]
+        options = [run.options for run in batch if run.options is not None]
         try:
             with self._watch.guarding(batch, self._engine.kill, self._settings.cancel_grace):
                 answers = self._engine.run(videos, options, report)
@@ -154,7 +157,7 @@ class JobRunner:
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
         if taken.reason in ("canceled", "exhausted"):
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
         run.is_settled = True
         return False
 
@@ -176,19 +179,17 @@ class JobRunner:
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
-        job = run.claim.job
-        results.store_result(self._blobs, job.id, run.decoded, answer.attention)
-        record = results.record_or_blob(
-            self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer)
-        )
+        job, folder = run.claim.job, run.claim.results
+        results.store_result(self._blobs, folder, run.decoded, answer.attention)
+        whole = pipeline_answers.whole_answer(run.answer, answer)
+        record = results.record_or_blob(self._blobs, folder, whole)
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
         log.info(
             "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
         )
-        if is_ours:
-            remove_upload(self._blobs, job.upload)
+        remove_blob(self._blobs, job.upload if is_ours else folder)
 
     def _fail(self, run: Attempt, error: NamedError) -> None:
         self._watch.release(run)
@@ -196,7 +197,7 @@ class JobRunner:
         run.is_settled = True
         log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
         if is_ours:
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
 
     def _settle_if_stopped(self, run: Attempt) -> bool:
         """Ends, on the record, a run that the watch has stopped."""
@@ -221,9 +222,9 @@ class JobRunner:
                 self._settle_if_stopped(run)
 
 
-def remove_upload(blobs: Blobs, key: str) -> None:
-    """Removes the file of a job that is over; what the store refuses now is left to the sweeps."""
+def remove_blob(blobs: Blobs, key: str) -> None:
+    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
     try:
         blobs.remove(key)
     except Exception:
-        log.exception("the upload of a job that is over could not be removed", upload=key)
+        log.exception("a blob that nobody needs could not be removed", key=key)

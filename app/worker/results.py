@@ -10,31 +10,45 @@ from typing import Any
 from PIL import Image
 
 from app.jobs.blobs import Blobs
-from app.jobs.job import ANSWER_LIMIT
+from app.jobs.job_store import ANSWER_LIMIT
 from extractors.media.request import Decoded
 
 FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
 FRAME_QUALITY = 85
 
 
-def store_result(blobs: Blobs, job_id: str, decoded: Decoded, attention: Mapping[str, Any] | None) -> None:
-    """Stores the frames and, where there is one, the attention document."""
+def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: Mapping[str, Any] | None) -> None:
+    """Stores the frames and, where there is one, the attention document.
+
+    Args:
+        folder: key that they go below, the attempt's own.
+        decoded: the video; its frames are those that the captioner saw.
+        attention: the document, or None where it was not asked for.
+    """
     for number, pixels in enumerate(decoded.frames.pixels):
         picture = Image.fromarray(pixels)
         picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
-        blobs.write(f"results/{job_id}/frames/{number}.jpg", buffer.getvalue())
+        blobs.write(f"{folder}/frames/{number}.jpg", buffer.getvalue())
     if attention is not None:
-        blobs.write(f"results/{job_id}/attention.json", json.dumps(attention).encode())
+        blobs.write(f"{folder}/attention.json", json.dumps(attention).encode())
 
 
-def record_or_blob(blobs: Blobs, job_id: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The answer; where it is too large for Redis, its media facts and the key of the blob with all of it."""
+def record_or_blob(blobs: Blobs, folder: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stores an answer that is too large for Redis.
+
+    Args:
+        folder: key that it goes below, the attempt's own.
+        answer: all of it.
+
+    Returns:
+        The answer, or its media facts and the key of the blob with all of it.
+    """
     text = json.dumps(answer)
     if len(text) <= ANSWER_LIMIT:
         return answer
-    key = f"results/{job_id}/answer.json"
+    key = f"{folder}/answer.json"
     blobs.write(key, text.encode())
     return {"blob": key, "media": answer.get("media"), "timings": answer.get("timings", {})}
 

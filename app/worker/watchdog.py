@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import structlog
 
 from app.errors import QueueUnavailable
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.settings import Settings
 from app.worker.attempt import Attempt
 

@@ -50,12 +50,15 @@ def engine(settings: Settings) -> Engine:
 @pytest.fixture(scope="module")
 def video(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Footage:
     clip = write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", frames=20)
-    return decode_here(clip, engine.request_for(CaptionOptions())).footage
+    return decode_here(clip, engine.info.request).footage
 
 
 def ask(engine: Engine, video: Frames, **options: Any) -> EngineAnswer | JobFailure:
-    given = CaptionOptions.model_validate(options)
-    (answer,) = engine.describe_and_caption([video], [given], lambda stage, share: None)
+    try:
+        chosen = engine.info.resolve(CaptionOptions.model_validate(options))
+    except JobFailure as failure:
+        return failure
+    (answer,) = engine.describe_and_caption([video], [chosen], lambda stage, share: None)
     return answer
 
 
@@ -106,7 +109,8 @@ def test_members_share_what_they_look_at(
 
     whole = EfficientNetLite2.extract
     monkeypatch.setattr(EfficientNetLite2, "extract", extract)
-    options = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
+    asked = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
+    options = [engine.info.resolve(each) for each in asked]
     answers = engine.describe_and_caption([video] * 3, options, lambda stage, share: None)
     assert all(isinstance(answer, EngineAnswer) for answer in answers)
     assert ran == [3]
@@ -150,7 +154,7 @@ def test_it_says_what_there_is_and_who_writes_by_default(engine: Engine) -> None
     assert info.default == "stats"
     ensemble = next(each for each in info.captioners if each.name == "ensemble")
     assert "other_words" not in ensemble.members
-    assert info.request_for(CaptionOptions(captioner="fusion")) == info.request
+    assert info.request_for(info.resolve(CaptionOptions(captioner="fusion")).choice) == info.request
 
 
 def test_without_an_embedding_there_is_no_fusion(root: Path, tmp_path: Path, video: Footage) -> None:

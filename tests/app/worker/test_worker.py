@@ -70,10 +70,17 @@ def test_a_job_is_done(staffed: Service, video: Path) -> None:
     assert job.answer["sampled"] == [0.2, 0.7, 1.2, 1.7]
     assert job.error is None
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
-    assert staffed.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
-    assert not staffed.blobs.exists(f"results/{job.id}/frames/4.jpg")
-    assert b'"words"' in staffed.blobs.read(f"results/{job.id}/attention.json")
+    assert staffed.blobs.read(f"{job.results}/frames/3.jpg").startswith(b"\xff\xd8")
+    assert not staffed.blobs.exists(f"{job.results}/frames/4.jpg")
+    assert b'"words"' in staffed.blobs.read(f"{job.results}/attention.json")
     assert not staffed.blobs.exists(f"uploads/{job.id}")
+
+
+def test_a_record_without_a_choice_still_runs(staffed: Service, video: Path) -> None:
+    """One of an older version, or of a job that was accepted while no worker lived."""
+    job = staffed.wait(staffed.submit(video, captioner=None))
+    assert job.state == "succeeded"
+    assert job.answer["model"]["captioner"] == "echo"
 
 
 def test_a_bad_file_fails_by_name_once_and_the_next_job_runs(
@@ -301,7 +308,7 @@ def test_fusion_is_served_with_all_that_competed(
     )
     done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
     assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
-    kept = json.loads(crew.blobs.read(f"results/{done.id}/attention.json"))
+    kept = json.loads(crew.blobs.read(f"{done.results}/attention.json"))
     candidates = AttentionDocument.model_validate(kept).extras.candidates
     assert candidates is not None
     assert candidates[0].text == done.answer["caption"]
