@@ -21,11 +21,14 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges, cell_edges
-from models.caption import Extras, KeyMoment
+from models.caption import ChosenMoment, Extras
 from models.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
     from models.inputs import Batch
+
+Array: TypeAlias = NDArray[np.floating[Any]]
+DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document small
 
 RowsT = TypeVar("RowsT", bound="Rows")
 
@@ -110,14 +113,25 @@ class CaptionSteps:
     times: NDArray[np.float64]
     regions: int
 
-    def moment(self, row: int, weight: float) -> KeyMoment:
+    def moment(self, row: int, weight: float) -> ChosenMoment:
         """Row ``row`` of the captioner's clock, with the weight by which it was chosen."""
-        return KeyMoment(row, round(float(self.times[row, 0]), 4), round(weight, 5))
+        time = round(float(self.times[row, 0]), 4)
+        return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS))
 
 
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
     """A tensor as float64 on the CPU."""
     return value.detach().to("cpu", torch.float64).numpy()
+
+
+def rounded(values: Any, digits: int = DIGITS) -> Any:
+    """An array as nested lists, or a number, with as many digits as are shown."""
+    return np.round(np.asarray(values, dtype=np.float64), digits).tolist()
+
+
+def without_nothing(weights: Array) -> list[list[float] | None]:
+    """(words, n) as rows; None for a word whose weights are all zero, which had no attention."""
+    return [rounded(row) if np.any(row) else None for row in weights]
 
 
 MemoryT = TypeVar("MemoryT", bound=Memory)

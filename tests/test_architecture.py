@@ -65,7 +65,7 @@ IMAGES = {
         ("api", "cli"),
         ("app",),
         "app.api.application, app.cli.main, app.cli.doctor",
-        single=("extractors", "extractors.errors"),
+        single=("extractors", "extractors.errors", "models", "models.caption"),
     ),
     "worker": Image(
         ("worker", "cli"),

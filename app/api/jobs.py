@@ -14,10 +14,10 @@ from PIL import Image
 from app.api import problems
 from app.api.dependencies import ApiDependencies, ServiceDep
 from app.attention_picture.render import attention_picture
-from app.documents.attention import AttentionDocument
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
+from models.caption import AttentionDocument
 
 JobId = Annotated[str, Path(description="The id that POST /caption answered with.")]
 JOB_ID = re.compile(r"[0-9a-f]{32}")

@@ -16,7 +16,7 @@ from app.attention_picture import drawing, heatmap
 from app.attention_picture.captioner_panels import captioner_panels
 from app.attention_picture.drawing import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
 from app.attention_picture.word_tiles import SPREAD, PictureSource, Tiles, said_below, tile_frames, word_rows
-from app.documents.attention import AttentionDocument, BoxAttention, GridAttention
+from models.caption import AttentionDocument, BoxAttention, GridAttention
 
 CONTENT = 1440  #: widest line of tiles
 TILE_AREA, TILE_WIDEST, TILE_TALLEST, TILE_NARROWEST = 36_000, 300, 300, 132

@@ -1,7 +1,7 @@
-"""The JSON that callers read: a job and its captions; for HTTP and the command line alike. Where a captioner
-looked is in app/documents/attention.py.
+"""Declares the JSON of a job and its answer, for HTTP, the command line and the record alike.
 
-Absent members are null, never missing, so that a client can rely on every name.
+Captions, and where a captioner looked, are declared in models/caption.py. Absent members are null, never
+missing, so that a client can rely on every name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Stage, State
+from models.caption import ScoredCaption
 
 
 class Document(BaseModel):
@@ -55,19 +56,6 @@ class Media(Document):
     audio_codec: str | None = None
 
 
-class ScoredWord(Document):
-    word: str
-    logprob: float
-
-
-class ScoredCaption(Document):
-    """``score``: the caption's log-probability over length ** length_penalty."""
-
-    text: str
-    score: float
-    words: list[ScoredWord]
-
-
 class Model(Document):
     """Which captioner wrote the caption, from which features, with which options.
 
@@ -92,8 +80,34 @@ class Timings(Document):
     total: float | None = None
 
 
-class JobDocument(Document):
-    """One job, as ``GET /jobs/{id}`` answers with it."""
+class Answer(Document):
+    """What is known of a video; it grows while its job runs, and is kept in the job's record.
+
+    ``timings`` are then those of the run: ``decode``, ``extract`` and ``caption``.
+    """
+
+    media: Media | None = None
+    sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
+    warnings: list[Note] = Field(default_factory=list)
+    caption: str | None = None
+    captions: list[ScoredCaption] | None = None
+    model: Model | None = None
+    timings: Timings | None = None
+
+    def joined_with(self, later: Answer) -> Answer:
+        """What was known and what has been found since."""
+        parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
+        found = {name: getattr(later, name) for name in later.model_fields_set}
+        timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
+        return self.model_copy(update={**found, "timings": timings})
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON, without what is not known yet."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class JobProgress(Document):
+    """How far a job is."""
 
     id: str
     state: State
@@ -104,13 +118,11 @@ class JobDocument(Document):
     ended_at: str | None = None
     attempt: int = 0
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
-    media: Media | None = None
-    sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
-    warnings: list[Note] = Field(default_factory=list)
-    caption: str | None = None
-    captions: list[ScoredCaption] | None = None
-    model: Model | None = None
-    timings: Timings | None = None
+
+
+class JobDocument(Answer, JobProgress):
+    """One job, as ``GET /jobs/{id}`` answers with it."""
+
     error: Fault | None = None
 
 
@@ -138,12 +150,6 @@ class Accepted(Document):
     urls: JobUrls
 
 
-# A job's record as the document that callers read.
-
-
-ANSWER_MEMBERS = ("media", "sampled", "caption", "captions", "model")
-
-
 def document_of(job: Job, blobs: Blobs) -> JobDocument:
     """Every member of the contract; what is not known (yet) is null. Raises RecordUnreadable."""
     try:
@@ -165,8 +171,7 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             "ended_at": rfc3339(job.ended_at),
             "attempt": job.attempt,
             "filename": job.filename or None,
-            **{name: answer.get(name) for name in ANSWER_MEMBERS},
-            "warnings": answer.get("warnings") or [],
+            **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
         }

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from app import __version__
+from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
@@ -23,7 +24,7 @@ from app.settings import Settings
 from extractors.engines.engine import chosen_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
-from models.caption import Caption
+from models.caption import Caption, ScoredCaption
 from models.combining.caption_writers import Writer
 from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import StreamSource
@@ -71,7 +72,7 @@ class Engine:
         report("extract", 0.0)
         plans = [self._plan(given) for given in options]
         features = _describe(videos, plans)
-        timings = {"extract": time.perf_counter() - began}
+        timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: list[EngineAnswer | JobFailure] = [CaptionerUnavailable("")] * len(videos)
         done = 0
         for wanted in dict.fromkeys(options):
@@ -108,31 +109,24 @@ class Engine:
     ) -> list[EngineAnswer]:
         began = time.perf_counter()
         captions = inputs.writer.caption(features, _decoding(options))
-        spent = {**timings, "caption": time.perf_counter() - began}
+        spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            EngineAnswer(
-                [_caption_document(each) for each in best_first],
-                _attention(best_first[0], options),
-                self._model(inputs, streams, options),
-                spent,
-            )
+            _answer(best_first, self._model(inputs, streams, options), Timings(**spent))
             for best_first, streams in zip(captions, features, strict=True)
         ]
 
-    def _model(
-        self, inputs: CaptionPlan, streams: Mapping[str, Stream], options: CaptionOptions
-    ) -> dict[str, Any]:
+    def _model(self, inputs: CaptionPlan, streams: Mapping[str, Stream], options: CaptionOptions) -> Model:
         """Which weights wrote, from which features, with which options."""
         choice = inputs.choice
         known = {info.name: info.weights_sha256 for info in self._captioners.infos}
-        return {
-            "captioner": choice.captioner,
-            "weights_sha256": self._captioners.digest(choice),
-            "members": {name: known[name] for name in choice.members} or None,
-            "features": inputs.provenance(streams),
-            "options": options.model_dump(),
-            "version": __version__,
-        }
+        return Model(
+            captioner=choice.captioner,
+            weights_sha256=self._captioners.digest(choice),
+            members={name: known[name] for name in choice.members} or None,
+            features=inputs.provenance(streams),
+            options=options.model_dump(),
+            version=__version__,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,13 +158,11 @@ def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure
     return streams
 
 
-def _attention(best: Caption, options: CaptionOptions) -> dict[str, Any] | None:
-    return best.attention.to_json() if options.attention and best.attention is not None else None
-
-
-def _caption_document(found: Caption) -> dict[str, Any]:
-    words = [{"word": word.text, "logprob": round(word.logprob, 5)} for word in found.words]
-    return {"text": found.text, "score": round(found.score, 5), "words": words}
+def _answer(best_first: Sequence[Caption], model: Model, timings: Timings) -> EngineAnswer:
+    best = best_first[0]
+    captions = [ScoredCaption(text=each.text, score=each.score, words=each.words) for each in best_first]
+    answer = Answer(caption=best.text, captions=captions, model=model, timings=timings)
+    return EngineAnswer(answer, None if best.attention is None else best.attention.model_dump_json())
 
 
 def _decoding(options: CaptionOptions) -> DecodingOptions:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from app.documents.job import Answer, Media, Note, Timings
 from app.errors import JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from extractors.features import Frames
-from extractors.media.request import DecodeRequest
+from extractors.media.request import Decoded, DecodeRequest
 
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """What the engine found out about one video, ready for JSON.
+    """What the engine found out about one video.
 
-    captions: best first, each ``{"text", "score", "words": [{"word", "logprob"}]}``. attention: the document
-    of the best caption, or None where it was not asked for. model: captioner, weights, features, options and
-    version. timings: seconds in ``extract`` and ``caption``, of the whole batch where several ran together.
+    answer: captions, model and timings; the seconds are of the whole batch where several ran together.
+    attention: the document of the best caption as JSON, which goes to the client as it is; None where it was
+    not asked for.
     """
 
-    captions: list[dict[str, Any]]
-    attention: dict[str, Any] | None
-    model: dict[str, Any]
-    timings: dict[str, float]
+    answer: Answer
+    attention: str | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,16 @@ class EngineInfo:
         names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
         wanted = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(wanted) if wanted else self.request
+
+
+def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
+    """The part of a job's answer that is known after decoding."""
+    return Answer(
+        media=Media(**decoded.video.media()),
+        sampled=[round(float(seconds), 4) for seconds in decoded.frames.pts],
+        warnings=[Note(code=warning.code, message=warning.message) for warning in decoded.video.warnings],
+        timings=Timings(decode=round(decode_seconds, 4)),
+    )
 
 
 Report: TypeAlias = Callable[[Stage, float], None]

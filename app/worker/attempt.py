@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from app.documents.job import Answer
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim
 from app.jobs.options import CaptionOptions
@@ -35,8 +36,8 @@ class Attempt:
     options: CaptionOptions | None = None
     stage: Stage = "decode"
     share: float = 0.0
-    answer: dict[str, Any] = field(default_factory=dict)
-    reported: dict[str, Any] | None = None
+    answer: Answer = field(default_factory=Answer)
+    reported: Answer | None = None
     decoded: Decoded | None = None
     stopped: Stop | None = None
     is_settled: bool = False

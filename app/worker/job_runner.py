@@ -28,8 +28,7 @@ from app.errors import (
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
-from app.pipeline import answers as pipeline_answers
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker import results
 from app.worker.attempt import Attempt
@@ -117,7 +116,7 @@ class JobRunner:
             self._watch.guarding([run], self._decoder.kill),
         ):
             run.decoded = self._decoder.decode(path, request, self._limits)
-        run.answer = pipeline_answers.media_answer(run.decoded, time.monotonic() - began)
+        run.answer = media_answer(run.decoded, time.monotonic() - began)
 
     def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
         """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
@@ -181,19 +180,16 @@ class JobRunner:
         assert run.decoded is not None
         job, folder = run.claim.job, run.claim.results
         results.store_result(self._blobs, folder, run.decoded, answer.attention)
-        whole = pipeline_answers.whole_answer(run.answer, answer)
-        record = results.record_or_blob(self._blobs, folder, whole)
+        record = results.record_or_blob(self._blobs, folder, run.answer.joined_with(answer.answer))
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
-        log.info(
-            "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
-        )
+        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
         remove_blob(self._blobs, job.upload if is_ours else folder)
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
-        is_ours = self._jobs.fail(run.claim, error, run.answer)
+        is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
         run.is_settled = True
         log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
         if is_ours:

@@ -118,7 +118,7 @@ class Watchdog:
 
     def _beat(self, run: Attempt) -> None:
         answer = run.answer
-        news = None if answer is run.reported else answer
+        news = None if answer is run.reported else answer.as_record()
         pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
         if pulse == "go":
             run.reported = answer

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges
-from models.caption import Extras, Layers
+from models.caption import Extras, LayerWeights
 from models.captioner import (
     Captioner,
     CaptionSteps,
@@ -44,6 +44,7 @@ from models.captioner import (
     State,
     StepAttention,
     as_numpy,
+    without_nothing,
 )
 from models.captioners.alignment import Alignment, LayerConfig, aligned_edges, alignment, step_by_step
 from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
@@ -230,8 +231,9 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
 
     def explain(self, caption: CaptionSteps) -> Extras:
         """The layers' weights for each word but the first."""
-        names = tuple(layer.name for layer in self.config.layers)
-        return Extras(layers=Layers(names, as_numpy(caption.steps.extras["layers"])))
+        names = [layer.name for layer in self.config.layers]
+        weights = without_nothing(as_numpy(caption.steps.extras["layers"]))
+        return Extras(layers=LayerWeights(names=names, weights=weights))
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)

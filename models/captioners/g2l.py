@@ -244,10 +244,10 @@ class G2L(Captioner[G2LMemory, G2LState]):
         """For each word the frames that the sampler took, weighed by the attention it took them from."""
         selected = caption.steps.extras["selected"][:, : len(caption.times)]
         weights = caption.steps.temporal.tolist()
-        by_word = tuple(
-            tuple(caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist())
+        by_word = [
+            [caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist()]
             for word, row in enumerate(selected)
-        )
+        ]
         return Extras(selected=by_word)
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:

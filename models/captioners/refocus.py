@@ -36,7 +36,16 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    State,
+    StepAttention,
+    as_numpy,
+    rounded,
+)
 from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
 from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, video_means
 from models.likelihood import NextWord, teacher_forced
@@ -342,7 +351,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return Extras(
             default_key_frame=caption.moment(default, float(alpha[default])),
             key_frame=caption.moment(key, float(alpha[key])),
-            refocus=alpha,
+            refocus=rounded(alpha),
         )
 
     def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:

@@ -36,7 +36,16 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    State,
+    StepAttention,
+    as_numpy,
+    rounded,
+)
 from models.captioners.attention_layers import (
     AdditiveAttention,
     masked_softmax,
@@ -316,8 +325,8 @@ class Stats(Captioner[StatsMemory, StatsState]):
         """The branches' shares and ST's map."""
         extras = caption.steps.extras
         return Extras(
-            branch=as_numpy(extras["branch"]),
-            st_spatial=as_numpy(extras["st_spatial"][:, : caption.regions]),
+            branch=rounded(as_numpy(extras["branch"])),
+            st_spatial=rounded(as_numpy(extras["st_spatial"][:, : caption.regions])),
         )
 
     def start(self, memory: StatsMemory, rows_per_video: int) -> StatsState:

@@ -15,14 +15,13 @@ import torch
 
 from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
-from models.caption import Caption, RankedCaption
+from models.caption import CandidateCaption, Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
 from models.combining.members import ENSEMBLE, FUSION
-from models.combining.reranking import LIKELIHOOD_WEIGHT, Fused, Fusion, MemberOutput
-from models.combining.reranking import Candidate as Rival
-from models.decoding.decode import DecodingOptions, Hypothesis
+from models.combining.reranking import LIKELIHOOD_WEIGHT, Candidate, Fused, Fusion, MemberOutput
+from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch, join
 from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
 
@@ -101,11 +100,14 @@ class FusedWriter:
     def _to_caption(
         self, written: Mapping[str, DecodedBatch], video: int, found: Fused, options: DecodingOptions
     ) -> list[Caption]:
-        """The best captions of one video; all candidates are told with each."""
-        candidates = tuple(_candidate(candidate) for candidate in found.candidates)
-        best = found.candidates[: options.num_captions]
-        captions = [written[candidate.captioner].caption(video, candidate.hypothesis) for candidate in best]
-        return [_with_candidates(each, candidates) for each in captions]
+        """The best captions of one video; the first has its attention, and all candidates beside it."""
+        best, *others = found.candidates[: options.num_captions]
+        winner = written[best.captioner].caption(video, best.hypothesis)
+        candidates = [_candidate_caption(candidate) for candidate in found.candidates]
+        return [
+            _with_extras(winner, candidates=candidates),
+            *(written[each.captioner].caption_alone(each.hypothesis) for each in others),
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,21 +140,18 @@ class AveragedWriter:
         assert isinstance(written.memory, EnsembleMemory)
         reported = replace(written, captioner=first.captioner, memory=written.memory.members[0])
         return [
-            [self._to_caption(reported, video, each) for each in hypotheses]
-            for video, hypotheses in enumerate(written.hypotheses)
+            [_with_extras(each, **self._own_extras) for each in reported.captions(video)]
+            for video in range(len(features))
         ]
 
     @cached_property
     def _ensemble(self) -> Ensemble:
         return Ensemble([member.captioner for member in self.members.values()])
 
-    def _to_caption(self, reported: DecodedBatch, video: int, hypothesis: Hypothesis) -> Caption:
-        """As the first member would tell it; what refocus writes alone is not what the ensemble wrote."""
-        found = reported.caption(video, hypothesis)
-        if found.attention is None:
-            return found
-        extras = replace(found.attention.extras, members=tuple(self.members), step_1=None, step_2=None)
-        return replace(found, attention=replace(found.attention, extras=extras))
+    @property
+    def _own_extras(self) -> dict[str, object]:
+        """What refocus writes alone is not what the ensemble wrote."""
+        return {"members": list(self.members), "step_1": None, "step_2": None}
 
 
 def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -174,15 +173,22 @@ def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
     return found
 
 
-def _candidate(candidate: Rival) -> RankedCaption:
-    marks = (candidate.hypothesis.score, candidate.relevance, candidate.likelihood, candidate.merit)
-    return RankedCaption(
-        candidate.captioner, candidate.beam, join(candidate.words), *(round(mark, 5) for mark in marks)
+def _candidate_caption(candidate: Candidate) -> CandidateCaption:
+    return CandidateCaption(
+        captioner=candidate.captioner,
+        beam=candidate.beam,
+        text=join(candidate.words),
+        score=round(candidate.hypothesis.score, 5),
+        relevance=round(candidate.relevance, 5),
+        likelihood=round(candidate.likelihood, 5),
+        merit=round(candidate.merit, 5),
     )
 
 
-def _with_candidates(found: Caption, candidates: tuple[RankedCaption, ...]) -> Caption:
-    if found.attention is None:
+def _with_extras(found: Caption, **extras: object) -> Caption:
+    """The caption with more of what its writer shows; one without attention shows nothing."""
+    attention = found.attention
+    if attention is None:
         return found
-    extras = replace(found.attention.extras, candidates=candidates)
-    return replace(found, attention=replace(found.attention, extras=extras))
+    more = attention.model_copy(update={"extras": attention.extras.model_copy(update=extras)})
+    return found.model_copy(update={"attention": more})

@@ -98,7 +98,7 @@ def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: Sc
 def test_who_writes_is_chosen_once_and_stands_in_the_record(
     api: LiveApi, worker: ScriptedWorker, jobs: Jobs
 ) -> None:
-    def chosen(**options: object) -> CaptionerChoice | None:
+    def chosen(**options: Any) -> CaptionerChoice | None:
         job = jobs.get(send(api, **options).json()["id"])
         assert job is not None
         return job.options.choice

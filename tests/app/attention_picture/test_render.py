@@ -10,7 +10,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 from app.attention_picture import drawing, heatmap, render
 from app.attention_picture.render import attention_picture
 from app.attention_picture.word_tiles import SPREAD, most_attended, said_below, tile_frames
-from app.documents.attention import AttentionDocument, GridAttention
+from models.caption import AttentionDocument, GridAttention
 
 GRID = 7
 

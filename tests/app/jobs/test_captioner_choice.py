@@ -8,14 +8,13 @@ import pytest
 
 from app.errors import CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
 from app.jobs.captioner_choice import (
-    CaptionerChoice,
     CaptionerChoices,
     clips_cider,
     default_captioner,
     per_second,
 )
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 
 GRID = {"network": "net", "weights_sha256": "1" * 64, "preprocessing": "squash", "engine": "torch"}
 

@@ -29,6 +29,7 @@ from extractors.media.decode import decode_here
 from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError, NotAVideo
 from extractors.media.request import Decoded, DecodeRequest
 from extractors.sampling import Sampling
+from tests.app.engines import answer_of
 from tests.media import write_video
 
 
@@ -114,10 +115,9 @@ class Overtaken(ReadyEngine):
         assert job is not None
         other = self.jobs.claim("one", job.entry, "normal", "other", cause=WorkerLost("gone"))
         assert isinstance(other, Claim)
-        store_result(self.blobs, other.results, self.decoded, {"words": ["in", "time"]})
+        store_result(self.blobs, other.results, self.decoded, '{"words": ["in", "time"]}')
         assert self.jobs.succeed(other, {"caption": "in time"})
-        late = {"text": "late", "score": -1.0, "words": []}
-        return [EngineAnswer([late], {"words": ["late"]}, {"captioner": "stats"}, {})]
+        return [EngineAnswer(answer_of("late", "stats"), '{"words": ["late"]}')]
 
 
 class OneFilm(Decoder):

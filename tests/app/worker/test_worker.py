@@ -13,11 +13,11 @@ import psutil
 import pytest
 import redis
 
-from app.documents.attention import AttentionDocument
 from app.jobs.job import Keys
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
@@ -146,7 +146,7 @@ def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> 
 def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
     ids = [crew.submit(video) for _ in range(6)]
     crew.start_worker(REELWORD_BATCH_JOBS="4")
-    together = [crew.wait(job_id).answer["model"]["together"] for job_id in ids]
+    together = [crew.wait(job_id).answer["model"]["options"]["together"] for job_id in ids]
     assert together == [4, 4, 4, 4, 2, 2]
 
 
@@ -251,7 +251,7 @@ def test_two_workers_share_the_work(crew: Service, video: Path) -> None:
     done = [crew.wait(job_id) for job_id in ids]
     assert {job.state for job in done} == {"succeeded"}
     assert {job.attempt for job in done} == {1}
-    assert len({job.answer["model"]["pid"] for job in done}) == 2
+    assert len({job.answer["model"]["options"]["pid"] for job in done}) == 2
 
 
 def test_sigterm_finishes_a_short_job_and_hands_back_a_long_one(crew: Service, video: Path) -> None:
