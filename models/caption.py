@@ -15,13 +15,13 @@ Weights = list[float]
 
 
 class Part(BaseModel):
-    """A value that is part of a caption or of its attention."""
+    """Is a part of a caption or of its attention."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class GridAttention(Part):
-    """Weights over the cells of a grid, within each moment."""
+    """Holds weights over the cells of a grid, within each moment."""
 
     kind: Literal["grid"]
     rows: int = Field(ge=1)
@@ -39,14 +39,17 @@ class GridAttention(Part):
     )
 
     def edges(self) -> tuple[Weights, Weights]:
-        """Of rows and columns; even within the view in documents that were kept before there were edges."""
+        """Tells where rows and columns begin and end.
+
+        Even within the view in documents that were kept before there were edges.
+        """
         x0, y0, x1, y1 = self.view
         rows = self.row_edges or [y0 + (y1 - y0) * k / self.rows for k in range(self.rows + 1)]
         return rows, self.column_edges or [x0 + (x1 - x0) * k / self.columns for k in range(self.columns + 1)]
 
 
 class BoxAttention(Part):
-    """Weights over boxes, within each moment."""
+    """Holds weights over boxes, within each moment."""
 
     kind: Literal["boxes"]
     weights: list[list[Weights] | None] = Field(description="[word][moment][box].")
@@ -54,7 +57,7 @@ class BoxAttention(Part):
 
 
 class ChosenMoment(Part):
-    """A moment that a captioner chose."""
+    """Names a moment that a captioner chose."""
 
     moment: int = Field(ge=0, description="Its place in `times`, and in spatial.weights of a word.")
     time: float = Field(description="Seconds, its start.")
@@ -62,14 +65,14 @@ class ChosenMoment(Part):
 
 
 class LayerWeights(Part):
-    """How much each level of abstraction counted for each word."""
+    """Holds how much each level of abstraction counted for each word."""
 
     names: list[str] = Field(description="[layer], the streams that the layers are.")
     weights: list[Weights | None] = Field(description="[word][layer], sum to one; the first word has none.")
 
 
 class CandidateCaption(Part):
-    """A caption that competed in a fusion."""
+    """Holds a caption that competed in a fusion."""
 
     captioner: str
     beam: int = Field(description="Its place among its captioner's own, 0 the best.")
@@ -81,7 +84,7 @@ class CandidateCaption(Part):
 
 
 class Extras(Part):
-    """What a captioner shows beside the two maps; null for what it does not have.
+    """Holds what a captioner shows beside the two maps; null for what it does not have.
 
     Each captioner's ``explain`` fills in its own; app/attention_picture/captioner_panels.py and
     app/api/static/own.js show it.
@@ -111,7 +114,10 @@ class Extras(Part):
 
 
 class AttentionDocument(Part):
-    """Where the captioner looked for each word of its best caption; null for a word that had no attention."""
+    """Tells where the captioner looked for each word of its best caption.
+
+    Null for a word without attention.
+    """
 
     words: list[str]
     times: list[Weights] = Field(description="[moment], start and end in seconds.")
@@ -129,23 +135,23 @@ class AttentionDocument(Part):
     extras: Extras = Extras()
 
     def clip_parts(self) -> list[Weights]:
-        """The moments' parts; their times in documents that were kept before there were parts."""
+        """Returns the moments' parts; their times in documents that were kept before there were parts."""
         return self.parts or self.times
 
     def is_spread(self, word: int) -> bool:
-        """Whether a word's weights over time are nearly even."""
+        """Tells whether a word's weights over time are nearly even."""
         return self.spread is not None and self.spread[word]
 
 
 class ScoredWord(Part):
-    """One word and the natural logarithm of its probability given the words before it."""
+    """Holds one word and the natural logarithm of its probability given the words before it."""
 
     word: str
     logprob: float
 
 
 class ScoredCaption(Part):
-    """``score``: the caption's log-probability over length ** length_penalty."""
+    """Holds a caption. ``score``: its log-probability over length ** length_penalty."""
 
     text: str
     score: float
@@ -153,6 +159,6 @@ class ScoredCaption(Part):
 
 
 class Caption(ScoredCaption):
-    """A caption, and of the best of a video where the captioner looked, if that was asked for."""
+    """Holds a caption, and of a video's best where the captioner looked, if that was asked for."""
 
     attention: AttentionDocument | None = None

@@ -1,4 +1,7 @@
-"""What every route needs: settings, jobs, blobs, the list of workers, metrics. One for an application."""
+"""Holds what every route needs: settings, jobs, blobs, the list of workers, metrics.
+
+One for an application.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ANSWER_SECONDS = 2.5
 
 @dataclass(frozen=True)
 class ApiDependencies:
-    """Its members block: routes call them from threads."""
+    """Holds what routes need. Its members block: routes call them from threads."""
 
     settings: Settings
     jobs: Jobs
@@ -36,7 +39,10 @@ class ApiDependencies:
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
-        """Speaks to nobody yet. Raises RedisMissing where no server is named or runs in the data folder."""
+        """Makes the clients; speaks to nobody yet.
+
+        Raises RedisMissing where no server is named or runs in the data folder.
+        """
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
         return cls(
             settings=settings,
@@ -48,7 +54,7 @@ class ApiDependencies:
         )
 
     def waiting(self) -> int:
-        """Jobs that no worker has taken. Raises QueueUnavailable."""
+        """Counts the jobs that no worker has taken. Raises QueueUnavailable."""
         return waiting(self.jobs.server, self.jobs.keys)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
+"""Answers ``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     },
 )
 def job(job_id: JobId, service: ServiceDep) -> Response:
-    """The job as it stands. Members that are not known (yet) are null."""
+    """Shows the job as it stands. Members that are not known (yet) are null."""
     return _document(find(service, job_id), service)
 
 
@@ -79,7 +79,7 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
 def attention(job_id: JobId, service: ServiceDep) -> Response:
-    """Where the captioner looked for each word of the best caption."""
+    """Tells where the captioner looked for each word of the best caption."""
     return Response(_attention(service, find(service, job_id)), media_type="application/json", headers=KEEP)
 
 
@@ -92,7 +92,7 @@ def attention(job_id: JobId, service: ServiceDep) -> Response:
     },
 )
 def attention_png(job_id: JobId, service: ServiceDep) -> Response:
-    """For every word the frame it looked at, with the heat of where in it; drawn once, then kept."""
+    """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
     job = find(service, job_id)
     document = _attention(service, job)
     key = f"{job.results}/attention.png"
@@ -113,7 +113,7 @@ def attention_png(job_id: JobId, service: ServiceDep) -> Response:
     },
 )
 def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
-    """A frame that the captioner saw, counted from 0 in the order of `sampled`."""
+    """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
     job = find(service, job_id)
     try:
         data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
@@ -123,7 +123,7 @@ def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
 
 
 def find(service: ApiDependencies, job_id: str) -> Job:
-    """Raises UnknownJob."""
+    """Finds a job. Raises UnknownJob."""
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None:
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
@@ -136,7 +136,7 @@ def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:
-    """The attention document as the worker wrote it."""
+    """Reads the attention document as the engine wrote it."""
     if not job.is_over:
         raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":

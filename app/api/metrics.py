@@ -1,4 +1,4 @@
-"""What Prometheus may ask: requests and uploads as they happen, jobs and workers as they stand.
+"""Counts for Prometheus: requests and uploads as they happen, jobs and workers as they stand.
 
 Every application has its own registry, so that two in one process do not add up.
 """
@@ -49,6 +49,13 @@ class Metrics:
         self._redis_up = Gauge("reelword_redis_up", "Redis answers (1) or not (0)", registry=self.registry)
 
     def observe_queue(self, waiting: int, workers: Iterable[WorkerInfo], dead: int) -> None:
+        """Sets the gauges of jobs and workers.
+
+        Args:
+            waiting: jobs that no worker has taken.
+            workers: those that live.
+            dead: dead letters.
+        """
         listed = list(workers)
         ready = sum(worker.is_ready for worker in listed)
         self._redis_up.set(1)
@@ -61,8 +68,9 @@ class Metrics:
             self._restarts.labels(worker=worker.name).set(worker.engine_restarts)
 
     def observe_queue_away(self) -> None:
+        """Tells that Redis does not answer."""
         self._redis_up.set(0)
 
     def exposition(self) -> bytes:
-        """All of it in Prometheus's text format."""
+        """Writes all of it in Prometheus's text format."""
         return generate_latest(self.registry)

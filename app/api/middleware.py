@@ -37,7 +37,7 @@ POLICIES = {"/": PAGE, "/docs": DOCS}
 
 
 class CountRequests:
-    """ASGI middleware: counts and times answers by route template, never by path, which has job ids in it."""
+    """Counts and times answers by route template, never by path, which has job ids (ASGI middleware)."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -67,7 +67,7 @@ class CountRequests:
 
 
 class SecurityHeaders:
-    """ASGI middleware: content policy by path, no sniffing of types, no referrer."""
+    """Adds a content policy by path, no sniffing of types, no referrer (ASGI middleware)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -89,7 +89,7 @@ class SecurityHeaders:
 
 
 class HeadAsGet:
-    """ASGI middleware: HEAD is answered as GET is, without the body."""
+    """Answers HEAD as GET, without the body (ASGI middleware)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -106,13 +106,15 @@ class HeadAsGet:
 
 
 def trusted_hosts(settings: Settings) -> list[str]:
-    """Names that this service answers to: loopback's, the address it listens on, and those of the setting."""
+    """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
+    setting.
+    """
     own = [] if settings.host in EVERYWHERE else [settings.host]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, [*own, *settings.host_names])]))
 
 
 class CheckAccess:
-    """ASGI middleware: 400 for a foreign Host, 403 for a foreign Origin of a request that may write."""
+    """Refuses a foreign Host by 400, a foreign Origin of a writing request by 403 (ASGI middleware)."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -135,7 +137,7 @@ class CheckAccess:
         await problems.response(error, scope["path"])(scope, receive, send)
 
     async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
-        """Starlette decides; its answer, which is no problem document, goes nowhere."""
+        """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
         refusals: list[Message] = []
 
         async def refuse(message: Message) -> None:
@@ -145,7 +147,10 @@ class CheckAccess:
         return not refusals and len(headers.getlist("host")) == 1
 
     def _is_same_origin(self, headers: Headers) -> bool:
-        """Programs send no Origin; a page's is its own address, which is ours or has a name we were given."""
+        """Checks the Origin.
+
+        Programs send none; a page's is its own address, which is ours or has a name we were given.
+        """
         host = headers["host"].lower()
         return all(self._is_ours(origin.lower(), host) for origin in headers.getlist("origin"))
 
@@ -158,7 +163,7 @@ class CheckAccess:
 
 
 async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """The application behind Starlette's check: says nothing, so that nothing said means trust."""
+    """Stands for the application behind Starlette's check: says nothing, so that nothing said means trust."""
 
 
 async def _no_body() -> Message:
@@ -173,5 +178,5 @@ def _host_detail(headers: Headers) -> str:
 
 
 def _bracketed(name: str) -> str:
-    """As Host has it: an IPv6 address in brackets."""
+    """Writes a name as Host has it: an IPv6 address in brackets."""
     return f"[{name.lower()}]" if ":" in name and not name.startswith("[") else name.lower()

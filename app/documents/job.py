@@ -24,14 +24,14 @@ class Document(BaseModel):
 
 
 class Note(Document):
-    """A warning: the job went on, and this is what to know about its answer."""
+    """Warns: the job went on, and this is what to know about its answer."""
 
     code: str
     message: str
 
 
 class Fault(Document):
-    """Why a job failed; ``hint`` says what to do about it."""
+    """Tells why a job failed; ``hint`` says what to do about it."""
 
     code: str
     message: str
@@ -39,7 +39,7 @@ class Fault(Document):
 
 
 class Media(Document):
-    """What the file is, as displayed, and what decoding it found. Times in seconds."""
+    """Describes the file as displayed, and what decoding it found. Times in seconds."""
 
     container: str | None = None
     codec: str | None = None
@@ -57,7 +57,7 @@ class Media(Document):
 
 
 class Model(Document):
-    """Which captioner wrote the caption, from which features, with which options.
+    """Names the captioner that wrote the caption, from which features, with which options.
 
     ``members``: of fusion and ensemble, each one's weights; ``weights_sha256`` is then of all of them.
     """
@@ -71,7 +71,7 @@ class Model(Document):
 
 
 class Timings(Document):
-    """Seconds spent in each stage; ``total`` is from acceptance to end."""
+    """Holds the seconds spent in each stage; ``total`` is from acceptance to end."""
 
     queue: float | None = None
     decode: float | None = None
@@ -81,7 +81,7 @@ class Timings(Document):
 
 
 class Answer(Document):
-    """What is known of a video; it grows while its job runs, and is kept in the job's record.
+    """Holds what is known of a video; it grows while its job runs, and is kept in the job's record.
 
     ``timings`` are then those of the run: ``decode``, ``extract`` and ``caption``.
     """
@@ -95,19 +95,19 @@ class Answer(Document):
     timings: Timings | None = None
 
     def joined_with(self, later: Answer) -> Answer:
-        """What was known and what has been found since."""
+        """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
         found = {name: getattr(later, name) for name in later.model_fields_set}
         timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
         return self.model_copy(update={**found, "timings": timings})
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON, without what is not known yet."""
+        """Makes JSON of it, without what is not known yet."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class JobProgress(Document):
-    """How far a job is."""
+    """Tells how far a job is."""
 
     id: str
     state: State
@@ -121,20 +121,22 @@ class JobProgress(Document):
 
 
 class JobDocument(Answer, JobProgress):
-    """One job, as ``GET /jobs/{id}`` answers with it."""
+    """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
 
 
 class FileDocument(JobDocument):
-    """A file captioned by the command line: a job's members, no id, and the file's path as it was given."""
+    """Tells of a file captioned by the command line: a job's members, no id, and the file's path as it was
+    given.
+    """
 
     id: str | None = None  # type: ignore[assignment]
     file: str
 
 
 class JobUrls(Document):
-    """Where to go on; ``cancel`` is asked with DELETE, the others with GET."""
+    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
 
     self: str
     attention: str
@@ -143,7 +145,7 @@ class JobUrls(Document):
 
 
 class Accepted(Document):
-    """The answer to an upload."""
+    """Answers an upload."""
 
     id: str
     state: State
@@ -151,7 +153,7 @@ class Accepted(Document):
 
 
 def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Every member of the contract; what is not known (yet) is null. Raises RecordUnreadable."""
+    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
     try:
         return _document(job, _answer(job, blobs))
     except (ValueError, TypeError, AttributeError) as error:
@@ -179,14 +181,14 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
 
 
 def rfc3339(seconds: float | None) -> str | None:
-    """Seconds since 1970 → ``2026-11-28T05:40:21.123Z``."""
+    """Writes seconds since 1970 as ``2026-11-28T05:40:21.123Z``."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
-    """From the record, or from the blob that the record names where it outgrew Redis."""
+    """Reads the answer from the record, or from the blob that the record names where it outgrew Redis."""
     key = job.answer.get("blob")
     if key is None:
         return job.answer

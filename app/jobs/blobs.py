@@ -1,4 +1,4 @@
-"""Where files live: uploads and results, in a directory or at any fsspec URL.
+"""Keeps files: uploads and results, in a directory or at any fsspec URL.
 
     uploads/<job>                             the file as it came
     results/<job>/<token>/attention.json      weights of every word
@@ -33,7 +33,7 @@ class BlobMissingError(Exception):
 
 
 class Blobs:
-    """Bytes under keys such as ``uploads/<job>``.
+    """Keeps bytes under keys such as ``uploads/<job>``.
 
     url: a directory or an fsspec URL, e.g. ``s3://bucket/reelword`` (the package of its protocol installed).
     staging: a directory on this machine, best on the same file system where ``url`` is a directory too.
@@ -47,7 +47,7 @@ class Blobs:
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """A new empty file in ``staging``, locked until it is adopted or, at the end, removed."""
+        """Makes a new empty file in ``staging``, locked until it is adopted or, at the end, removed."""
         self.staging.mkdir(parents=True, exist_ok=True)
         file = self.staging / f"{uuid.uuid4().hex}.part"
         handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -79,7 +79,7 @@ class Blobs:
             self.adopt(file, key)
 
     def read(self, key: str) -> bytes:
-        """Raises BlobMissingError."""
+        """Reads a blob. Raises BlobMissingError."""
         try:
             data = self._files.cat_file(self._path(key))
         except FileNotFoundError as error:
@@ -98,7 +98,7 @@ class Blobs:
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
-        """The blob as a file on this machine, for readers that need a path. Raises BlobMissingError."""
+        """Gives the blob as a file on this machine, for readers that need a path. Raises BlobMissingError."""
         path = self._path(key)
         if not self._files.exists(path):
             raise BlobMissingError(key)
@@ -121,7 +121,7 @@ class Blobs:
         return len(left)
 
     def names(self, folder: str) -> set[str]:
-        """What lies directly below a key: of ``uploads`` and ``results`` the ids of jobs."""
+        """Lists what lies directly below a key: of ``uploads`` and ``results`` the ids of jobs."""
         path = self._path(folder)
         self._files.invalidate_cache()  # other machines write here too
         try:
@@ -166,7 +166,7 @@ def _age(file: Path) -> float:
 
 
 def _is_left(file: Path) -> bool:
-    """No process holds the file's lock."""
+    """Tells whether no process holds the file's lock."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -212,7 +212,7 @@ def _copy(file: Path, target: Path) -> None:
 
 
 def _flush_directory(directory: Path) -> None:
-    """A rename is on disk once its directory is."""
+    """Flushes a directory: a rename is on disk once its directory is."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -28,7 +28,7 @@ FALLBACK = "stats"
 
 
 def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
-    """None where there is no captioner."""
+    """Finds who writes where a job names nobody; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
         rated = {info.name: rate for info in alone if (rate := per_second(info, score)) is not None}
@@ -39,13 +39,13 @@ def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
 
 
 def per_second(info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]) -> float | None:
-    """The score over the seconds that one clip takes; None where either is not known."""
+    """Divides the score by the seconds that one clip takes; None where either is not known."""
     found = score(info)
     return None if found is None or info.speed is None else found / info.speed.seconds
 
 
 def clips_judged(info: CaptionerInfo) -> float | None:
-    """The share of real clips that were captioned rightly, in per cent; half of those partly right."""
+    """Returns the share of real clips that were captioned rightly, in per cent; partly right counts half."""
     metrics = _clips(info)
     if not {"right", "partly", "n"} <= metrics.keys():
         return None
@@ -53,13 +53,13 @@ def clips_judged(info: CaptionerInfo) -> float | None:
 
 
 def clips_cider(info: CaptionerInfo) -> float | None:
-    """CIDEr-D ×100 on real clips."""
+    """Returns CIDEr-D ×100 on real clips."""
     metrics = _clips(info)
     return float(metrics["cider"]) if "cider" in metrics else None
 
 
 def _clips(info: CaptionerInfo) -> Mapping[str, Any]:
-    """The scores on real clips, empty where there are none."""
+    """Finds the scores on real clips, empty where there are none."""
     named = (metrics for name, metrics in info.scores.items() if "clips" in name.lower())
     return next((metrics for metrics in named if isinstance(metrics, dict)), {})
 
@@ -118,7 +118,9 @@ class CaptionerChoices:
         return CaptionerUnavailable(said, name, known)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
-        """An ensemble averages the probabilities of words, and members of one batch share their streams."""
+        """Compares members: an ensemble averages probabilities of words, and members of a batch share
+        streams.
+        """
         infos = [self._infos[name] for name in members]
         for other in infos[1:]:
             if captioner == ENSEMBLE and other.vocabulary != infos[0].vocabulary:

@@ -22,7 +22,9 @@ ABOUT: Mapping[str, str] = {
 
 
 class SpeedInfo(BaseModel):
-    """What a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where measured."""
+    """Holds what a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where
+    measured.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,12 +35,12 @@ class SpeedInfo(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """What somebody waits who sends one clip."""
+        """Adds up what somebody waits who sends one clip."""
         return self.feature_seconds + self.caption_seconds
 
 
 class CaptionerInfo(BaseModel):
-    """A captioner that a worker has loaded.
+    """Describes a captioner that a worker has loaded.
 
     kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
     combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what

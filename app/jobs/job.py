@@ -1,4 +1,4 @@
-"""The record of a job: one Redis hash, the only truth about it.
+"""Reads the record of a job: one Redis hash, the only truth about it.
 
     queued → running → succeeded | failed | canceled        each of these → expired
        ↑________|  handed back, or its worker fell silent
@@ -32,7 +32,7 @@ LATEST = 253402300799.0  #: the last second of the year 9999
 
 @dataclass(frozen=True)
 class Keys:
-    """Names of everything in Redis; ``namespace`` lets two services share a server."""
+    """Names everything in Redis; ``namespace`` lets two services share a server."""
 
     namespace: str = "reelword"
 
@@ -67,7 +67,7 @@ Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
 @validated(frozen=True)
 class Job:
-    """A job as it stood when it was read. Times are seconds since 1970 on Redis's clock.
+    """Holds a job as it stood when it was read. Times are seconds since 1970 on Redis's clock.
 
     waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
     changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
@@ -101,18 +101,21 @@ class Job:
 
     @property
     def results(self) -> str:
-        """The key below which its results lie in the blobs; without a token in records of older versions."""
+        """Names the key below which its results lie in the blobs.
+
+        Without a token in records of older versions.
+        """
         folder = f"results/{self.id}"
         return folder if self.results_of is None else f"{folder}/{self.results_of}"
 
     @property
     def timings(self) -> dict[str, float | None]:
-        """Seconds in the queue, in each stage of the run that counted, and from acceptance to end."""
+        """Lists seconds in the queue, in each stage of the run that counted, and from acceptance to end."""
         return {"queue": self.waited, **self.answer.get("timings", {}), "total": self.took}
 
     @classmethod
     def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
-        """Raises RecordUnreadable, which says what this version cannot read of it."""
+        """Reads a record. Raises RecordUnreadable, which says what this version cannot read of it."""
         try:
             _check_version(record)
             return cls(
@@ -149,7 +152,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _check_version(record: Mapping[str, str]) -> None:
-    """Records without a version are of before there were any. Raises ValueError."""
+    """Checks the version; records without one are of before there were any. Raises ValueError."""
     version = int(record.get("version", "1"))
     if not 1 <= version <= RECORD_VERSION:
         raise ValueError(f"it is of version {version}, and this program reads up to {RECORD_VERSION}")
@@ -163,7 +166,10 @@ def _own(said: str, job_id: str) -> str:
 
 
 def _duration(record: Mapping[str, str], event: str) -> float | None:
-    """Seconds from acceptance to an event; of records of before there was a clock for it by the server's."""
+    """Reads the seconds from acceptance to an event.
+
+    Of records of before there was a clock for it by the server's.
+    """
     if f"{event}_at" not in record:
         return None
     if f"{event}_ms" in record and "created_ms" in record:
@@ -172,7 +178,7 @@ def _duration(record: Mapping[str, str], event: str) -> float | None:
 
 
 def _said(error: BaseException) -> str:
-    """The first thing that is wrong, in few words."""
+    """Says the first thing that is wrong, in few words."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}"

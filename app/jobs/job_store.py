@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to run one attempt of a job, good while it is beaten and nobody has a newer token."""
+    """Gives the right to run one attempt, while its lease is renewed and nobody has a newer token."""
 
     job: Job
     token: str
@@ -46,13 +46,14 @@ class Claim:
 
     @property
     def results(self) -> str:
-        """The key below which this attempt's results go: no other attempt writes there."""
+        """Names the key below which this attempt's results go: no other attempt writes there."""
         return f"results/{self.job.id}/{self.token}"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to run, and
+    """Says why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to
+    run, and
     what is ``unreadable`` has become a dead letter."""
 
     job_id: str
@@ -62,7 +63,12 @@ class Refusal:
 class Jobs:
     """Reads and writes jobs. Safe to share between threads.
 
-    attempts: how many a job has. lease, result_ttl: seconds.
+    Args:
+        server: the connection to Redis.
+        attempts: how many a job has.
+        lease: seconds after which a job runs again whose worker fell silent.
+        result_ttl: seconds that a result is kept.
+        keys: names in Redis.
     """
 
     def __init__(
@@ -101,10 +107,18 @@ class Jobs:
         filename: str = "",
         priority: Priority = "normal",
     ) -> Job:
-        """Accepts a job whose file is the blob ``upload``. It is on Redis's disk when this returns.
+        """Accepts a job, which is on Redis's disk when this returns.
 
-        Raises QueueUnavailable; NotOnDisk where the disk takes longer than two seconds (the job is then
-        withdrawn).
+        Args:
+            job_id: its id.
+            options: as asked for, with the choice of who writes where it has been made.
+            upload: key of the blob that is its file.
+            filename: the file's name on its sender's disk, fit for display.
+            priority: the queue that it waits in.
+
+        Raises:
+            QueueUnavailable: Redis is away.
+            NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
         """
         fields = {
             "version": str(RECORD_VERSION),
@@ -141,7 +155,7 @@ class Jobs:
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
 
     def get(self, job_id: str) -> Job | None:
-        """The job, or None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
+        """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
         try:
             with unavailable_if_away():
                 record: Any = self.server.hgetall(self.keys.job(job_id))
@@ -152,7 +166,10 @@ class Jobs:
         return Job.from_record(job_id, record) if record else None
 
     def cancel(self, job_id: str) -> Ending:
-        """``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job."""
+        """Cancels a job.
+
+        ``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job.
+        """
         job = self.get(job_id)
         return "lost" if job is None else self._end(job, "", "canceled")
 
@@ -167,11 +184,22 @@ class Jobs:
         is_shared: bool = False,
         held: Claim | None = None,
     ) -> Claim | Refusal:
-        """Takes a job for one attempt.
+        """Takes a job for one attempt. What cannot be read becomes a dead letter.
 
-        cause: recorded where no attempt is left. is_shared: it will run in a batch with others.
-        held: the claim of a holder that starts the job anew after a crash. What cannot be read becomes a
-        dead letter.
+        Args:
+            job_id: the job on offer.
+            entry: its entry in the stream.
+            priority: the stream.
+            worker: who takes it.
+            cause: the error to record where no attempt is left.
+            is_shared: it will run in a batch with others.
+            held: the claim of a holder that starts the job anew after a crash.
+
+        Returns:
+            The claim, or why there is none.
+
+        Raises:
+            QueueUnavailable: Redis is away.
         """
         try:
             self.get(job_id)  # before an attempt is counted
@@ -193,14 +221,24 @@ class Jobs:
         return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
 
     def claim_again(self, held: Claim, cause: ReelwordError) -> Claim | Refusal:
-        """The next attempt at once, alone, by the holder of the last one (whose child died of it)."""
+        """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it)."""
         job = held.job
         return self.claim(job.id, job.entry, job.priority, held.worker, cause=cause, held=held)
 
     def beat(
         self, claim: Claim, stage: Stage, progress: float, answer: Mapping[str, Any] | None = None
     ) -> Pulse:
-        """Renews the lease; ``canceled`` and ``lost`` mean: stop. ``answer``: what is known so far."""
+        """Renews the lease.
+
+        Args:
+            claim: whose lease.
+            stage: that runs.
+            progress: share of the whole job that is done.
+            answer: what is known so far, where there is news.
+
+        Returns:
+            ``canceled`` or ``lost`` where the job must stop.
+        """
         job = claim.job
         with unavailable_if_away():
             pulse: Pulse = self._beat(
@@ -217,7 +255,16 @@ class Jobs:
         return self._end(claim.job, claim.token, "succeeded", answer) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
-        """Ends the job with code, message and hint; False where the claim was lost."""
+        """Ends the job as failed.
+
+        Args:
+            claim: of the attempt that failed.
+            error: its code, message and hint are recorded.
+            answer: what is known all the same.
+
+        Returns:
+            False where the claim was lost.
+        """
         return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
 
     def stop(self, claim: Claim) -> bool:
@@ -237,7 +284,7 @@ class Jobs:
         return is_done
 
     def due(self, limit: int = 100) -> list[str]:
-        """Ids of jobs whose results have been kept long enough."""
+        """Lists the ids of jobs whose results have been kept long enough."""
         with unavailable_if_away():
             if self.server.type(self.keys.expiry) != "zset":  # the next job that ends makes it anew
                 return []
@@ -255,7 +302,12 @@ class Jobs:
     ) -> None:
         """Takes an entry that cannot be read out of the queue and leaves a dead letter.
 
-        job_id: empty where the entry names none; fields are then what it has.
+        Args:
+            job_id: empty where the entry names none.
+            entry: its id in the stream.
+            priority: the stream.
+            reason: why it cannot be read.
+            fields: what an entry has that names no job.
         """
         letter = DeadLetter(
             name=job_id or entry,
@@ -314,7 +366,7 @@ class Jobs:
 
     @property
     def _shared_keys(self) -> tuple[str, str]:
-        """What every script is given last (lua/common.lua)."""
+        """Names what every script is given last (lua/common.lua)."""
         return self.keys.clock, self.keys.dead
 
     @property

@@ -1,4 +1,6 @@
-"""What a caller may ask for: one value for the HTTP form, the command line, the job record and the engine."""
+"""Declares what a caller may ask for: one value for the HTTP form, the command line, the job record and the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 
 
 def _names(given: object) -> object:
-    """``g2l,stats``, as the form and the command line have it, → its names. Raises ValueError."""
+    """Splits ``g2l,stats``, as the form and the command line have it, into names. Raises ValueError."""
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if not isinstance(names, list | tuple):
         return given
@@ -38,19 +40,22 @@ Members = Annotated[
 
 @dataclass(frozen=True)
 class CaptionerChoice:
-    """Who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
+    """Names who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
 
     captioner: str
     members: tuple[str, ...] = ()
 
     @property
     def writers(self) -> tuple[str, ...]:
-        """The captioners that have to be there."""
+        """Lists the captioners that have to be there."""
         return self.members or (self.captioner,)
 
 
 class CaptionOptions(BaseModel):
-    """Options of one captioning job. Bounds keep the cost of a job within a small factor of the default's."""
+    """Holds the options of one captioning job.
+
+    Bounds keep the cost of a job within a small factor of the default's.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,7 +82,7 @@ class CaptionOptions(BaseModel):
 
     @property
     def choice(self) -> CaptionerChoice | None:
-        """Who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
+        """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
         is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
         return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
 
@@ -110,7 +115,10 @@ FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length"
 
 
 def form_schema() -> dict[str, dict[str, Any]]:
-    """JSON Schema of each form field. A default of null is left out: it means that the field is absent."""
+    """Makes the JSON Schema of each form field.
+
+    A default of null is left out: it means that the field is absent.
+    """
     options = CaptionOptions.model_json_schema()["properties"]
     return {
         name: {key: value for key, value in options[name].items() if (key, value) != ("default", None)}

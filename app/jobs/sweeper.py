@@ -45,7 +45,10 @@ log = structlog.get_logger(__name__)
 class Sweeper:
     """Sweeps every ``sweep_seconds`` while it is entered.
 
-    jobs: on a connection of its own where others must not wait.
+    Args:
+        jobs: on a connection of its own where others must not wait.
+        blobs: what is swept.
+        settings: how often, and the room for results.
     """
 
     def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
@@ -76,7 +79,7 @@ class Sweeper:
             self._over.wait(self._settings.sweep_seconds)
 
     def sweep(self) -> None:
-        """One round. Raises QueueUnavailable, and what the blob store raises."""
+        """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
         if staged := self._blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
         if not self._is_turn() or not self._owns_blobs():
@@ -87,7 +90,9 @@ class Sweeper:
         self._keep_budget(sizes)
 
     def _is_turn(self) -> bool:
-        """One process sweeps the blobs, the same as long as it lives: its memory is what two rounds need."""
+        """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its
+        memory.
+        """
         key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
         with unavailable_if_away():
             if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
@@ -98,7 +103,8 @@ class Sweeper:
         return True
 
     def _owns_blobs(self) -> bool:
-        """Whether these blobs are of this namespace of this Redis, or of one that has been emptied since.
+        """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied
+        since.
 
         The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
@@ -154,13 +160,19 @@ class Sweeper:
         ]
 
     def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
-        """Those whose record is gone, or in one of these states; what cannot be read keeps its blobs."""
+        """Finds those whose record is gone, or in one of these states.
+
+        What cannot be read keeps its blobs.
+        """
         for job_id, state in self._read(ids, "state"):
             if state is None or state in done:
                 yield job_id
 
     def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
-        """Results of attempts whose claim was lost; records of older versions name none, and keep all."""
+        """Finds results of attempts whose claim was lost.
+
+        Records of older versions name none, and keep all.
+        """
         parts = defaultdict[str, list[str]](list)
         for name in sizes:
             job_id, _, part = name.partition("/")
@@ -188,7 +200,7 @@ class Sweeper:
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
-        """Those of the jobs that have ended."""
+        """Sorts those of the jobs that have ended."""
         ends = [
             (float(ended_at), job_id)
             for start in range(0, len(ids), AT_A_TIME)
@@ -198,7 +210,7 @@ class Sweeper:
         return [job_id for _, job_id in sorted(ends)]
 
     def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
-        """(id, the field of its record) without the records that cannot be read."""
+        """Yields each id with the field of its record, without the records that cannot be read."""
         with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hget(self._jobs.keys.job(job_id), field)

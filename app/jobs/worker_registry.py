@@ -1,4 +1,4 @@
-"""Workers say who they are and what they can do; the API answers ``/models`` and ``/readyz`` from that.
+"""Lists live workers: they publish what they can do, and the API answers ``/models`` and ``/readyz`` from it.
 
 An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
 """
@@ -22,7 +22,10 @@ TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the l
 
 
 class WorkerInfo(BaseModel):
-    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
+    """Describes a worker.
+
+    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,7 +42,13 @@ class WorkerInfo(BaseModel):
 
 
 class WorkerRegistry:
-    """Reads and writes advertisements. Raises QueueUnavailable."""
+    """Reads and writes advertisements. Raises QueueUnavailable.
+
+    Args:
+        server: the connection to Redis.
+        keys: names in Redis.
+        time_to_live: seconds without a word after which a worker is off the list.
+    """
 
     def __init__(
         self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
@@ -61,7 +70,7 @@ class WorkerRegistry:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that live, by name; names whose advertisement has lapsed are dropped.
+        """Lists the workers that live, by name; names whose advertisement has lapsed are dropped.
 
         An advertisement that this version cannot read counts for nothing and harms no other.
         """
@@ -72,15 +81,15 @@ class WorkerRegistry:
         return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
-        """Some worker could take a job now."""
+        """Tells whether some worker could take a job now."""
         return any(worker.is_ready for worker in self.workers())
 
     def captioners(self) -> dict[str, CaptionerInfo]:
-        """Every captioner that some live worker has."""
+        """Lists every captioner that some live worker has."""
         return {info.name: info for worker in self.workers() for info in worker.captioners}
 
     def captioner_choices(self) -> CaptionerChoices:
-        """What may be chosen of live workers.
+        """Lists what may be chosen of live workers.
 
         The default is a worker's own: the first that all of them have, since anyone may take the job.
         """

@@ -25,7 +25,7 @@ from extractors.media.request import Decoded, Limits
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of one file.
+    """Tells what became of one file.
 
     answer: as far as it came. attention: the document as JSON. frames: uint8 (T, H, W, 3),
     those that were used. error: why it failed, or None.
@@ -45,9 +45,20 @@ class Outcome:
 def caption_videos(
     files: Sequence[Path], options: CaptionOptions, settings: Settings, engine: Engine | None = None
 ) -> Iterator[Outcome]:
-    """Captions files, ``settings.batch_jobs`` at a time, and tells of each in its turn.
+    """Captions files, ``settings.batch_jobs`` at a time.
 
-    A file that cannot be read or captioned has its error in its outcome. Raises EngineStartFailed.
+    Args:
+        files: videos and pictures.
+        options: the same for all; who writes is chosen here where they leave it open.
+        settings: limits of decoding, and of the engine.
+        engine: one that is loaded already.
+
+    Yields:
+        What became of each file in its turn; one that cannot be read or captioned has its error there.
+
+    Raises:
+        EngineStartFailed: the models do not load.
+        JobFailure: there is nobody who could write as the options ask.
     """
     engine = engine or Engine(settings)
     options = engine.info.resolve(options)

@@ -1,4 +1,4 @@
-"""The one path from files to captions with their attention: decode → extract → caption.
+"""Goes the one way from frames to captions with their attention: extract → caption.
 
 ``caption_videos`` is the path in one process (the command line). The worker runs the same parts in two: its
 decoder reads the frames, and ``Engine``, below, in a process of its own, does the rest.
@@ -31,7 +31,7 @@ from models.feature_sources.feature_source import StreamSource
 
 
 class Engine:
-    """Every captioner that there is, alone or combined, and the extractors that they need, loaded once.
+    """Holds every captioner that there is, alone or combined, and the extractors that they need, loaded once.
 
     A request runs the extractors of its own captioner, or of all its members, and each of them once. Raises
     EngineStartFailed where no captioner can be had, and what loading a damaged one raises.
@@ -67,26 +67,32 @@ class Engine:
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Features of all videos together, then captions, together where the options are the same."""
+        """Computes features of all videos together, then captions, together where the options are the same.
+
+        Args:
+            videos: their frames.
+            options: one a video; who writes has been chosen in them.
+            report: told of progress.
+
+        Returns:
+            For each video its answer, or why it cannot have one.
+        """
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(given) for given in options]
         features = _describe(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
-        answers: list[EngineAnswer | JobFailure] = [CaptionerUnavailable("")] * len(videos)
-        done = 0
+        answers: dict[int, EngineAnswer | JobFailure] = {}
         for wanted in dict.fromkeys(options):
             places = [place for place, given in enumerate(options) if given == wanted]
-            report("caption", done / len(videos))
+            report("caption", len(answers) / len(videos))
             inputs = plans[places[0]]
             if isinstance(inputs, JobFailure):
                 found: Sequence[EngineAnswer | JobFailure] = [inputs] * len(places)
             else:
                 found = self._caption(inputs, [features[place] for place in places], wanted, timings)
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-            done += len(places)
-        return answers
+            answers.update(zip(places, found, strict=True))
+        return [answers[place] for place in range(len(videos))]
 
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
@@ -116,7 +122,7 @@ class Engine:
         ]
 
     def _model(self, inputs: CaptionPlan, streams: Mapping[str, Stream], options: CaptionOptions) -> Model:
-        """Which weights wrote, from which features, with which options."""
+        """Names the weights that wrote, the features and the options."""
         choice = inputs.choice
         known = {info.name: info.weights_sha256 for info in self._captioners.infos}
         return Model(
@@ -131,14 +137,14 @@ class Engine:
 
 @dataclass(frozen=True, eq=False)
 class CaptionPlan:
-    """One way to caption: who writes, and what feeds them."""
+    """Holds one way to caption: who writes, and what feeds them."""
 
     choice: CaptionerChoice
     writer: Writer
     feature_source: StreamSource
 
     def provenance(self, streams: Mapping[str, Stream]) -> dict[str, Any]:
-        """The name tag of each stream that was used, with how its frames were chosen."""
+        """Lists the name tag of each stream that was used, with how its frames were chosen."""
         specs = {name: streams[name].spec for name in self.writer.streams if name in streams}
         return {
             name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
@@ -147,7 +153,7 @@ class CaptionPlan:
 
 
 def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[dict[str, Stream]]:
-    """For each video the streams of its own captioners; none for one that nobody will caption."""
+    """Computes for each video the streams of its own captioners; none for one that nobody will caption."""
     streams: list[dict[str, Stream]] = [{} for _ in videos]
     sources = [None if isinstance(inputs, JobFailure) else inputs.feature_source for inputs in plans]
     for source in dict.fromkeys(each for each in sources if each is not None):
@@ -176,7 +182,7 @@ def _decoding(options: CaptionOptions) -> DecodingOptions:
 
 
 def _grey(request: DecodeRequest) -> Footage:
-    """A video as short as the request's windows allow."""
+    """Makes a video as short as the request's windows allow."""
     count, side, rate = request.sampling.count, request.short_side, 1.0
     if request.windows:
         count = max(windows.stack_size + windows.ahead for windows in request.windows)

@@ -1,4 +1,4 @@
-"""Values and protocol between a worker's parent and its engine; imports no torch."""
+"""Declares what passes between a worker's parent and its engine; imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extractors.media.request import Decoded, DecodeRequest
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """What the engine found out about one video.
+    """Holds what the engine found out about one video.
 
     answer: captions, model and timings; the seconds are of the whole batch where several ran together.
     attention: the document of the best caption as JSON, which goes to the client as it is; None where it was
@@ -31,7 +31,7 @@ class EngineAnswer:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an engine can do once it is warm.
+    """Tells what an engine can do once it is warm.
 
     requests: captioner → the frames that its extractors want; those of its members come beside them. request:
     of one that is not listed. default: the captioner of jobs that name none.
@@ -53,14 +53,14 @@ class EngineInfo:
         return options.with_choice(CaptionerChoices(self.captioners, self.default).resolve(options))
 
     def request_for(self, choice: CaptionerChoice | None) -> DecodeRequest:
-        """One decode for all that the job's captioners look at."""
+        """Joins what the job's captioners look at to one decode."""
         names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
         wanted = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(wanted) if wanted else self.request
 
 
 def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
-    """The part of a job's answer that is known after decoding."""
+    """Makes the part of a job's answer that is known after decoding."""
     return Answer(
         media=Media(**decoded.video.media()),
         sampled=[round(float(seconds), 4) for seconds in decoded.frames.pts],
@@ -74,7 +74,7 @@ Report: TypeAlias = Callable[[Stage, float], None]
 
 
 class CaptionEngine(Protocol):
-    """From frames to captions, in a process of its own. Made from Settings, loading its models."""
+    """Makes captions of frames, in a process of its own. Made from Settings, loading its models."""
 
     def warm_up(self) -> EngineInfo:
         """Runs everything once, so that the first job is not the slow one."""
@@ -97,4 +97,4 @@ class CaptionEngine(Protocol):
 
 
 def ignore_progress(stage: Stage, share: float) -> None:
-    """Progress that nobody asked for."""
+    """Takes progress that nobody asked for."""

@@ -19,7 +19,7 @@ from models.feature_sources.stream_checks import extractors_of, sampling_of
 
 
 def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:
-    """What may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
+    """Lists what may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
     return CaptionerChoices(captioner_infos(weights), default)
 
 
@@ -30,7 +30,16 @@ def captioner_infos(weights: Path) -> list[CaptionerInfo]:
 
 
 def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
-    """What one file says of itself. frames: looked at, where they are spread. Raises CheckpointError."""
+    """Reads what one file says of itself.
+
+    Args:
+        name: the captioner's.
+        path: its file.
+        frames: how many are looked at, where they are spread over the video.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
     card = read_card(path)
     features = {stream: _feature_facts(card, stream, frames) for stream in card.streams}
     return CaptionerInfo(

@@ -43,8 +43,11 @@ log = structlog.get_logger(__name__)
 
 
 class LoadedCaptioners:
-    """Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
-    for, or not the one that is to be the default; and what loading a damaged one raises."""
+    """Holds what the engine has loaded.
+
+    Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
+    for, or not the one that is to be the default; and what loading a damaged one raises.
+    """
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
@@ -73,7 +76,7 @@ class LoadedCaptioners:
             )
 
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Raises MembersDiffer."""
+        """Returns who writes, made when first asked for. Raises MembersDiffer."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
@@ -84,7 +87,7 @@ class LoadedCaptioners:
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
-        """Each extractor that the writers need, once. Raises MembersDiffer."""
+        """Returns what feeds them: each extractor that they need, once. Raises MembersDiffer."""
         wanted = [self._stream_sets[name] for name in choice.writers]
         if choice.captioner == FUSION:
             wanted.append(stream_set_for(self._embedding_of_fusion()[1]))
@@ -108,7 +111,7 @@ class LoadedCaptioners:
         return found
 
     def digest(self, choice: CaptionerChoice) -> str:
-        """The sha256 of the writer's file; of several, one for all of them."""
+        """Returns the sha256 of the writer's file; of several, one for all of them."""
         infos = {info.name: info for info in self.infos}
         if not choice.members:
             return infos[choice.captioner].weights_sha256
@@ -124,7 +127,7 @@ class LoadedCaptioners:
         return SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
-        assert self._embedding is not None, "the menu has no fusion without an embedding"
+        assert self._embedding is not None, "nobody may choose fusion without an embedding"
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:

@@ -1,4 +1,4 @@
-"""Who writes a caption: one captioner, or several as one.
+"""Writes captions with one captioner, or with several as one.
 
 Fused: each member writes its beams, and models/combining/reranking.py picks among all of them.
 Averaged: at every word the mean of the members' probabilities (models/combining/ensemble.py).
@@ -42,13 +42,16 @@ class Writer(Protocol):
     def streams(self) -> Mapping[str, StreamSpec]: ...
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
-        """For each video its best ``options.num_captions`` captions, best first. Raises StreamMismatch."""
+        """Writes for each video its best ``options.num_captions`` captions, best first.
+
+        Raises StreamMismatch.
+        """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class SingleWriter:
-    """One captioner."""
+    """Writes with one captioner."""
 
     checkpoint: Checkpoint
 
@@ -62,7 +65,7 @@ class SingleWriter:
 
 @dataclass(frozen=True, eq=False)
 class FusedWriter:
-    """Members of any vocabularies, and the embedding that picks with them among their beams."""
+    """Writes with members of any vocabularies, and an embedding that picks with them among their beams."""
 
     kind: ClassVar[str] = FUSION
     members: Mapping[str, Checkpoint]
@@ -72,7 +75,7 @@ class FusedWriter:
 
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
-        """Raises StreamMismatch where two members want different streams of one name."""
+        """Lists what all take. Raises StreamMismatch where two members want different streams of one name."""
         return streams_of([*(each.card for each in self.members.values()), self.embedding_card])
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
@@ -100,7 +103,7 @@ class FusedWriter:
     def _to_caption(
         self, written: Mapping[str, DecodedBatch], video: int, found: Fused, options: DecodingOptions
     ) -> list[Caption]:
-        """The best captions of one video; the first has its attention, and all candidates beside it."""
+        """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
         best, *others = found.candidates[: options.num_captions]
         winner = written[best.captioner].caption(video, best.hypothesis)
         candidates = [_candidate_caption(candidate) for candidate in found.candidates]
@@ -112,7 +115,7 @@ class FusedWriter:
 
 @dataclass(frozen=True, eq=False)
 class AveragedWriter:
-    """Members of one vocabulary. Attention is the first one's, or the mean where all are alike.
+    """Writes with members of one vocabulary. Attention is the first one's, or the mean where all are alike.
 
     Raises VocabulariesDiffer.
     """
@@ -128,7 +131,7 @@ class AveragedWriter:
 
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
-        """Raises StreamMismatch where two members want different streams of one name."""
+        """Lists what all take. Raises StreamMismatch where two members want different streams of one name."""
         return streams_of([each.card for each in self.members.values()])
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
@@ -150,7 +153,7 @@ class AveragedWriter:
 
     @property
     def _own_extras(self) -> dict[str, object]:
-        """What refocus writes alone is not what the ensemble wrote."""
+        """Names the members; what refocus writes alone is not what the ensemble wrote."""
         return {"members": list(self.members), "step_1": None, "step_2": None}
 
 
@@ -160,7 +163,7 @@ def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
-    """The streams that any of them takes. Raises StreamMismatch where one name stands for two."""
+    """Lists the streams that any of them takes. Raises StreamMismatch where one name stands for two."""
     found: dict[str, StreamSpec] = {}
     for card in cards:
         for name, spec in card.streams.items():
@@ -186,7 +189,7 @@ def _candidate_caption(candidate: Candidate) -> CandidateCaption:
 
 
 def _with_extras(found: Caption, **extras: object) -> Caption:
-    """The caption with more of what its writer shows; one without attention shows nothing."""
+    """Adds what its writer shows to a caption; one without attention shows nothing."""
     attention = found.attention
     if attention is None:
         return found

@@ -32,9 +32,10 @@ SPREAD_ENTROPY = 0.97
 
 @dataclass(frozen=True, eq=False)
 class DecodedBatch:
-    """hypotheses: for each video, best first. memory: of the captioner whose attention they carry.
+    """Holds a batch of videos as one captioner decoded it.
 
-    lead: the stream on whose clock and in whose places that attention is.
+    hypotheses: for each video, best first. memory: of the captioner whose attention they carry. lead: the
+    stream on whose clock and in whose places that attention is.
     """
 
     captioner: AnyCaptioner
@@ -48,25 +49,32 @@ class DecodedBatch:
     def by(
         cls, captioner: AnyCaptioner, features: Sequence[Features], lead: str, options: DecodingOptions
     ) -> Self:
-        """Encodes the videos together and decodes them."""
+        """Encodes the videos together and decodes them.
+
+        Args:
+            captioner: who writes.
+            features: the streams of each video.
+            lead: the stream whose clock and places its attention is on.
+            options: how captions are searched.
+        """
         with torch.inference_mode():
             memory = captioner.encode(features)
             return cls(captioner, memory, features, lead, options, decode(captioner, memory, options))
 
     def captions(self, video: int) -> list[Caption]:
-        """All of one video, best first; the best one has its attention."""
+        """Makes the captions of one video, best first; the best one has its attention."""
         best, *others = self.hypotheses[video]
         return [self.caption(video, best), *(self.caption_alone(each) for each in others)]
 
     def caption(self, video: int, hypothesis: Hypothesis) -> Caption:
-        """One of a video's hypotheses as a caption with its attention."""
+        """Makes a caption with its attention of one of a video's hypotheses."""
         found, steps = self.caption_alone(hypothesis), hypothesis.attention
         if steps is None:
             return found
         return found.model_copy(update={"attention": self._attention(found, steps, video)})
 
     def caption_alone(self, hypothesis: Hypothesis) -> Caption:
-        """A hypothesis as a caption without attention."""
+        """Makes a caption without attention of a hypothesis."""
         words = self.captioner.vocabulary.decode(hypothesis.tokens)
         scored = [
             ScoredWord(word=word, logprob=round(logprob, 5))
@@ -75,7 +83,7 @@ class DecodedBatch:
         return Caption(text=join(words), score=round(hypothesis.score, 5), words=scored)
 
     def _attention(self, found: Caption, steps: StepAttention, video: int) -> AttentionDocument:
-        """The steps' tensors (L, …) as numbers, without the batch's padding."""
+        """Turns the steps' tensors (L, …) into numbers, without the batch's padding."""
         lead = self.features[video][self.lead]
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
         times = as_numpy(self.memory.times[video, :moments])
@@ -101,7 +109,7 @@ class DecodedBatch:
 
     @cached_property
     def _earlier(self) -> list[str] | None:
-        """For each video the caption of the captioner's earlier pass, where it has one."""
+        """Decodes for each video the caption of the captioner's earlier pass, where it has one."""
         memory = self.captioner.earlier_memory(self.memory)
         if memory is None:
             return None
@@ -112,12 +120,12 @@ class DecodedBatch:
 
 
 def join(words: Sequence[str]) -> str:
-    """Words as a sentence: ``man 's`` is written ``man's``."""
+    """Joins words to a sentence: ``man 's`` is written ``man's``."""
     return " ".join(words).replace(" '", "'")
 
 
 def _regions(steps: StepAttention, lead: Stream) -> int:
-    """How many places are the video's own: a batch is padded to the most boxes of any."""
+    """Counts the places that are the video's own: a batch is padded to the most boxes of any."""
     if steps.spatial is None:
         return 1
     return int(steps.spatial.shape[2]) if lead.boxes is None else int(lead.boxes.shape[1])
@@ -159,7 +167,7 @@ def grid_attention(
     view: View = WHOLE,
     edges: tuple[Edges, Edges] | None = None,
 ) -> GridAttention:
-    """Weights over the cells of a grid.
+    """Makes a document of weights over the cells of a grid.
 
     Args:
         weights: (L, T, N), sums to one over the N cells, row by row.
@@ -183,7 +191,7 @@ def grid_attention(
 
 
 def box_attention(weights: Array, temporal: Array, boxes: Array) -> BoxAttention:
-    """Weights over boxes.
+    """Makes a document of weights over boxes.
 
     Args:
         weights: (L, T, N), sums to one over the N boxes.
@@ -194,13 +202,13 @@ def box_attention(weights: Array, temporal: Array, boxes: Array) -> BoxAttention
 
 
 def _by_word(weights: Array, temporal: Array) -> list[list[list[float]] | None]:
-    """Nested lists; None for a word that had no attention."""
+    """Makes nested lists; None for a word that had no attention."""
     pairs = zip(weights, temporal, strict=True)
     return [rounded(of_word) if np.any(over_time) else None for of_word, over_time in pairs]
 
 
 def parts_of_clip(times: Array) -> Array:
-    """The part of the clip that each moment stands for, (T, 2) seconds, from the moments' own times.
+    """Finds the part of the clip that each moment stands for, (T, 2) seconds, from the moments' own times.
 
     A sampled frame lies in the middle of its part, while its time runs from its own begin to the next one's:
     such moments follow each other without a gap and the first begins after 0. Their parts meet half way
@@ -215,7 +223,7 @@ def parts_of_clip(times: Array) -> Array:
 
 
 def normalised_entropy(weights: Array) -> float | None:
-    """Entropy of a word's weights over that of even ones: 0 for one moment alone, 1 for all alike.
+    """Divides the entropy of a word's weights by that of even ones: 0 for one moment alone, 1 for all alike.
 
     None where there is nothing to spread over: no attention, or a single moment.
     """
