@@ -6,21 +6,21 @@ parent tells them to stop, and they take back what they have half written before
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from app.errors import UsageError, sentence
 from app.extract.inputs import Input
 from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan, Failure
-from app.processes import die_with_parent
+from extractors.child_process import ROOT, LinkedProcess, join_parent
 from extractors.extractor import UnknownExtractor
 from extractors.pretrained.errors import WeightsError
 
@@ -63,31 +63,29 @@ def _loaded(make: Callable[[], Any]) -> Any:
 
 @dataclass(eq=False)
 class _Worker:
-    process: SpawnProcess
-    link: Connection
+    process: LinkedProcess
     video: Input | None = None
     is_ready: bool = False
 
     @classmethod
     def start(cls, plan: ExtractionPlan) -> _Worker:
-        link, far_end = Pipe()
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_serve, args=(plan, far_end, os.getpid()))
-        process.start()
-        far_end.close()
-        return cls(process, link)
+        # videos may be named from where the command was given
+        searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": searched}
+        process = LinkedProcess("app.extract.pool", environment=environment, folder=Path.cwd())
+        with suppress(OSError):  # one that is dead by now is noticed where its answer is awaited
+            process.link.send(plan)
+        return cls(process)
 
     def take(self, waiting: deque[Input]) -> None:
         self.video = waiting.popleft() if waiting else None
         if self.video is not None:
-            self.link.send(self.video)
+            with suppress(OSError):
+                self.process.link.send(self.video)
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.join(STOP_SECONDS)
-        self.process.kill()
-        self.process.join()
-        self.link.close()
+        self.process.stop(STOP_SECONDS)
+        self.process.close()
 
 
 def _shared_out(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Iterator[ExtractionOutcome]:
@@ -96,10 +94,10 @@ def _shared_out(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Ite
     try:
         left = len(videos)
         while left:
-            ready = {id(link) for link in wait([worker.link for worker in workers])}
-            for worker in [each for each in workers if id(each.link) in ready]:
+            ready = {id(link) for link in wait([worker.process.link for worker in workers])}
+            for worker in [each for each in workers if id(each.process.link) in ready]:
                 outcome = _answer(worker)
-                if worker.process.exitcode is not None or not worker.is_ready:
+                if not worker.is_ready or not worker.process.is_alive:
                     workers.remove(worker)
                     worker.stop()
                     workers += [_Worker.start(plan)] if waiting else []
@@ -116,10 +114,9 @@ def _shared_out(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Ite
 def _answer(worker: _Worker) -> ExtractionOutcome | None:
     """What a worker says: that it is ready, what became of its video, or, by its end, that it died."""
     try:
-        kind, content = worker.link.recv()
+        kind, content = worker.process.link.recv()
     except (EOFError, OSError):
-        worker.process.join(STOP_SECONDS)
-        how = f"The process that described it ended (exit code {worker.process.exitcode})."
+        how = f"The process that described it ended ({worker.process.explain_end(STOP_SECONDS)})."
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
@@ -132,13 +129,13 @@ def _answer(worker: _Worker) -> ExtractionOutcome | None:
     return content if kind == "outcome" else None
 
 
-def _serve(plan: ExtractionPlan, link: Connection, parent: int) -> None:
-    """A worker's life: load, say so, then one video after the other until it is told to stop."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve() -> None:
+    """Runs a worker: loads the extractors, says so, then describes one video after the other until told to stop."""
+    link = join_parent().link
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from app.extract.extraction import VideoExtraction
 
+    plan = link.recv()
     try:
         work = _loaded(lambda: VideoExtraction(plan))
     except UsageError as error:
@@ -151,3 +148,7 @@ def _serve(plan: ExtractionPlan, link: Connection, parent: int) -> None:
             while True:
                 (outcome,) = work.describe([link.recv()])
                 link.send(("outcome", outcome))
+
+
+if __name__ == "__main__":
+    serve()

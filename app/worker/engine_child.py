@@ -7,23 +7,19 @@ Nothing heavy is imported before the settings are here: they name the engine.
 from __future__ import annotations
 
 import pkgutil
-import signal
-import sys
 import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine
-from app.processes import die_with_parent
 from app.worker.shared_frames import map_frames
+from extractors.child_process import ParentLink, join_parent
 
 
-def main(link_descriptor: int, shared: int, parent: int) -> None:
-    """Load the models, say what they can do, then answer until the parent is gone."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    link = Connection(link_descriptor)
+def main() -> None:
+    """Loads the models, says what they can do, then answers until the parent is gone."""
+    parent = join_parent()
+    link = parent.link
     settings = link.recv()
     try:
         engine: CaptionEngine = pkgutil.resolve_name(settings.engine)(settings)
@@ -32,11 +28,12 @@ def main(link_descriptor: int, shared: int, parent: int) -> None:
         traceback.print_exc()
         link.send(("raised", _sentence(error)))
         return
-    serve(engine, link, shared)
+    answer_requests(engine, parent)
 
 
-def serve(engine: CaptionEngine, link: Connection, shared: int) -> None:
-    """Requests from the pipe, one after the other; an unexpected error is an answer too."""
+def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
+    """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
+    link = parent.link
 
     def report(stage: Stage, share: float) -> None:
         link.send(("progress", (stage, share)))
@@ -47,7 +44,8 @@ def serve(engine: CaptionEngine, link: Connection, shared: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            answers: Any = engine.describe_and_caption(map_frames(places, shared), options, report)
+            frames = map_frames(places, parent.shared)
+            answers: Any = engine.describe_and_caption(frames, options, report)
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _sentence(error)))
@@ -60,4 +58,4 @@ def _sentence(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:4]))
+    main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -43,14 +42,6 @@ class SharedFrames:
     fps: float
     samples: Place | None = None
     rate: int = 0
-
-
-def shared_memory() -> int:
-    """A descriptor of memory without a name, which is gone with its last holder."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("frames")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def write_frames(videos: Sequence[Frames], shared: int) -> list[SharedFrames]:

@@ -297,7 +297,7 @@ def children() -> Iterator[int]:
     import psutil
 
     for process in psutil.Process().children():
-        if "spawn_main" in " ".join(process.cmdline()):
+        if "app.extract.pool" in " ".join(process.cmdline()):
             yield process.pid
 
 
