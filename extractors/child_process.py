@@ -3,8 +3,8 @@
     ChildProcess       any command, in a process group of its own
     └── LinkedProcess  a module of ours, with a pipe and memory that both hold; it calls ``join_parent`` first
 
-No child outlives its parent, however that ends: Linux sends it a signal when the *thread* that started it ends
-(PR_SET_PDEATHSIG), so that it belongs in a lasting one. Elsewhere a linked child ends with its pipe.
+No child outlives its parent, however that ends: Linux sends it a signal when the *thread* that started it
+ends (PR_SET_PDEATHSIG), so that it belongs in a lasting one. Elsewhere a linked child ends with its pipe.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def describe_status(status: int) -> str:
 def _binding(parent: int, by: signal.Signals) -> Callable[[], None]:
     """Makes a function that has the kernel send the process it is called in ``by`` when ``parent`` ends.
 
-    The function loads and locks nothing, so that it may be called between fork and exec, which keeps the setting.
+    The function loads and locks nothing, so that it may be called between fork and exec; exec keeps it set.
     """
     if sys.platform != "linux":
         return lambda: None

@@ -46,7 +46,9 @@ class Image:
 
 
 IMAGES = {
-    "api": Image(("api", "cli"), ("app",), "app.api.application, app.cli.main, app.cli.doctor"),
+    "api": Image(
+        ("api", "cli"), ("app",), "app.api.application, app.serve.addresses, app.cli.main, app.cli.doctor"
+    ),
     "worker": Image(
         ("worker", "cli"),
         ("app", "docker", "extractors", "models"),

@@ -22,7 +22,7 @@ from app import __version__
 from app.errors import QueueUnavailable, RedisMissing
 from app.jobs.redis_client import connect, redis_url, unavailable_if_away
 from app.jobs.worker_registry import WorkerRegistry
-from app.serve.embedded_redis import server_binary
+from app.serve.redis_command import find_server
 from app.settings import Settings
 from app.terminal import print_table, printable
 
@@ -140,7 +140,7 @@ def redis_server(settings: Settings) -> Iterator[Finding]:
 
 def _embedded() -> Iterator[Finding]:
     try:
-        yield Finding("Redis", f"none runs; python -m app serve starts {server_binary()}")
+        yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
     except RedisMissing as error:
         yield Finding("Redis", "none", f"{error} {error.hint}")
 

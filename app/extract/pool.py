@@ -130,7 +130,7 @@ def _answer(worker: _Worker) -> ExtractionOutcome | None:
 
 
 def serve() -> None:
-    """Runs a worker: loads the extractors, says so, then describes one video after the other until told to stop."""
+    """Runs a worker: loads the extractors, says so, then describes videos until it is told to stop."""
     link = join_parent().link
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from app.extract.extraction import VideoExtraction

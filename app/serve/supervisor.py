@@ -10,7 +10,6 @@ A process that ends is started again. All end with this one, even where it is ki
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import threading
 import time
@@ -22,11 +21,12 @@ import redis
 import structlog
 
 from app import logs
-from app.errors import PortInUse, QueueUnavailable, RedisFailed
+from app.errors import QueueUnavailable, RedisFailed
 from app.jobs.job import Keys
 from app.jobs.queue import release_dead_worker, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
+from app.serve.addresses import address_of, free_port
 from app.serve.embedded_redis import RedisServer
 from app.serve.supervised_process import Backoff, SupervisedProcess
 from app.settings import Settings
@@ -61,18 +61,6 @@ def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
         yield server
 
 
-def free_port(host: str, port: int) -> int:
-    """The port, or a free one for 0. Raises PortInUse."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise PortInUse(f"Nothing can listen on {host}:{port} ({error.strerror}).") from error
-        return int(probe.getsockname()[1])
-
-
 class Supervisor:
     """Starts the workers and the API, and keeps them and the embedded server (None without one) running."""
 
@@ -82,7 +70,7 @@ class Supervisor:
         url = server.url if server else str(settings.redis_url)
         self._client, self._keys = connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace)
         self._registry = WorkerRegistry(self._client, self._keys)
-        self._address = f"http://{_in_url(settings.host)}:{port}"
+        self._address = address_of(settings.host, port)
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
             environment["REELWORD_STREAMS"] = settings.streams
@@ -125,12 +113,12 @@ class Supervisor:
     def _restart_redis(self, server: RedisServer) -> None:
         if not self._redis_backoff.is_due:
             return
-        log.warning("redis ended", again_in=self._redis_backoff.ended())
+        log.warning("redis ended", again_in=self._redis_backoff.note_end())
         try:
             server.start()
         except (RedisFailed, OSError) as error:
             log.error("redis does not start", reason=str(error))
-        self._redis_backoff.began()
+        self._redis_backoff.note_start()
 
     def _missing(self) -> str | None:
         """What is not there yet, in a few words. Redis is asked first: the API's log has better to say."""
@@ -152,7 +140,7 @@ class Supervisor:
             process.terminate()
         until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
         for process in self._processes:
-            process.wait(until)
+            process.finish(until)
 
 
 class Starting:
@@ -172,9 +160,3 @@ class Starting:
             log.info(f"waiting for {missing}", seconds=round(now - self._began))
             self._said, self._said_at = missing, now
         return missing
-
-
-def _in_url(host: str) -> str:
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    reachable = everywhere.get(host, host)
-    return f"[{reachable}]" if ":" in reachable else reachable

@@ -20,8 +20,9 @@ import pytest
 import structlog
 
 from app.errors import PortInUse
+from app.serve.addresses import free_port
 from app.serve.supervised_process import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, SupervisedProcess
-from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting, free_port
+from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting
 from tests.app.workers import eventually
 from tests.media import write_video
 
@@ -174,8 +175,8 @@ def test_what_keeps_ending_is_started_ever_more_slowly() -> None:
     pauses: list[float] = []
     for _ in range(9 + AT_ONCE):
         assert backoff.is_due == (len(pauses) <= AT_ONCE)
-        backoff.began()
-        pauses.append(backoff.ended())
+        backoff.note_start()
+        pauses.append(backoff.note_end())
     assert pauses[:AT_ONCE] == [0.0] * AT_ONCE
     assert pauses[AT_ONCE : AT_ONCE + 3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
@@ -185,10 +186,10 @@ def test_what_keeps_ending_is_started_ever_more_slowly() -> None:
 def test_what_lived_long_is_started_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
     backoff = Backoff()
     for _ in range(2000):  # days of it, without an overflow
-        backoff.began()
-        assert backoff.ended() <= LONGEST_PAUSE
+        backoff.note_start()
+        assert backoff.note_end() <= LONGEST_PAUSE
     monkeypatch.setattr("app.serve.supervised_process.SETTLED_AFTER", -1.0)
-    assert backoff.ended() == 0.0
+    assert backoff.note_end() == 0.0
     assert backoff.is_due
 
 
@@ -196,8 +197,8 @@ def test_redis_is_never_waited_for_long() -> None:
     backoff = Backoff(longest=REDIS_PAUSE)
     pauses: list[float] = []
     for _ in range(20):
-        backoff.began()
-        pauses.append(backoff.ended())
+        backoff.note_start()
+        pauses.append(backoff.note_end())
     assert max(pauses) == REDIS_PAUSE == 2.0
 
 
@@ -221,7 +222,7 @@ def test_a_process_that_will_not_end_is_killed() -> None:
     assert pid is not None
     time.sleep(1)  # for its handler to be in place
     stubborn.terminate()
-    stubborn.wait(time.monotonic() + 0.5)
+    stubborn.finish(time.monotonic() + 0.5)
     assert not psutil.pid_exists(pid)
 
 
@@ -242,4 +243,4 @@ def test_a_process_that_cannot_be_started_now_is_tried_again(monkeypatch: pytest
     assert before is None
     assert after is not None
     kept.terminate()
-    kept.wait(time.monotonic() + 5)
+    kept.finish(time.monotonic() + 5)
