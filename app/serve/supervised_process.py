@@ -52,7 +52,7 @@ class Backoff:
 
 
 class SupervisedProcess:
-    """Restarts one process of the service when it ends; it is told to end when this one does, however that comes.
+    """Restarts one process of the service when it ends; it is told to end with this one, however that comes.
 
     Args:
         name: what the log calls it.
