@@ -165,7 +165,7 @@ class LinkedProcess(ChildProcess):
 
 @dataclass(frozen=True)
 class ParentLink:
-    """What a ``LinkedProcess`` has of its parent. arguments: the rest of its command line."""
+    """Holds what a ``LinkedProcess`` has of its parent. arguments: the rest of its command line."""
 
     link: Connection
     shared: int

@@ -1,4 +1,4 @@
-"""``make serve``: Redis, a worker and the API on one machine, kept running until Ctrl-C.
+"""Runs Redis, workers and the API on one machine until Ctrl-C: ``make serve``.
 
     serve ─┬─ Redis    embedded, unless REDIS_URL names one; ends last
            ├─ worker   REELWORD_WORKERS of them, each with its decoder and its engine
@@ -24,7 +24,7 @@ import structlog
 from app import logs
 from app.errors import PortInUse, QueueUnavailable, RedisFailed
 from app.jobs.job import Keys
-from app.jobs.queue import release_dead_worker, worker_prefix
+from app.jobs.queue import release_dead_worker, waiting, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
 from app.serve.embedded_redis import RedisServer
@@ -44,18 +44,18 @@ log = structlog.get_logger(__name__)
 
 def serve(settings: Settings) -> None:
     """Runs everything until SIGTERM or Ctrl-C. Raises leaves of StartError where it cannot begin."""
-    logs.configure(settings, process="serve")
+    logs.configure_logs(settings, process="serve")
     port = free_port(settings.host, settings.port)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with redis_for(settings) as server:
+    with open_redis(settings) as server:
         Supervisor(settings, port, server).run(over)
 
 
 @contextmanager
-def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
-    """The embedded server, or None where REDIS_URL names another."""
+def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
+    """Starts the embedded server; gives None where REDIS_URL names another."""
     if settings.redis_url:
         yield None
         return
@@ -76,7 +76,13 @@ def free_port(host: str, port: int) -> int:
 
 
 class Supervisor:
-    """Starts the workers and the API, and keeps them and the embedded server (None without one) running."""
+    """Starts the workers and the API, and keeps them and the embedded server running.
+
+    Args:
+        settings: of all of them.
+        port: that the API listens on.
+        server: the embedded one, None where REDIS_URL names another.
+    """
 
     def __init__(self, settings: Settings, port: int, server: RedisServer | None) -> None:
         self._settings, self._redis = settings, server
@@ -96,13 +102,13 @@ class Supervisor:
         self._processes = [*workers, SupervisedProcess("api", [*program, "api"], environment)]
 
     def run(self, over: threading.Event) -> None:
-        """Until ``over`` is set."""
+        """Keeps all running until ``over`` is set."""
         log.info("starting", redis="embedded" if self._redis else "REDIS_URL", data=str(self._settings.data))
-        starting = Starting()
+        starting = StartReport()
         try:
             while not over.wait(LOOK_SECONDS):
                 self._tick()
-                if not starting.is_over and starting.waits_for(self._missing()) is None:
+                if not starting.is_over and starting.note_missing(self._missing()) is None:
                     print(f"Reelword is ready at {self._address}", flush=True)
         finally:
             self._stop()
@@ -135,7 +141,7 @@ class Supervisor:
         self._redis_backoff.note_start()
 
     def _missing(self) -> str | None:
-        """What is not there yet, in a few words. Redis is asked first: the API's log has better to say."""
+        """Finds what is not there yet, in a few words. Redis first: the API's log has better to say."""
         try:
             workers = self._registry.workers()
         except QueueUnavailable:
@@ -155,9 +161,21 @@ class Supervisor:
         until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
         for process in self._processes:
             process.finish(until)
+        print(self._last_words(), flush=True)
+
+    def _last_words(self) -> str:
+        """Says how many jobs go on at the next start; the workers have handed back what they had."""
+        try:
+            count = waiting(self._client, self._keys)
+        except (QueueUnavailable, redis.RedisError):
+            return "Reelword has stopped; what waits in Redis goes on when it starts again."
+        if not count:
+            return "Reelword has stopped; no job waits."
+        jobs, go = ("job waits", "goes") if count == 1 else ("jobs wait", "go")
+        return f"Reelword has stopped; {count} {jobs}, and {go} on when it starts again."
 
 
-class Starting:
+class StartReport:
     """Says on the log what a start waits for: whenever that changes, and now and then while it does not."""
 
     def __init__(self) -> None:
@@ -166,7 +184,7 @@ class Starting:
         self._said: str | None = None
         self._said_at = 0.0
 
-    def waits_for(self, missing: str | None) -> str | None:
+    def note_missing(self, missing: str | None) -> str | None:
         """Notes what is missing; None ends the start."""
         now = time.monotonic()
         self.is_over = missing is None

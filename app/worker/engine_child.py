@@ -1,5 +1,5 @@
-"""The engine's process: ``python -m app.worker.engine_child``, started by app/worker/engine_process.py and
-gone with it.
+"""Loads an engine and answers its worker: ``python -m app.worker.engine_child``, started by
+app/worker/engine_process.py and gone with it.
 
 Nothing heavy is imported before the settings are here: they name the engine.
 """
@@ -10,8 +10,10 @@ import pkgutil
 import traceback
 from typing import Any
 
+from app.errors import EngineStartFailed
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine
+from app.settings import Settings
 from app.worker.shared_frames import map_frames
 from extractors.child_process import ParentLink, join_parent
 
@@ -22,13 +24,27 @@ def main() -> None:
     link = parent.link
     settings = link.recv()
     try:
-        engine: CaptionEngine = pkgutil.resolve_name(settings.engine)(settings)
+        engine = load_engine(settings)
         link.send(("warm", engine.warm_up()))
     except Exception as error:
         traceback.print_exc()
         link.send(("raised", _sentence(error)))
         return
     answer_requests(engine, parent)
+
+
+def load_engine(settings: Settings) -> CaptionEngine:
+    """Makes the engine that the settings name. Raises EngineStartFailed where there is none of that name."""
+    try:
+        make = pkgutil.resolve_name(settings.engine)
+    except (AttributeError, ImportError, ValueError) as error:
+        default = Settings.model_fields["engine"].default
+        raise EngineStartFailed(
+            f"REELWORD_ENGINE names {settings.engine}, which cannot be imported ({error}); as module:name it "
+            f"would be {default}, which is the default"
+        ) from error
+    engine: CaptionEngine = make(settings)
+    return engine
 
 
 def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
@@ -54,7 +70,8 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    named = str(error) if isinstance(error, EngineStartFailed) else f"{type(error).__name__}: {error}"
+    return named[:500]
 
 
 if __name__ == "__main__":

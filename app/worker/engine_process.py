@@ -1,4 +1,4 @@
-"""The worker's handle on its engine, the one child that holds models.
+"""Starts, asks and ends a worker's engine, the one child that holds models.
 
 The child is started ahead, loads its models once and answers lists of videos. Frames travel in memory that
 both map, everything else through a pipe. Native code in the child can crash, hang or hold its interpreter's
@@ -31,15 +31,15 @@ log = structlog.get_logger(__name__)
 
 
 class EngineDied(Exception):
-    """The engine ended before it had answered; the next ``start`` makes a new one."""
+    """Says that the engine ended before it had answered; the next ``start`` makes a new one."""
 
 
 class EngineRaised(Exception):
-    """The engine met an error that it did not expect, and lives on."""
+    """Says that the engine met an error that it did not expect, and lives on."""
 
 
 class EngineProcess:
-    """One engine at a time. One thread starts and uses it; any thread may ``kill`` it.
+    """Holds one engine at a time. One thread starts and uses it; any thread may ``kill`` it.
 
     The child also ends when the *thread* that started it ends (that is what Linux watches).
     """
@@ -70,7 +70,7 @@ class EngineProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Its models are loaded and it lives."""
+        """Whether its models are loaded and it lives."""
         return self.info is not None and self.is_alive
 
     def start(self) -> EngineInfo:

@@ -1,4 +1,4 @@
-"""What is done with the jobs in a worker's hands, and what the death of a child costs them.
+"""Runs the jobs in a worker's hands, stores their results, and decides what the death of a child costs them.
 
     decode each → caption all together → finish each
                         ↓ the engine died
@@ -10,11 +10,15 @@ has failed where it had its last.
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
+from PIL import Image
 
 from app.errors import (
     DeadlineExceeded,
@@ -26,27 +30,36 @@ from app.errors import (
     WorkerFault,
 )
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Claim, Jobs, Stage
+from app.jobs.job import ANSWER_LIMIT, Claim, Jobs, Stage
 from app.pipeline import answers as pipeline_answers
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from app.worker import results
-from app.worker.attempt import Attempt
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.watchdog import Watchdog
+from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.media.errors import DecoderError, DecoderFault, MediaError
-from extractors.media.request import Limits
+from extractors.media.request import Decoded, Limits
 
+FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
+FRAME_QUALITY = 85
 log = structlog.get_logger(__name__)
 
 
 class JobRunner:
     """Runs claimed jobs to their end with one decoder and one engine.
 
-    Raises QueueUnavailable where Redis stays away (the jobs run again once their leases lapse), and
-    EngineStartFailed where the engine that died cannot be replaced (they are handed back).
+    Args:
+        jobs: the records.
+        blobs: where uploads and results lie.
+        decoder: reads the videos.
+        engine: captions them.
+        watch: keeps the leases meanwhile.
+        settings: limits of time and memory.
+
+    Raises:
+        QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
+        EngineStartFailed: the engine that died cannot be replaced; they are handed back.
     """
 
     def __init__(
@@ -63,9 +76,9 @@ class JobRunner:
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
 
     def work(self, claims: Sequence[Claim]) -> None:
-        """All claims to their end: first together, then, should the batch die, one by one."""
+        """Takes all claims to their end: first together, then, should the batch die, one by one."""
         runs = [Attempt(claim) for claim in claims]
-        with self._watch.holding(runs):
+        with self._watch.hold(runs):
             try:
                 self._work(runs)
             except Exception:
@@ -111,7 +124,7 @@ class JobRunner:
         began = time.monotonic()
         with (
             self._blobs.local(run.claim.job.upload) as path,
-            self._watch.guarding([run], self._decoder.kill),
+            self._watch.guard([run], self._decoder.kill),
         ):
             run.decoded = self._decoder.decode(path, request, self._limits)
         run.answer = pipeline_answers.media_answer(run.decoded, time.monotonic() - began)
@@ -128,7 +141,7 @@ class JobRunner:
         videos = [run.decoded.footage for run in batch if run.decoded is not None]
         options = [run.claim.job.options for run in batch]
         try:
-            with self._watch.guarding(batch, self._engine.kill, self._settings.cancel_grace):
+            with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
                 answers = self._engine.run(videos, options, report)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
@@ -142,14 +155,14 @@ class JobRunner:
 
     def _again(self, run: Attempt, cause: ReelwordError) -> bool:
         """Goes on to the next attempt at once; False where the job has ended or is no longer ours."""
-        with self._watch.paused():
+        with self._watch.pause():
             if run.stopped:
                 self._settle_if_stopped(run)
                 return False
             taken = self._jobs.claim_again(run.claim, cause)
             if isinstance(taken, Claim):
                 log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
-                run.next_attempt(taken)
+                run.begin_again(taken)
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
@@ -177,10 +190,8 @@ class JobRunner:
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
         job = run.claim.job
-        results.store_result(self._blobs, job.id, run.decoded, answer.attention)
-        record = results.record_or_blob(
-            self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer)
-        )
+        store_result(self._blobs, job.id, run.decoded, answer.attention)
+        record = store_large_answer(self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer))
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
@@ -207,7 +218,7 @@ class JobRunner:
             self._fail(run, DeadlineExceeded(f"The job ran longer than {seconds:g} seconds ({run.stage})."))
         elif run.stopped == "canceled":
             self._jobs.stop(run.claim)
-            results.delete_blobs(self._blobs, run.claim.job.id)
+            delete_blobs(self._blobs, run.claim.job.id)
         elif run.stopped == "handed back":
             self._jobs.hand_back(run.claim)
         run.is_settled = True
@@ -227,3 +238,47 @@ def remove_upload(blobs: Blobs, key: str) -> None:
         blobs.remove(key)
     except Exception:
         log.exception("the upload of a job that is over could not be removed", upload=key)
+
+
+def store_result(blobs: Blobs, job_id: str, decoded: Decoded, attention: Mapping[str, Any] | None) -> None:
+    """Stores the frames and, where there is one, the attention document.
+
+    Args:
+        blobs: where files of jobs lie.
+        job_id: whose they are.
+        decoded: the frames, as the captioner saw them.
+        attention: the document, None where it was not asked for.
+    """
+    for number, pixels in enumerate(decoded.frames.pixels):
+        picture = Image.fromarray(pixels)
+        picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
+        blobs.write(f"results/{job_id}/frames/{number}.jpg", buffer.getvalue())
+    if attention is not None:
+        blobs.write(f"results/{job_id}/attention.json", json.dumps(attention).encode())
+
+
+def store_large_answer(blobs: Blobs, job_id: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stores an answer that is too large for Redis as a blob.
+
+    Args:
+        blobs: where files of jobs lie.
+        job_id: whose answer it is.
+        answer: all of it.
+
+    Returns:
+        What goes on the record: the answer, or its media facts and the key of the blob.
+    """
+    text = json.dumps(answer)
+    if len(text) <= ANSWER_LIMIT:
+        return answer
+    key = f"results/{job_id}/answer.json"
+    blobs.write(key, text.encode())
+    return {"blob": key, "media": answer.get("media"), "timings": answer.get("timings", {})}
+
+
+def delete_blobs(blobs: Blobs, job_id: str) -> None:
+    """Removes all of a job's blobs, its upload included."""
+    blobs.remove(f"uploads/{job_id}")
+    blobs.remove(f"results/{job_id}")

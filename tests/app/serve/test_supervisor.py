@@ -20,8 +20,12 @@ import pytest
 import structlog
 
 from app.errors import PortInUse
+from app.jobs.job import Jobs
+from app.jobs.options import CaptionOptions
+from app.jobs.queue import Queue
 from app.serve.supervised_process import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, SupervisedProcess
-from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting, free_port
+from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, StartReport, Supervisor, free_port
+from app.settings import Settings
 from tests.app.workers import eventually
 from tests.media import write_video
 
@@ -50,6 +54,12 @@ class Served:
         """Its living descendants whose command line has these words."""
         found = psutil.Process(self.process.pid).children(recursive=True)
         return [child.pid for child in found if command in command_of(child)]
+
+    @property
+    def last_line(self) -> str:
+        """The last that it printed, once it has stopped."""
+        lines = [self._lines.get() for _ in range(self._lines.qsize())]
+        return lines[-2]  # what follows is the reader's own
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(by)
@@ -103,6 +113,7 @@ def test_serve_from_start_to_restart(root: Path, tmp_path: Path) -> None:
         assert [word["word"] for word in job["captions"][0]["words"]] == attention["words"]  # type: ignore[index]
         survives_kills(running, clip)
         assert running.stop() == 0
+        assert running.last_line == "Reelword has stopped; no job waits."
     with served(root, data) as again:
         assert httpx.get(f"{again.address}/jobs/{job['id']}").json()["caption"] == job["caption"]
         refuses_a_second(root, data)
@@ -122,6 +133,35 @@ def survives_kills(running: Served, clip: Path) -> None:
             eventually(lambda: is_alive(running.address), 10)
     eventually(lambda: is_ready(running.address), 120)
     assert caption(running.address, clip)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "no job waits."),
+        (1, "1 job waits, and goes on when it starts again."),
+        (3, "3 jobs wait, and go on when it starts again."),
+    ],
+)
+def test_the_last_line_says_how_many_jobs_wait(
+    settings: Settings, jobs: Jobs, capsys: pytest.CaptureFixture[str], count: int, said: str
+) -> None:
+    Queue(jobs.server, "somebody", lease=1, keys=jobs.keys).open()
+    for number in range(count):
+        jobs.submit(f"job{number}", CaptionOptions(), "uploads/x")
+    over = threading.Event()
+    over.set()
+    Supervisor(settings, 0, None).run(over)
+    assert capsys.readouterr().out.endswith(f"Reelword has stopped; {said}\n")
+
+
+def test_the_last_line_is_said_without_redis_too(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = threading.Event()
+    over.set()
+    Supervisor(settings.model_copy(update={"redis_url": "redis://127.0.0.1:9"}), 0, None).run(over)
+    assert "what waits in Redis goes on" in capsys.readouterr().out
 
 
 def refuses_a_second(root: Path, data: Path) -> None:
@@ -204,12 +244,12 @@ def test_redis_is_never_waited_for_long() -> None:
 def test_a_start_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("app.serve.supervisor.time.monotonic", lambda: now)
-    starting = Starting()
+    starting = StartReport()
     with structlog.testing.capture_logs() as said:
         for missing, seconds in [("it", 0), ("it", 1), ("a worker", 2), ("a worker", REMIND_SECONDS + 1)]:
             now += seconds
-            assert starting.waits_for(missing) == missing
-        assert starting.waits_for(None) is None
+            assert starting.note_missing(missing) == missing
+        assert starting.note_missing(None) is None
     assert starting.is_over
     assert [line["event"] for line in said] == ["waiting for it", *["waiting for a worker"] * 2]
 

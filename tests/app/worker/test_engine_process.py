@@ -148,6 +148,13 @@ def test_models_that_do_not_load_are_said_by_name() -> None:
     assert broken.pid is None
 
 
+@pytest.mark.parametrize("name", ["app.nowhere:Engine", "tests.app.engines:Nobody", "no name"])
+def test_an_engine_that_is_not_there_is_told_with_the_setting_and_its_default(name: str) -> None:
+    absent = EngineProcess(Settings(engine=name))
+    with pytest.raises(EngineStartFailed, match=rf"_ENGINE names {name}.*app\.pipeline\.engine:Engine"):
+        absent.start()
+
+
 def test_loading_has_a_time_limit() -> None:
     slow = EngineProcess(Settings(engine="tests.app.engines:Obedient", engine_start_seconds=0.01))
     with pytest.raises(EngineStartFailed, match=r"not warm within 0\.01 s"):
