@@ -13,7 +13,7 @@ from PIL import Image
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, ServiceDep
-from app.attention_picture.render import attention_picture
+from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
@@ -153,7 +153,7 @@ def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
     frames = [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
     attention = AttentionDocument.model_validate(json.loads(document))
     out = io.BytesIO()
-    attention_picture(attention, frames, sampled).save(out, "PNG", optimize=True)
+    draw_attention_picture(attention, frames, sampled).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 

@@ -7,10 +7,13 @@ where there is nothing, the next entry that arrives. Workers share: lua/take.lua
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -132,8 +135,21 @@ class Queue:
 
 
 def worker_prefix(pid: int) -> str:
-    """Names how a worker of this host begins, by its process id."""
-    return f"{socket.gethostname()}-{pid}"
+    """Makes what the name of a worker of this host begins with, by its process id.
+
+    Two containers may have one host name, and their workers one process id. The kernel's boot and the
+    container's own list of processes tell them apart; both are as before where a worker alone is restarted.
+    """
+    return f"{socket.gethostname()}-{_process_space()}-{pid}"
+
+
+def _process_space() -> str:
+    """Eight hex digits of where process ids are this host's alone; zeros where Linux does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    except OSError:
+        return "00000000"
 
 
 def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str = "") -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from app.attention_picture.render import attention_picture
+from app.attention_picture.render import draw_attention_picture
 from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
@@ -74,7 +74,7 @@ def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video
     assert told == OWN[name]
     assert len(document.times) in (4, 8)  # dualAFR's slots are of one frame each here, or of two
     frames = [Image.fromarray(pixels) for pixels in video.pixels]
-    assert attention_picture(document, frames, video.pts.tolist()).width >= 900
+    assert draw_attention_picture(document, frames, video.pts.tolist()).width >= 900
 
 
 def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
@@ -91,7 +91,7 @@ def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
     assert list(model.members or {}) == ["g2l", "stats", "refocus"]
     assert (model.options or {})["members"] == ("g2l", "stats", "refocus")
     frames = [Image.fromarray(pixels) for pixels in video.pixels]
-    attention_picture(document, frames, video.pts.tolist())
+    draw_attention_picture(document, frames, video.pts.tolist())
 
 
 def test_members_share_what_they_look_at(

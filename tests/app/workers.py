@@ -22,10 +22,8 @@ from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 
-PROGRAM = (
-    "from app.logs import configure; from app.settings import Settings; from app.worker.worker import work; \
-settings = Settings(); configure(settings); work(settings)"
-)
+PROGRAM = "from app.logs import configure_logs; from app.settings import Settings; \
+from app.worker.worker import work; settings = Settings(); configure_logs(settings); work(settings)"
 
 
 class Service:

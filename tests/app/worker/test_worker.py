@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from app.jobs.job import Keys
+from app.jobs.queue import worker_prefix
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -60,6 +61,17 @@ def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
         worker = running.start_worker()
         yield running
         assert worker.poll() is None
+
+
+def test_workers_of_two_containers_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one host name, process id and kernel: the start of one must not release the other's jobs."""
+    monkeypatch.setattr("app.jobs.queue.socket.gethostname", lambda: "box")
+    here = worker_prefix(7)
+    assert here == worker_prefix(7) != worker_prefix(8)
+    assert here.startswith("box-")
+    assert here.endswith("-7")
+    monkeypatch.setattr("app.jobs.queue.os.readlink", lambda path: "pid:[4026532999]")
+    assert worker_prefix(7) != here
 
 
 def test_a_job_is_done(staffed: Service, video: Path) -> None:
