@@ -16,8 +16,7 @@ from extractors.extractor import weights_of
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
-from models.checkpoint import CheckpointError, read_card
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
@@ -26,10 +25,10 @@ COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that c
 
 def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
     """The captioners in a folder, as a table or as one JSON document; the default one is marked."""
-    files = available(weights)
+    files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, embedding_path(weights))
+    joint = combination_infos(alone, find_embedding(weights))
     chosen = default or default_captioner(alone)
     found = [describe(name, path, infos.get(name)) for name, path in files.items()]
     found += [_described(info) for info in joint]

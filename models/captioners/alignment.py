@@ -36,7 +36,7 @@ class LayerConfig(InputStream):
         return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
 
 
-def aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
+def find_aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
     """Where the rows, and columns, of a layer's aligned map lie.
 
     Pooling joins cells, the outer ones with its padding, so that what it leaves is uneven. A hypercolumn is
@@ -47,7 +47,7 @@ def aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
     return pooled_edges(cell_edges(layer.name, layer.side), layer.pool[1], layer.pool[1] // 2)
 
 
-def step_by_step(batch: Batch, side: int) -> Batch:
+def split_into_steps(batch: Batch, side: int) -> Batch:
     """The maps of windows as a row for each of their steps: (B, W, s·N, C) → (B, s·W, N, C), N = side².
 
     Where windows overlap (C3D's, by half) every second one is taken, so that the maps follow each other
@@ -70,7 +70,7 @@ def step_by_step(batch: Batch, side: int) -> Batch:
     )
 
 
-def alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
+def build_alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
     """The module that aligns one layer. a_L itself, already ``channels`` wide, is left as it is."""
     if kind != "convolution":
         return PooledAlignment(kind, layer, channels)

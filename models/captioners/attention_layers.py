@@ -28,12 +28,12 @@ class AdditiveAttention(nn.Module):
         self.W_x = nn.Linear(width, attention_width)
         self.w = nn.Linear(attention_width, 1, bias=False)
 
-    def keys(self, x: Tensor) -> Tensor:
+    def make_keys(self, x: Tensor) -> Tensor:
         """x: (…, width) → (…, A)."""
         keys: Tensor = self.W_x(x)
         return keys
 
-    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
+    def score(self, h: Tensor, keys: Tensor) -> Tensor:
         """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
@@ -56,12 +56,12 @@ class BilinearAttention(nn.Module):
         self.w = nn.Linear(attention_width, 1, bias=False)
         self.b = nn.Parameter(torch.zeros(attention_width)) if bias else None
 
-    def keys(self, x: Tensor) -> Tensor:
+    def make_keys(self, x: Tensor) -> Tensor:
         """x: (…, width) → (…, A)."""
         keys: Tensor = self.W_x(x)
         return keys
 
-    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
+    def score(self, h: Tensor, keys: Tensor) -> Tensor:
         """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
@@ -77,7 +77,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(grouped, values).reshape(weights.shape[0], values.shape[2])
 
 
-def per_row(per_video: Tensor, rows: Tensor) -> Tensor:
+def expand_to_rows(per_video: Tensor, rows: Tensor) -> Tensor:
     """(B, …) → (R, …), each video's value for each of its rows."""
     return per_video.repeat_interleave(rows.shape[0] // per_video.shape[0], 0)
 

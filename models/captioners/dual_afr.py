@@ -45,10 +45,16 @@ from models.captioner import (
     StepAttention,
     as_numpy,
 )
-from models.captioners.alignment import Alignment, LayerConfig, aligned_edges, alignment, step_by_step
-from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, video_means
-from models.likelihood import Forced, teacher_forced
+from models.captioners.alignment import (
+    Alignment,
+    LayerConfig,
+    build_alignment,
+    find_aligned_edges,
+    split_into_steps,
+)
+from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
+from models.likelihood import CaptionLikelihoods, teacher_force
 from models.vocabulary import Vocabulary
 
 C3D_LAYERS = (
@@ -86,7 +92,7 @@ class DualAFRConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; a_L leads, since attention is reported on its clock."""
-        return distinct(self.layers[-1], *self.layers[:-1], self.top)
+        return deduplicate(self.layers[-1], *self.layers[:-1], self.top)
 
     @classmethod
     def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
@@ -165,7 +171,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def __init__(self, config: DualAFRConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         C, A, H, E, size = config.channels, config.attention, config.hidden, config.words, len(vocabulary)
-        self.align = nn.ModuleList([alignment(config.alignment, layer, C) for layer in config.layers])
+        self.align = nn.ModuleList([build_alignment(config.alignment, layer, C) for layer in config.layers])
         self.C = nn.Linear(config.top.width, H)
         self.attention_alpha = AdditiveAttention(H, C * len(config.layers), A)
         self.attention_beta = AdditiveAttention(H, C, A)
@@ -200,7 +206,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
         """One batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
-        layers = [step_by_step(by_name[layer.name], layer.side) for layer in self.config.layers]
+        layers = [split_into_steps(by_name[layer.name], layer.side) for layer in self.config.layers]
         slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
         count = int(slots.max())
         mask = torch.arange(count, device=slots.device) < slots.unsqueeze(1)
@@ -214,14 +220,14 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return DualAFRMemory(
             times=layers[-1].times.gather(1, rows.unsqueeze(2).expand(-1, -1, 2)),
             a=a,
-            keys=self.attention_alpha.keys(a),
+            keys=self.attention_alpha.make_keys(a),
             mask=mask,
-            h_1=torch.tanh(self.C(video_means(by_name[self.config.top.name]))),
+            h_1=torch.tanh(self.C(average_frames(by_name[self.config.top.name]))),
         )
 
     def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
         """Attention is over the cells that a_L has after its alignment."""
-        return aligned_edges(self.config.alignment, self.config.layers[-1])
+        return find_aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:
         """(B,) slots that a layer's rows fill, the last perhaps in part."""
@@ -251,12 +257,14 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
         """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
-        scores = self.attention_alpha.scores(h, memory.keys)  # eq. 4, (R, M, N)
-        mask = per_row(memory.mask, h).unsqueeze(2).expand_as(scores)
+        scores = self.attention_alpha.score(h, memory.keys)  # eq. 4, (R, M, N)
+        mask = expand_to_rows(memory.mask, h).unsqueeze(2).expand_as(scores)
         alpha = masked_softmax(scores.flatten(1), mask.flatten(1))  # eq. 5
         place, log_place = self._psi(alpha)
         s = weighted_sum(place, memory.a.flatten(1, 2)).view(h.shape[0], -1, self.config.channels)
-        beta = masked_softmax(self.attention_beta.scores(h, self.attention_beta.keys(s)), None)  # eqs. 6, 7
+        beta = masked_softmax(
+            self.attention_beta.score(h, self.attention_beta.make_keys(s)), None
+        )  # eqs. 6, 7
         layer, log_layer = self._psi(beta)
         z = torch.bmm(layer.to(s.dtype).unsqueeze(1), s).squeeze(1)
         extras = {"layers": beta}
@@ -296,14 +304,14 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
         """
         samples = self.config.samples
-        forced = teacher_forced(self, memory, targets.repeat_interleave(samples, 0))
+        forced = teacher_force(self, memory, targets.repeat_interleave(samples, 0))
         log_p = forced.log_p.sum(1).view(-1, samples)
         bound = multi_sample_bound(log_p, _log_m(forced).view(-1, samples))
         words = (targets >= 0).sum()
         return MultiSampleLoss(bound.surrogate.sum() / words, -bound.value.sum() / words)
 
 
-def _log_m(forced: Forced) -> Tensor:
+def _log_m(forced: CaptionLikelihoods) -> Tensor:
     """(R,) log p(m): the draws of every word that counts."""
     total = torch.zeros_like(forced.log_p[:, 0])
     for attention, valid in zip(forced.attentions, forced.valid.unbind(1), strict=True):

@@ -37,8 +37,16 @@ from torch import Tensor, nn
 from extractors.features import Features
 from models.caption import Extras
 from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention
-from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, nearest_rows, on_clock
+from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.inputs import (
+    Batch,
+    InputStream,
+    average_regions,
+    collate_inputs,
+    deduplicate,
+    find_nearest_rows,
+    gather_rows,
+)
 from models.vocabulary import Vocabulary
 
 Level = Literal["2d", "3d", "al", "l"]
@@ -75,7 +83,7 @@ class G2LConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; the regions lead: attention is reported on their clock."""
-        return distinct(self.regions, self.frames, self.clips)
+        return deduplicate(self.regions, self.frames, self.clips)
 
     @classmethod
     def demo(cls, grid: str = "grid", clips: str = "grid", clip_width: int = 1280) -> G2LConfig:
@@ -131,17 +139,17 @@ class GumbelTopK(nn.Module):
     def forward(self, pi: Tensor, mask: Tensor) -> Tensor:
         """pi: (R, J) probabilities, mask: (R, J) → (R, J), one for each chosen frame, their sum min(K, J)."""
         if self.training and self.gumbel:
-            return self.sampled(pi.float(), mask, self.noise(pi))
+            return self.sample(pi.float(), mask, self.draw_noise(pi))
         # before the first word h = 0 and all frames are equal: rounded, so that the earliest are taken
         ranked = (pi * 1e6).round().masked_fill(~mask, -1).argsort(dim=1, descending=True, stable=True)
         return torch.zeros_like(pi).scatter(1, ranked[:, : self.k], 1) * mask
 
-    def noise(self, pi: Tensor) -> Tensor:
+    def draw_noise(self, pi: Tensor) -> Tensor:
         """(R, K, J) independent draws of Gumbel(0, 1)."""
         draws = torch.empty(pi.shape[0], self.k, pi.shape[1], device=pi.device)
         return -draws.exponential_().log()
 
-    def sampled(self, pi: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
+    def sample(self, pi: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
         """The sum of π¹ to π^K. There is no k-th choice in a video of fewer than k frames."""
         chosen = torch.zeros_like(pi)
         for k in range(self.k):
@@ -210,9 +218,9 @@ class G2L(Captioner[G2LMemory, G2LState]):
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         frames, clips = by_name[self.config.frames.name], by_name[self.config.clips.name]
         regions = by_name[self.config.regions.name]
-        f = self.dropout(self.sigma(self.W_f(frame_means(frames))))  # eq. 1
-        v = self.dropout(self.sigma(self.W_v(frame_means(clips))))
-        v = on_clock(v, nearest_rows(frames.times, clips.times, clips.frame_mask))
+        f = self.dropout(self.sigma(self.W_f(average_regions(frames))))  # eq. 1
+        v = self.dropout(self.sigma(self.W_v(average_regions(clips))))
+        v = gather_rows(v, find_nearest_rows(frames.times, clips.times, clips.frame_mask))
         pair = torch.cat([f, v], 2)
         has_al = self.config.alignment or self.config.key_frames > 0
         nothing = f.new_zeros(*f.shape[:2], 0)
@@ -222,9 +230,9 @@ class G2L(Captioner[G2LMemory, G2LState]):
             f=f,
             v=v,
             aligned=self.W_al(pair) if self.config.alignment else nothing,
-            f_keys=self.attention_2d.keys(f),
-            v_keys=self.attention_3d.keys(v),
-            aligned_keys=self.attention_al.keys(pair) if has_al else nothing,
+            f_keys=self.attention_2d.make_keys(f),
+            v_keys=self.attention_3d.make_keys(v),
+            aligned_keys=self.attention_al.make_keys(pair) if has_al else nothing,
             frame_mask=frames.frame_mask,
             threes=_threes(frames, regions),
             r=r,
@@ -238,7 +246,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
             nothing = regions.values[..., :0]
             return nothing, nothing
         r = self.dropout(self.sigma(self.W_r(regions.values)))  # eq. 7
-        return r, self.attention_l.keys(r)
+        return r, self.attention_l.make_keys(r)
 
     def explain(self, caption: CaptionSteps) -> Extras:
         """For each word the frames that the sampler took, weighed by the attention it took them from."""
@@ -257,12 +265,12 @@ class G2L(Captioner[G2LMemory, G2LState]):
     def step(
         self, state: G2LState, word: Tensor, memory: G2LMemory
     ) -> tuple[Tensor, G2LState, StepAttention | None]:
-        h, mask = state.h_2, per_row(memory.frame_mask, state.h_2)
-        a_2d = self._weights("2d", self.attention_2d.scores(h, memory.f_keys), mask)  # eqs. 2, 3
-        a_3d = self._weights("3d", self.attention_3d.scores(h, memory.v_keys), mask)
+        h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
+        a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
+        a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
         a_al = a_2d
         if memory.aligned_keys.shape[2]:
-            a_al = self._weights("al", self.attention_al.scores(h, memory.aligned_keys), mask)
+            a_al = self._weights("al", self.attention_al.score(h, memory.aligned_keys), mask)
         x = [weighted_sum(a_2d, memory.f), weighted_sum(a_3d, memory.v)]  # eq. 4
         if self.config.alignment:
             x.append(self._phi(a_al, memory, mask))
@@ -275,7 +283,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
         """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
-        weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * per_row(memory.aligned, a_al)
+        weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * expand_to_rows(memory.aligned, a_al)
         return (self.sigma(weighted + self.b_al) * mask.unsqueeze(2)).sum(1)
 
     def _local(self, h: Tensor, a_al: Tensor, memory: G2LMemory) -> tuple[list[Tensor], StepAttention]:
@@ -283,22 +291,22 @@ class G2L(Captioner[G2LMemory, G2LState]):
         by_video = a_al.view(memory.size, -1, a_al.shape[1], 1)
         pi = (by_video * memory.threes.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
         pi = pi / pi.sum(1, keepdim=True).clamp(min=1e-20)
-        row_mask = per_row(memory.region_mask.any(2), h)
+        row_mask = expand_to_rows(memory.region_mask.any(2), h)
         if not self.config.key_frames:
             return [], StepAttention(pi, None, {"selected": torch.zeros_like(pi)})
         selected = self.sampler(pi, row_mask)
-        scores = self.attention_l.scores(h, memory.r_keys)
-        a_l = self._weights("l", scores, per_row(memory.region_mask, h))
+        scores = self.attention_l.score(h, memory.r_keys)
+        a_l = self._weights("l", scores, expand_to_rows(memory.region_mask, h))
         x_L = weighted_sum((a_l * selected.unsqueeze(2)).flatten(1), memory.r.flatten(1, 2))
         return [x_L], StepAttention(pi, a_l, {"selected": selected})
 
     def _weights(self, level: Level, scores: Tensor, mask: Tensor) -> Tensor:
         weights = masked_softmax(scores, mask)
         share = self.config.masked.get(level, 0.0)
-        return weights if share == 0 else without_smallest(weights, mask, share)
+        return weights if share == 0 else drop_smallest(weights, mask, share)
 
 
-def without_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
+def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
     """Figure 6: the smallest ``share`` of the valid weights (…, N) become 0, the rest sums to one again."""
     rank = weights.masked_fill(~mask, 2).argsort(dim=-1, stable=True).argsort(dim=-1)
     dropped = (share * mask.sum(-1, keepdim=True)).floor()
@@ -308,6 +316,6 @@ def without_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
 
 def _threes(frames: Batch, regions: Batch) -> Tensor:
     """(B, L, J): column j averages over the frames nearest to region row j."""
-    nearest = nearest_rows(frames.times, regions.times, regions.frame_mask)
+    nearest = find_nearest_rows(frames.times, regions.times, regions.frame_mask)
     chosen = F.one_hot(nearest, regions.times.shape[1]) * frames.frame_mask.unsqueeze(2)
     return chosen / chosen.sum(1, keepdim=True).clamp(min=1)

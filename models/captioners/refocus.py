@@ -37,9 +37,9 @@ from torch import Tensor, nn
 from extractors.features import Features
 from models.caption import Extras
 from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
-from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, video_means
-from models.likelihood import NextWord, teacher_forced
+from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.inputs import Batch, InputStream, average_frames, average_regions, collate_inputs, deduplicate
+from models.likelihood import NextWord, teacher_force
 from models.vocabulary import Vocabulary
 
 
@@ -67,7 +67,7 @@ class RefocusConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; the grid leads, since attention is reported on its clock."""
-        return distinct(self.grid, self.audio)
+        return deduplicate(self.grid, self.audio)
 
     @property
     def width(self) -> int:
@@ -93,7 +93,7 @@ class RefocusConfig(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Memory):
+class VideoEncoding(Memory):
     """What algorithm 1 makes of B videos of K frames."""
 
     o_1: Tensor  # (B, H)
@@ -114,16 +114,16 @@ class RefocusMemory(Memory):
     cell_keys: Tensor  # (B, N, A)
     cell_mask: Tensor  # (B, N)
     audio: Tensor  # (B, d_audio): v^a
-    watched: Watched
+    encoding: VideoEncoding
     o: Tensor  # (B, H)
 
     def first_step(self) -> RefocusMemory:
         """The same videos as the default key frame shows them."""
-        return replace(self, o=self.watched.o_1)
+        return replace(self, o=self.encoding.o_1)
 
     def either_step(self, first: Tensor) -> RefocusMemory:
         """first: (B,), the videos that are seen as the default key frame shows them."""
-        return replace(self, o=torch.where(first.unsqueeze(1), self.watched.o_1, self.watched.o_2))
+        return replace(self, o=torch.where(first.unsqueeze(1), self.encoding.o_1, self.encoding.o_2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,23 +188,23 @@ class VideoRefocusingEncoder(nn.Module):
 
     def forward(
         self, frames: Tensor, mask: Tensor, audio: Tensor, times: Tensor, key: Tensor | None
-    ) -> Watched:
+    ) -> VideoEncoding:
         """frames: (B, K, d), audio: (B, d_audio); key: (B,) key frames that are known, None to predict."""
         middle = mask.sum(1) // 2
         h_1 = self.kbigru(frames, mask, middle)
         o_1 = torch.tanh(self.W_a(torch.cat([h_1, audio], 1)))
         if not self.twice:
-            return Watched(times, o_1, o_1, torch.zeros_like(frames[..., 0]), middle, middle)
-        scores = self.refocusing.scores(o_1, self.refocusing.keys(frames)).float()  # eq. 8
+            return VideoEncoding(times, o_1, o_1, torch.zeros_like(frames[..., 0]), middle, middle)
+        scores = self.refocusing.score(o_1, self.refocusing.make_keys(frames)).float()  # eq. 8
         if key is None:
             key = scores.masked_fill(~mask, -torch.inf).argmax(1)  # eqs. 9-11
         h_2 = self.kbigru(frames, mask, key)
         both = torch.tanh(self.W_m(torch.cat([h_1, h_2], 1)))
         o_2 = torch.tanh(self.W_a(torch.cat([both, audio], 1)))
-        return Watched(times, o_1, o_2, scores, middle, key)
+        return VideoEncoding(times, o_1, o_2, scores, middle, key)
 
 
-class Watcher(nn.Module):
+class VideoEncoder(nn.Module):
     """Features to V^f, v^s and what algorithm 1 makes of them; what a frozen key frame needs in one piece."""
 
     def __init__(self, config: RefocusConfig) -> None:
@@ -216,17 +216,19 @@ class Watcher(nn.Module):
         self.vre = None if config.encoder == "none" else VideoRefocusingEncoder(config)
         self.hidden = config.hidden
 
-    def frames(self, grid: Batch) -> Tensor:
+    def encode_frames(self, grid: Batch) -> Tensor:
         """V^f (B, K, d), eq. 2."""
-        frames: Tensor = self.embed(frame_means(grid)) * grid.frame_mask.unsqueeze(2)
+        frames: Tensor = self.embed(average_regions(grid)) * grid.frame_mask.unsqueeze(2)
         return frames
 
-    def watch(self, frames: Tensor, grid: Batch, audio: Tensor, key: Tensor | None) -> Watched:
+    def encode(self, frames: Tensor, grid: Batch, audio: Tensor, key: Tensor | None) -> VideoEncoding:
         if self.vre is None:
             nothing, middle = frames.new_zeros(len(frames), self.hidden), grid.frame_mask.sum(1) // 2
-            return Watched(grid.times, nothing, nothing, torch.zeros_like(frames[..., 0]), middle, middle)
-        watched: Watched = self.vre(frames, grid.frame_mask, audio, grid.times, key)
-        return watched
+            return VideoEncoding(
+                grid.times, nothing, nothing, torch.zeros_like(frames[..., 0]), middle, middle
+            )
+        encoding: VideoEncoding = self.vre(frames, grid.frame_mask, audio, grid.times, key)
+        return encoding
 
 
 class Refocus(Captioner[RefocusMemory, RefocusState]):
@@ -239,8 +241,8 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
     def __init__(self, config: RefocusConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         d, H, A, size = config.width, config.hidden, config.attention, len(vocabulary)
-        self.watcher = Watcher(config)
-        self.predictor = Watcher(config).requires_grad_(False) if config.frozen_key_frames else None
+        self.watcher = VideoEncoder(config)
+        self.predictor = VideoEncoder(config).requires_grad_(False) if config.frozen_key_frames else None
         self.temporal_attention = BilinearAttention(2 * H, d, A, bias=False)
         self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
         self.word_embedding = nn.Embedding(size, H)
@@ -289,33 +291,33 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         """One batch a stream of ``config.streams``."""
         grid, audio = batches[0], self._audio(batches)
         if self.predictor is not None and keys is None:
-            keys = self.predicted_keys(batches)
-        frames = self.watcher.frames(grid)
+            keys = self.predict_keys(batches)
+        frames = self.watcher.encode_frames(grid)
         cell_mask = grid.region_mask.any(1)
         seen = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
         cells = self.watcher.embed(grid.values.sum(1) / seen) * cell_mask.unsqueeze(2)  # eq. 3
-        watched = self.watcher.watch(frames, grid, audio, keys)
+        encoding = self.watcher.encode(frames, grid, audio, keys)
         nothing = cells[..., :0]
         return RefocusMemory(
             times=grid.times,
             frames=frames,
-            frame_keys=self.temporal_attention.keys(frames),
+            frame_keys=self.temporal_attention.make_keys(frames),
             frame_mask=grid.frame_mask,
             cells=cells,
-            cell_keys=nothing if self.spatial_attention is None else self.spatial_attention.keys(cells),
+            cell_keys=nothing if self.spatial_attention is None else self.spatial_attention.make_keys(cells),
             cell_mask=cell_mask,
             audio=audio,
-            watched=watched,
-            o=watched.o_2,
+            encoding=encoding,
+            o=encoding.o_2,
         )
 
     @torch.no_grad()
-    def predicted_keys(self, batches: Sequence[Batch]) -> Tensor:
+    def predict_keys(self, batches: Sequence[Batch]) -> Tensor:
         """(B,) key frames by the frozen encoder, or by the captioner's own where there is none."""
         watcher = self.watcher if self.predictor is None else self.predictor
         was_training = watcher.training
         watcher.eval()
-        key = watcher.watch(watcher.frames(batches[0]), batches[0], self._audio(batches), None).key
+        key = watcher.encode(watcher.encode_frames(batches[0]), batches[0], self._audio(batches), None).key
         watcher.train(was_training)
         return key
 
@@ -323,7 +325,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         """v^a (B, d_audio), nothing wide where the captioner has no ears."""
         if self.config.audio is None:
             return batches[0].values.new_zeros(batches[0].size, 0)
-        return video_means(batches[1])
+        return average_frames(batches[1])
 
     def with_frozen_key_frames(self) -> Refocus:
         """A copy whose key frames are this captioner's from now on, whatever it learns."""
@@ -336,9 +338,9 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
     def explain(self, caption: CaptionSteps) -> Extras:
         """Both key frames, which are the video's and no word's."""
         assert isinstance(caption.memory, RefocusMemory)
-        watched, video = caption.memory.watched, caption.video
-        alpha = as_numpy(watched.scores[video, : len(caption.times)].float().softmax(0))
-        default, key = int(watched.default_key[video]), int(watched.key[video])
+        encoding, video = caption.memory.encoding, caption.video
+        alpha = as_numpy(encoding.scores[video, : len(caption.times)].float().softmax(0))
+        default, key = int(encoding.default_key[video]), int(encoding.key[video])
         return Extras(
             default_key_frame=caption.moment(default, float(alpha[default])),
             key_frame=caption.moment(key, float(alpha[key])),
@@ -353,30 +355,30 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         self, state: RefocusState, word: Tensor, memory: RefocusMemory
     ) -> tuple[Tensor, RefocusState, StepAttention | None]:
         """The first step's word is not read: o stands in its place (algorithm 2)."""
-        o = per_row(memory.o, state.h)
+        o = expand_to_rows(memory.o, state.h)
         query = torch.cat([o, state.h], 1)
         contexts, attention = self._attend(query, memory)
         w = o if state.before_first else self.dropout(self.word_embedding(word) * self.config.hidden**0.5)
-        inputs = torch.cat([*contexts, per_row(memory.audio, o), w], 1)
+        inputs = torch.cat([*contexts, expand_to_rows(memory.audio, o), w], 1)
         h, c = self.decoder(inputs, (state.h, state.c))
         logits = self.output(self.dropout(h))
         return logits.float().log_softmax(1), RefocusState(h, c, before_first=False), attention
 
     def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
         """Eqs. 12-16: v^T and v^S, (R, d) each."""
-        mask = per_row(memory.frame_mask, query)
-        alpha_T = masked_softmax(self.temporal_attention.scores(query, memory.frame_keys), mask)
+        mask = expand_to_rows(memory.frame_mask, query)
+        alpha_T = masked_softmax(self.temporal_attention.score(query, memory.frame_keys), mask)
         contexts, spatial = [weighted_sum(alpha_T, memory.frames)], None
         if self.spatial_attention is not None:
-            scores = self.spatial_attention.scores(query, memory.cell_keys)
-            alpha_S = masked_softmax(scores, per_row(memory.cell_mask, query))
+            scores = self.spatial_attention.score(query, memory.cell_keys)
+            alpha_S = masked_softmax(scores, expand_to_rows(memory.cell_mask, query))
             contexts.append(weighted_sum(alpha_S, memory.cells))
             spatial = alpha_S.unsqueeze(1) * mask.unsqueeze(2)
-        watched = memory.watched
+        encoding = memory.encoding
         extras = {
-            "key_frame": per_row(watched.key, query),
-            "default_key_frame": per_row(watched.default_key, query),
-            "refocus": per_row(masked_softmax(watched.scores, memory.frame_mask), query),
+            "key_frame": expand_to_rows(encoding.key, query),
+            "default_key_frame": expand_to_rows(encoding.default_key, query),
+            "refocus": expand_to_rows(masked_softmax(encoding.scores, memory.frame_mask), query),
         }
         return contexts, StepAttention(alpha_T, spatial, extras)
 
@@ -393,12 +395,12 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
         """
         memories = (memory.first_step(), memory)
-        steps = [teacher_forced(self, each, targets, next_word) for each in memories]
+        steps = [teacher_force(self, each, targets, next_word) for each in memories]
         step_1, step_2 = (-step.log_p.sum(1) for step in steps)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach().view(memory.size, -1).mean(1)  # eq. 20
-        watched = memory.watched
-        refocusing = refocusing_loss(watched.scores, memory.frame_mask, watched.key, reward, last_reward)
+        encoding = memory.encoding
+        refocusing = refocusing_loss(encoding.scores, memory.frame_mask, encoding.key, reward, last_reward)
         per_word = targets.shape[0] / words  # eq. 22 adds losses of captions; here they are by the word
         total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing.mean()
         return RefocusLoss(total, step_1.sum() / words, step_2.sum() / words, refocusing.mean(), reward)

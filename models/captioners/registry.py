@@ -11,10 +11,18 @@ from models.captioners.dual_afr import DualAFR
 from models.captioners.g2l import G2L
 from models.captioners.refocus import Refocus
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import Stats
-from models.captioners.vatex import Spatial, Temporal, Vanilla
+from models.captioners.stats import STaTS
+from models.captioners.vatex import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
 
-KINDS: tuple[type[AnyCaptioner], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)
+KINDS: tuple[type[AnyCaptioner], ...] = (
+    STaTS,
+    G2L,
+    Refocus,
+    DualAFR,
+    VanillaCaptioner,
+    TemporalCaptioner,
+    SpatialCaptioner,
+)
 CAPTIONERS: dict[str, type[AnyCaptioner]] = {kind.name: kind for kind in KINDS}
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.captioner import InputDescription
-from models.captioners.vatex import FusionConfig
-from models.inputs import Batch, InputStream, collate_inputs, video_means
+from models.captioners.vatex import VatexConfig
+from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 
 
@@ -32,7 +32,7 @@ class SemanticEmbeddingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    streams: tuple[InputStream, ...] = FusionConfig().pooled
+    streams: tuple[InputStream, ...] = VatexConfig().pooled
     words: int = 300
     joint: int = 512
     margin: float = 0.2
@@ -71,10 +71,10 @@ class SemanticEmbedding(nn.Module):
 
     def encode_batches(self, batches: Sequence[Batch]) -> Tensor:
         """One batch a stream of ``config.streams`` → (B, joint)."""
-        pooled = torch.cat([video_means(batch) for batch in batches], 1)
+        pooled = torch.cat([average_frames(batch) for batch in batches], 1)
         return F.normalize(self.video(self.dropout(pooled)).float(), dim=1)
 
-    def sentences(self, words: Tensor) -> Tensor:
+    def encode_sentences(self, words: Tensor) -> Tensor:
         """words: (S, L) ids ended by <eos> and padded by -1 → (S, joint)."""
         states, _ = self.gru(self.dropout(self.word_embedding(words.clamp(min=0))))
         last = (words >= 0).sum(1) - 1

@@ -39,8 +39,8 @@ from models.caption import Extras
 from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
 from models.captioners.attention_layers import (
     AdditiveAttention,
+    expand_to_rows,
     masked_softmax,
-    per_row,
     sum_regions,
     weighted_sum,
 )
@@ -63,7 +63,7 @@ class StreamConfig(BaseModel):
     regions: Literal["grid", "boxes"] = "grid"
 
 
-class StatsConfig(BaseModel):
+class STaTSConfig(BaseModel):
     """Widths default to the paper's; the demo checkpoint carries smaller ones."""
 
     model_config = ConfigDict(frozen=True)
@@ -97,7 +97,7 @@ class StreamMemory(Memory):
 
 
 @dataclass(frozen=True, eq=False)
-class StatsMemory(Memory):
+class STaTSMemory(Memory):
     """``times`` (B, T, 2) are the first stream's, which the attention is reported on."""
 
     streams: tuple[StreamMemory, ...]
@@ -105,7 +105,7 @@ class StatsMemory(Memory):
 
 
 @dataclass(frozen=True, eq=False)
-class StatsState(State):
+class STaTSState(State):
     """The decoder's LSTM and the words so far as keys and values of the self-attention."""
 
     h: Tensor  # (R, H)
@@ -170,7 +170,7 @@ class RankedAttention(nn.Module):
 class StreamAttention(nn.Module):
     """STaTS over one stream."""
 
-    def __init__(self, stream: StreamConfig, config: StatsConfig) -> None:
+    def __init__(self, stream: StreamConfig, config: STaTSConfig) -> None:
         super().__init__()
         d, attention, query = config.embedded, config.attention, config.query
         self.regions, self.branches, self.temperature = stream.regions, config.branches, config.temperature
@@ -203,9 +203,9 @@ class StreamAttention(nn.Module):
             x=x,
             frame_mask=batch.frame_mask,
             region_mask=region_mask,
-            st_keys=self.st_attention.keys(st_input),
-            frame_keys=self.frame_attention.keys(frame_mean),
-            ts_keys=self.ts_attention.keys(x),
+            st_keys=self.st_attention.make_keys(st_input),
+            frame_keys=self.frame_attention.make_keys(frame_mean),
+            ts_keys=self.ts_attention.make_keys(x),
         )
 
     def forward(self, h: Tensor, memory: StreamMemory) -> StreamStep:
@@ -216,30 +216,32 @@ class StreamAttention(nn.Module):
         branch = self._branch(h, x_ST, x_TS)
         mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
         spatial = branch[:, 0, None, None] * st + branch[:, 1, None, None] * ts
-        st_spatial = st.sum(1) / per_row(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
+        st_spatial = st.sum(1) / expand_to_rows(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
         return StreamStep(torch.tanh(mixed), temporal, spatial, st_spatial, branch, ranking)  # eq. 12
 
     def _spatio_temporal(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor | None]:
         videos, frames, regions, width = memory.x.shape
-        scores = self.st_attention.scores(h, memory.st_keys)
-        frame_mask = per_row(memory.frame_mask, h)
+        scores = self.st_attention.score(h, memory.st_keys)
+        frame_mask = expand_to_rows(memory.frame_mask, h)
         if self.regions == "grid":
-            e = masked_softmax(scores, per_row(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
+            e = masked_softmax(
+                scores, expand_to_rows(memory.region_mask.any(1), h)
+            )  # eq. 3, ẽ for all frames
             by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
             x = weighted_sum(e, by_region).view(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
-            e_t = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 3, frame by frame
+            e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame
             x = sum_regions(e_t, memory.x)
         x_ST, ranking = self.ranked(x, frame_mask)
         return x_ST, e_t, None if self.branches == "ts" else ranking
 
     def _at_once(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, None]:
         """Table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
-        scores, mask = self.st_attention.scores(h, memory.st_keys), per_row(memory.region_mask, h)
+        scores, mask = self.st_attention.score(h, memory.st_keys), expand_to_rows(memory.region_mask, h)
         e_t = mask / mask.sum(2, keepdim=True).clamp(min=1)
         if self.pooling == "frames":
-            joint = masked_softmax(scores, per_row(memory.frame_mask, h)).unsqueeze(2) * e_t
+            joint = masked_softmax(scores, expand_to_rows(memory.frame_mask, h)).unsqueeze(2) * e_t
         else:
             joint = masked_softmax(scores.flatten(1), mask.flatten(1)).view_as(scores)
             e_t = masked_softmax(scores, mask)
@@ -247,10 +249,10 @@ class StreamAttention(nn.Module):
         return x_ST, e_t, None
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
-        scores = self.frame_attention.scores(h, memory.frame_keys)
-        temporal = masked_softmax(scores / self.temperature, per_row(memory.frame_mask, h))  # eq. 9
-        scores = self.ts_attention.scores(h, memory.ts_keys)
-        e = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 10
+        scores = self.frame_attention.score(h, memory.frame_keys)
+        temporal = masked_softmax(scores / self.temperature, expand_to_rows(memory.frame_mask, h))  # eq. 9
+        scores = self.ts_attention.score(h, memory.ts_keys)
+        e = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 10
         chosen = temporal
         if not self.training:
             chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)
@@ -268,14 +270,14 @@ class StreamAttention(nn.Module):
         return torch.cat([beta_1, beta_2], 1).float().softmax(1)
 
 
-class Stats(Captioner[StatsMemory, StatsState]):
+class STaTS(Captioner[STaTSMemory, STaTSState]):
     """The whole captioner: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
-    config: StatsConfig
-    config_class = StatsConfig
+    config: STaTSConfig
+    config_class = STaTSConfig
 
-    def __init__(self, config: StatsConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: STaTSConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         E, H, size = config.words, config.hidden, len(vocabulary)
         self.word_embedding = nn.Embedding(size, E)
@@ -298,19 +300,19 @@ class Stats(Captioner[StatsMemory, StatsState]):
     def inputs(self) -> Sequence[InputDescription]:
         return self.config.streams
 
-    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> StatsMemory:
+    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> STaTSMemory:
         """labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
         device = self.word_embedding.weight.device
         batches = [collate([f[s.name] for f in features], device) for s in self.config.streams]
         return self.encode_batches(batches, labels)
 
-    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> StatsMemory:
+    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> STaTSMemory:
         """As ``encode``, from tensors that are already padded (training)."""
         streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), batches, strict=True))
         times = streams[0].times
         if labels is None:
             labels = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
-        return StatsMemory(times=times, streams=streams, label=labels)
+        return STaTSMemory(times=times, streams=streams, label=labels)
 
     def explain(self, caption: CaptionSteps) -> Extras:
         """The branches' shares and ST's map."""
@@ -320,10 +322,10 @@ class Stats(Captioner[StatsMemory, StatsState]):
             st_spatial=as_numpy(extras["st_spatial"][:, : caption.regions]),
         )
 
-    def start(self, memory: StatsMemory, rows_per_video: int) -> StatsState:
+    def start(self, memory: STaTSMemory, rows_per_video: int) -> STaTSState:
         rows = memory.size * rows_per_video
         like = self.word_embedding.weight
-        return StatsState(
+        return STaTSState(
             h=like.new_zeros(rows, self.config.hidden),
             c=like.new_zeros(rows, self.config.hidden),
             word_keys=like.new_zeros(rows, 0, self.config.attention),
@@ -331,8 +333,8 @@ class Stats(Captioner[StatsMemory, StatsState]):
         )
 
     def step(
-        self, state: StatsState, word: Tensor, memory: StatsMemory
-    ) -> tuple[Tensor, StatsState, StepAttention | None]:
+        self, state: STaTSState, word: Tensor, memory: STaTSMemory
+    ) -> tuple[Tensor, STaTSState, StepAttention | None]:
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         context, keys, values = self._attend_words(w, state)
         query = self.query(torch.cat([state.h, context], 1))
@@ -342,15 +344,15 @@ class Stats(Captioner[StatsMemory, StatsState]):
         ]
         inputs = [w, *(check.x_hat for check in looks)]
         if self.label is not None:
-            inputs.append(self.label(per_row(memory.label, word)))
+            inputs.append(self.label(expand_to_rows(memory.label, word)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         logits = self.output(self.project(self.dropout(h)))
-        return logits.float().log_softmax(1), StatsState(h, c, keys, values), _attention(looks)
+        return logits.float().log_softmax(1), STaTSState(h, c, keys, values), _attention(looks)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]
 
-    def _attend_words(self, w: Tensor, state: StatsState) -> tuple[Tensor, Tensor, Tensor]:
+    def _attend_words(self, w: Tensor, state: STaTSState) -> tuple[Tensor, Tensor, Tensor]:
         """Single-head self-attention of the last word over all words so far, itself included."""
         keys = torch.cat([state.word_keys, self.word_key(w).unsqueeze(1)], 1)
         values = torch.cat([state.word_values, self.word_value(w).unsqueeze(1)], 1)

@@ -20,7 +20,7 @@ from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
 from models.combining.members import ENSEMBLE, FUSION
-from models.combining.reranking import LIKELIHOOD_WEIGHT, Fused, Fusion, MemberOutput
+from models.combining.reranking import LIKELIHOOD_WEIGHT, MemberOutput, RankedCandidates, Reranker
 from models.combining.reranking import Candidate as Rival
 from models.decoding.decode import DecodingOptions, Hypothesis
 from models.decoding.written_captions import DecodedBatch, join
@@ -94,12 +94,16 @@ class FusedWriter:
         return [self._to_caption(written, video, found, options) for video, found in enumerate(fused)]
 
     @cached_property
-    def _fusion(self) -> Fusion:
+    def _fusion(self) -> Reranker:
         captioners = {name: each.captioner for name, each in self.members.items()}
-        return Fusion(captioners, self.embedding, self.likelihood_weight)
+        return Reranker(captioners, self.embedding, self.likelihood_weight)
 
     def _to_caption(
-        self, written: Mapping[str, DecodedBatch], video: int, found: Fused, options: DecodingOptions
+        self,
+        written: Mapping[str, DecodedBatch],
+        video: int,
+        found: RankedCandidates,
+        options: DecodingOptions,
     ) -> list[Caption]:
         """The best captions of one video; all candidates are told with each."""
         candidates = tuple(_candidate(candidate) for candidate in found.candidates)

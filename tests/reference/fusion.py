@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.captioners.vatex import FusionConfig
+from models.captioners.vatex import VatexConfig
 from tests.reference.layers import Array, Layers, softmax
 
 
@@ -20,7 +20,7 @@ class StepReference:
 
 
 class FusionReference(Layers):
-    def __init__(self, weights: Mapping[str, Array], config: FusionConfig) -> None:
+    def __init__(self, weights: Mapping[str, Array], config: VatexConfig) -> None:
         super().__init__(weights)
         self.config = config
 

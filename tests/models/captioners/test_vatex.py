@@ -11,10 +11,16 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, TwoLayerCaptioner, Vanilla
+from models.captioners.vatex import (
+    SpatialCaptioner,
+    SpatialVatexConfig,
+    TemporalCaptioner,
+    TwoLayerCaptioner,
+    VanillaCaptioner,
+    VatexConfig,
+)
 from models.inputs import InputStream
-from models.likelihood import pad_captions
-from models.vocabulary import BOS, Vocabulary
+from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import (
     WORDS,
@@ -41,7 +47,7 @@ def image_of(features: Features) -> Array:
     return features["grid"].values.double().mean(1).numpy()
 
 
-def pooled_of(features: Features, config: FusionConfig) -> Array:
+def pooled_of(features: Features, config: VatexConfig) -> Array:
     parts = [image_of(features).mean(0)]
     if config.motion is not None:
         parts.append(features["motion"].values.double().numpy().mean((0, 1)))
@@ -51,7 +57,7 @@ def pooled_of(features: Features, config: FusionConfig) -> Array:
     return np.concatenate(parts)
 
 
-def attended_of(name: str, features: Features, config: FusionConfig) -> list[Array]:
+def attended_of(name: str, features: Features, config: VatexConfig) -> list[Array]:
     """V^t or V^o, what a mask hides left out."""
     if name == "vanilla":
         return []
@@ -68,7 +74,7 @@ def attended_of(name: str, features: Features, config: FusionConfig) -> list[Arr
 
 @pytest.mark.parametrize("config", [ALONE, WITHOUT_SOUND, ALL], ids=["image", "image, motion", "all"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_step_agrees_with_the_reference(name: str, config: SpatialConfig) -> None:
+def test_every_step_agrees_with_the_reference(name: str, config: SpatialVatexConfig) -> None:
     for training in (False, True):
         captioner = MAKERS[name](config, seed=1).train(training)
         features = heard_videos()
@@ -131,11 +137,11 @@ def test_only_sound_may_be_missing() -> None:
         tiny_temporal(ALL).encode([features])
 
 
-@pytest.mark.parametrize("kind", [Vanilla, Temporal])
+@pytest.mark.parametrize("kind", [VanillaCaptioner, TemporalCaptioner])
 def test_gradient_reaches_every_parameter_within_ten_batches(
-    kind: Callable[[FusionConfig, Vocabulary], TwoLayerCaptioner],
+    kind: Callable[[VatexConfig, Vocabulary], TwoLayerCaptioner],
 ) -> None:
-    config = FusionConfig(**ALL.model_dump(exclude={"objects"})).model_copy(
+    config = VatexConfig(**ALL.model_dump(exclude={"objects"})).model_copy(
         update={"dropout": 0.3, "tie_words": True}
     )
     torch.manual_seed(0)
@@ -145,7 +151,7 @@ def test_gradient_reaches_every_parameter_within_ten_batches(
 def test_gradient_reaches_every_parameter_of_the_spatial_captioner() -> None:
     torch.manual_seed(0)
     config = ALL.model_copy(update={"dropout": 0.3})
-    assert never_reached(*trained(Spatial(config, Vocabulary(WORDS)))) == []
+    assert never_reached(*trained(SpatialCaptioner(config, Vocabulary(WORDS)))) == []
 
 
 def trained(captioner: TwoLayerCaptioner) -> tuple[TwoLayerCaptioner, Callable[[int], Tensor]]:
@@ -161,7 +167,7 @@ def trained(captioner: TwoLayerCaptioner) -> tuple[TwoLayerCaptioner, Callable[[
 
 def test_paper_widths_and_one_optimiser_step() -> None:
     torch.manual_seed(0)
-    captioner = Spatial(SpatialConfig(), Vocabulary([f"w{i}" for i in range(10_000)])).train()
+    captioner = SpatialCaptioner(SpatialVatexConfig(), Vocabulary([f"w{i}" for i in range(10_000)])).train()
     optimizer = torch.optim.Adam(captioner.parameters(), lr=5e-4)
     features = {s.name: stream(2, 1, s.width, i) for i, s in enumerate(captioner.config.streams)}
     features["mask_rcnn_roi"] = stream(2, 10, 4096, 9, boxes=True)
