@@ -72,7 +72,7 @@ STAGES = (
 
 
 class DualAFRConfig(BaseModel):
-    """Widths default to the paper's. One layer alone is the paper's "fc7 + pool4" and the like."""
+    """Configures the captioner. Widths default to the paper's; one layer alone is its "fc7 + pool4"."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,7 +96,7 @@ class DualAFRConfig(BaseModel):
 
     @classmethod
     def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
-        """Under 3 million parameters; the mean of the last layer stands for the fully connected one."""
+        """Makes it small, under 3 million parameters; the last layer's mean stands for fc7."""
         return cls(
             layers=layers,
             top=InputStream(name=layers[-1].name, width=layers[-1].width),
@@ -112,7 +112,7 @@ class DualAFRConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class DualAFRMemory(Memory):
-    """L aligned layers over M slots of N cells. ``times`` (B, M, 2) are a_L's."""
+    """Holds L aligned layers over M slots of N cells. ``times`` (B, M, 2) are a_L's."""
 
     a: Tensor  # (B, M, N, L·C): at each place the vector that stacks all layers
     keys: Tensor  # (B, M, N, A)
@@ -126,7 +126,7 @@ class DualAFRMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class DualAFRState(State):
-    """The decoder's LSTM; before the first word ``h`` is h_1 and asks for no attention."""
+    """Carries the decoder's LSTM; before the first word ``h`` is h_1 and asks for no attention."""
 
     h: Tensor  # (R, H)
     c: Tensor  # (R, H)
@@ -135,7 +135,10 @@ class DualAFRState(State):
 
 @dataclass(frozen=True, eq=False)
 class MultiSampleBound:
-    """Both (captions,). surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12."""
+    """Holds the bound of each caption, both (captions,).
+
+    surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12.
+    """
 
     surrogate: Tensor
     value: Tensor
@@ -143,14 +146,17 @@ class MultiSampleBound:
 
 @dataclass(frozen=True, eq=False)
 class MultiSampleLoss:
-    """Both in nats a word: ``surrogate`` is descended, ``bound`` is -L^K, to be read."""
+    """Holds the loss in nats a word: ``surrogate`` is descended, ``bound`` is -L^K, to be read."""
 
     surrogate: Tensor
     bound: Tensor
 
 
 def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
-    """log_p: log p(Y|m_k), log_m: log p(m_k), both (captions, K) with gradient."""
+    """Computes the multi-sample bound of K draws a caption (eqs. 12 and 14 to 16).
+
+    log_p: log p(Y|m_k), log_m: log p(m_k), both (captions, K) with gradient.
+    """
     fixed, samples = log_p.detach(), log_p.shape[1]
     value = fixed.logsumexp(1) - math.log(samples)
     others = (fixed.sum(1, keepdim=True) - fixed) / (samples - 1)  # log f of eq. 16
@@ -162,7 +168,7 @@ def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
 
 
 class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
-    """The whole captioner."""
+    """Writes captions from layers of one network, choosing place and level of abstraction word by word."""
 
     name = "dual_afr"
     config: DualAFRConfig
@@ -204,7 +210,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         layers = [split_into_steps(by_name[layer.name], layer.side) for layer in self.config.layers]
         slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
@@ -226,7 +232,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         )
 
     def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
-        """Attention is over the cells that a_L has after its alignment."""
+        """Says where the cells lie that a_L has after its alignment, which attention is over."""
         return find_aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:
@@ -235,7 +241,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """The layers' weights for each word but the first."""
+        """Tells the layers' weights β (eq. 7) for each word but the first."""
         names = tuple(layer.name for layer in self.config.layers)
         return Extras(layers=Layers(names, as_numpy(caption.steps.extras["layers"])))
 
@@ -246,7 +252,17 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def step(
         self, state: DualAFRState, word: Tensor, memory: DualAFRMemory
     ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
-        """The first step's word is not read: h_1 alone makes the first word."""
+        """Predicts the next word of R rows (eqs. 4 to 9).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written; not read in the first step, where h_1 alone makes the word.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention α of eq. 5 with the layers' weights β;
+            None for it in the first step.
+        """
         h, c, attention = state.h, state.c, None
         if not state.before_first:
             z, attention = self._attend(state.h, memory)
@@ -284,11 +300,11 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return m, weights.gather(1, index.unsqueeze(1)).squeeze(1).clamp(min=1e-30).log()
 
     def draw(self, weights: Tensor) -> Tensor:
-        """m ~ Mult(1, weights): (R,) indices."""
+        """Draws m ~ Mult(1, weights): weights (R, n) → (R,) indices."""
         return torch.multinomial(weights.detach(), 1).squeeze(1)
 
     def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
-        """The multi-sample bound of hard attention.
+        """Computes the multi-sample bound of hard attention.
 
         Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
         would bound something else, so it has none of them.
@@ -299,7 +315,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return OwnLoss(loss.surrogate, loss.bound)
 
     def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
-        """The bound over ``config.samples`` draws a caption; hard attention in training mode alone.
+        """Computes the bound over ``config.samples`` draws a caption; hard attention in training mode alone.
 
         targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
         """

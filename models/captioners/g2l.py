@@ -54,7 +54,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "ta
 
 
 class G2LConfig(BaseModel):
-    """Widths default to the paper's. ``key_frames`` 0 leaves out the local branch (its ablation).
+    """Configures the captioner; widths default to the paper's. ``key_frames`` 0 leaves out the local branch.
 
     masked: the share of each attention's smallest weights that is dropped (the paper's figure 6).
     """
@@ -87,7 +87,16 @@ class G2LConfig(BaseModel):
 
     @classmethod
     def demo(cls, grid: str = "grid", clips: str = "grid", clip_width: int = 1280) -> G2LConfig:
-        """Under 3 million parameters; the image net's cells are the regions and their mean the frame."""
+        """Makes it small, under 3 million parameters; the cells are the regions and their mean the frame.
+
+        Args:
+            grid: The stream of cells, 1280 wide.
+            clips: The stream of clips v.
+            clip_width: Its channels.
+
+        Returns:
+            The configuration.
+        """
         cells = InputStream(name=grid, width=1280)
         return cls(
             frames=cells,
@@ -105,7 +114,7 @@ class G2LConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class G2LMemory(Memory):
-    """L frames with their clips, J region rows. ``times`` (B, J, 2) are the regions'."""
+    """Holds L frames with their clips, and J region rows. ``times`` (B, J, 2) are the regions'."""
 
     f: Tensor  # (B, L, d)
     v: Tensor  # (B, L, d)
@@ -122,14 +131,14 @@ class G2LMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class G2LState(State):
-    """Both layers of the GRU."""
+    """Carries both layers of the GRU."""
 
     h_1: Tensor  # (R, H)
     h_2: Tensor  # (R, H)
 
 
 class GumbelTopK(nn.Module):
-    """Eqs. 5 and 6: K almost one-hot choices of frames, each suppressing those before it."""
+    """Chooses K frames almost one-hot, each choice suppressing those before it (eqs. 5 and 6)."""
 
     def __init__(self, config: G2LConfig) -> None:
         super().__init__()
@@ -137,7 +146,11 @@ class GumbelTopK(nn.Module):
         self.tau, self.tau_backward = config.tau, config.tau_backward
 
     def forward(self, pi: Tensor, mask: Tensor) -> Tensor:
-        """pi: (R, J) probabilities, mask: (R, J) → (R, J), one for each chosen frame, their sum min(K, J)."""
+        """Chooses frames: at random in training, the likeliest otherwise.
+
+        pi: (R, J) probabilities, mask: bool (R, J). Returns (R, J), about one for each
+        of the min(K, J) chosen frames.
+        """
         if self.training and self.gumbel:
             return self.sample(pi.float(), mask, self.draw_noise(pi))
         # before the first word h = 0 and all frames are equal: rounded, so that the earliest are taken
@@ -145,12 +158,21 @@ class GumbelTopK(nn.Module):
         return torch.zeros_like(pi).scatter(1, ranked[:, : self.k], 1) * mask
 
     def draw_noise(self, pi: Tensor) -> Tensor:
-        """(R, K, J) independent draws of Gumbel(0, 1)."""
+        """Draws (R, K, J) independent values of Gumbel(0, 1)."""
         draws = torch.empty(pi.shape[0], self.k, pi.shape[1], device=pi.device)
         return -draws.exponential_().log()
 
     def sample(self, pi: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
-        """The sum of π¹ to π^K. There is no k-th choice in a video of fewer than k frames."""
+        """Adds up the choices π¹ to π^K of eq. 6.
+
+        Args:
+            pi: (R, J) probabilities, float32.
+            mask: bool (R, J), the frames that there are.
+            noise: (R, K, J) of ``draw_noise``.
+
+        Returns:
+            (R, J). There is no k-th choice in a video of fewer than k frames.
+        """
         chosen = torch.zeros_like(pi)
         for k in range(self.k):
             rest = self.scale * pi - self.scale * chosen.detach()
@@ -170,7 +192,7 @@ class GumbelTopK(nn.Module):
 
 
 class G2L(Captioner[G2LMemory, G2LState]):
-    """The whole captioner."""
+    """Writes captions from frames, clips and the regions of the key frames that each word chooses."""
 
     name = "g2l"
     config: G2LConfig
@@ -214,7 +236,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> G2LMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams`` (eqs. 1 and 7)."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         frames, clips = by_name[self.config.frames.name], by_name[self.config.clips.name]
         regions = by_name[self.config.regions.name]
@@ -249,7 +271,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
         return r, self.attention_l.make_keys(r)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """For each word the frames that the sampler took, weighed by the attention it took them from."""
+        """Tells for each word the frames that the sampler took, with the attention it took them by."""
         selected = caption.steps.extras["selected"][:, : len(caption.times)]
         weights = caption.steps.temporal.tolist()
         by_word = tuple(
@@ -265,6 +287,17 @@ class G2L(Captioner[G2LMemory, G2LState]):
     def step(
         self, state: G2LState, word: Tensor, memory: G2LMemory
     ) -> tuple[Tensor, G2LState, StepAttention | None]:
+        """Predicts the next word of R rows (eqs. 2 to 4 and 8 to 12).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention on the regions' clock with the chosen
+            frames.
+        """
         h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
         a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
         a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
@@ -287,7 +320,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
         return (self.sigma(weighted + self.b_al) * mask.unsqueeze(2)).sum(1)
 
     def _local(self, h: Tensor, a_al: Tensor, memory: G2LMemory) -> tuple[list[Tensor], StepAttention]:
-        """Eqs. 8 and 9."""
+        """Attends to the regions of the key frames (eqs. 8 and 9)."""
         by_video = a_al.view(memory.size, -1, a_al.shape[1], 1)
         pi = (by_video * memory.threes.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
         pi = pi / pi.sum(1, keepdim=True).clamp(min=1e-20)
@@ -307,7 +340,16 @@ class G2L(Captioner[G2LMemory, G2LState]):
 
 
 def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
-    """Figure 6: the smallest ``share`` of the valid weights (…, N) become 0, the rest sums to one again."""
+    """Drops the smallest weights of an attention and scales the rest to sum to one (figure 6).
+
+    Args:
+        weights: (…, N).
+        mask: bool (…, N), the valid ones.
+        share: Of the valid weights, in [0, 1], rounded down.
+
+    Returns:
+        (…, N).
+    """
     rank = weights.masked_fill(~mask, 2).argsort(dim=-1, stable=True).argsort(dim=-1)
     dropped = (share * mask.sum(-1, keepdim=True)).floor()
     kept = weights * (rank >= dropped)

@@ -1,4 +1,4 @@
-"""The captioners by name, and the embedding that chooses among them.
+"""Lists the captioners by name, and the embedding that chooses among them.
 
 Each is found by its checkpoint's metadata, never by a file's name.
 """
@@ -35,7 +35,7 @@ class UnknownCaptioner(ReelwordError, ValueError):
 
 
 def captioner_class(name: str) -> type[AnyCaptioner]:
-    """The class of a captioner. Raises UnknownCaptioner."""
+    """Finds the class of a captioner. Raises UnknownCaptioner."""
     if name not in CAPTIONERS:
         raise UnknownCaptioner(f"no captioner is called {name!r}; there are: {', '.join(sorted(CAPTIONERS))}")
     return CAPTIONERS[name]

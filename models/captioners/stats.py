@@ -54,7 +54,7 @@ Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
 
 
 class StreamConfig(BaseModel):
-    """One input: its width d_in and whether its N regions are a grid's cells or a detector's boxes."""
+    """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +64,7 @@ class StreamConfig(BaseModel):
 
 
 class STaTSConfig(BaseModel):
-    """Widths default to the paper's; the demo checkpoint carries smaller ones."""
+    """Configures the captioner; widths default to the paper's, the demo checkpoint carries smaller ones."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,7 +86,7 @@ class STaTSConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class StreamMemory(Memory):
-    """One embedded stream and the keys of its four attentions, which no word changes."""
+    """Holds one embedded stream and the keys of its four attentions, which no word changes."""
 
     x: Tensor  # (B, T, N, d)
     frame_mask: Tensor  # (B, T)
@@ -98,7 +98,7 @@ class StreamMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class STaTSMemory(Memory):
-    """``times`` (B, T, 2) are the first stream's, which the attention is reported on."""
+    """Holds all streams. ``times`` (B, T, 2) are the first one's, on which the attention is reported."""
 
     streams: tuple[StreamMemory, ...]
     label: Tensor  # (B,) class id, 0 = unknown
@@ -106,7 +106,7 @@ class STaTSMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class STaTSState(State):
-    """The decoder's LSTM and the words so far as keys and values of the self-attention."""
+    """Carries the decoder's LSTM and the words so far as keys and values of the self-attention."""
 
     h: Tensor  # (R, H)
     c: Tensor  # (R, H)
@@ -116,7 +116,7 @@ class STaTSState(State):
 
 @dataclass(frozen=True, eq=False)
 class StreamStep:
-    """What one stream's STaTS returns for one word."""
+    """Holds what one stream's STaTS returns for one word."""
 
     x_hat: Tensor  # (R, d)
     temporal: Tensor  # (R, T)
@@ -127,9 +127,12 @@ class StreamStep:
 
 
 class RankedAttention(nn.Module):
-    """An LSTM trained to emulate a rank-SVM over the frames (eqs. 6-8), with the frames' mean added.
+    """Trains an LSTM to emulate a rank-SVM over the frames (eqs. 6-8), and adds the frames' mean.
 
-    ``pooling`` leaves out the one or the other.
+    Args:
+        width: d, of the frames.
+        margin: β of eq. 6.
+        pooling: Leaves out the one or the other (table 2).
     """
 
     def __init__(self, width: int, margin: float, pooling: Pooling = "mean_ranked") -> None:
@@ -142,7 +145,10 @@ class RankedAttention(nn.Module):
         self.margin, self.pooling = margin, pooling
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
+        """Pools attended frames to x̂_ST.
+
+        x: (R, T, d), mask: bool (R, T). Returns (R, d), and in training the ranking loss (R,).
+        """
         mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         if self.pooling == "mean":
             return self.mean(mean), None
@@ -168,7 +174,7 @@ class RankedAttention(nn.Module):
 
 
 class StreamAttention(nn.Module):
-    """STaTS over one stream."""
+    """Runs STaTS over one stream."""
 
     def __init__(self, stream: StreamConfig, config: STaTSConfig) -> None:
         super().__init__()
@@ -188,7 +194,7 @@ class StreamAttention(nn.Module):
         self.W_TS, self.w_TS = nn.Linear(d, attention), nn.Linear(attention, 1, bias=False)
 
     def encode(self, batch: Batch) -> StreamMemory:
-        """Embed the features once and compute every key."""
+        """Embeds the features once and computes every key."""
         region_mask = batch.region_mask
         x = self.embed(batch.values) * region_mask.unsqueeze(-1)
         frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
@@ -209,7 +215,7 @@ class StreamAttention(nn.Module):
         )
 
     def forward(self, h: Tensor, memory: StreamMemory) -> StreamStep:
-        """h: (R, query)."""
+        """Attends under the query h (R, query) by both branches and weighs them (eqs. 3-12)."""
         at_once = self.pooling in ("frames", "everything")
         x_ST, st, ranking = self._at_once(h, memory) if at_once else self._spatio_temporal(h, memory)
         x_TS, temporal, ts = self._temporo_spatial(h, memory)
@@ -271,7 +277,7 @@ class StreamAttention(nn.Module):
 
 
 class STaTS(Captioner[STaTSMemory, STaTSState]):
-    """The whole captioner: streams, self-attention over words, decoder LSTM."""
+    """Writes captions by ranked attention: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
     config: STaTSConfig
@@ -301,13 +307,13 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
         return self.config.streams
 
     def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> STaTSMemory:
-        """labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
+        """Encodes features of B videos. labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
         device = self.word_embedding.weight.device
         batches = [collate([f[s.name] for f in features], device) for s in self.config.streams]
         return self.encode_batches(batches, labels)
 
     def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> STaTSMemory:
-        """As ``encode``, from tensors that are already padded (training)."""
+        """Encodes as ``encode`` does, from tensors that are already padded (training)."""
         streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), batches, strict=True))
         times = streams[0].times
         if labels is None:
@@ -315,7 +321,7 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
         return STaTSMemory(times=times, streams=streams, label=labels)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """The branches' shares and ST's map."""
+        """Tells the branches' shares and ST's map."""
         extras = caption.steps.extras
         return Extras(
             branch=as_numpy(extras["branch"]),
@@ -335,6 +341,17 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
     def step(
         self, state: STaTSState, word: Tensor, memory: STaTSMemory
     ) -> tuple[Tensor, STaTSState, StepAttention | None]:
+        """Predicts the next word of R rows (eqs. 3 to 12).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the first stream's maps with the branches' shares;
+            in training the ranking loss too.
+        """
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         context, keys, values = self._attend_words(w, state)
         query = self.query(torch.cat([state.h, context], 1))

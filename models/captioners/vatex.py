@@ -1,6 +1,7 @@
-"""Fusion: integrating temporal and spatial attentions for VATEX video captioning, challenge 2019.
+"""VATEX challenge 2019: captioners with no attention, temporal and spatial attention, to be fused.
 
-Chen, Zhao, Song, Jin (2019). Equation numbers are the paper's.
+"Integrating Temporal and Spatial Attentions for VATEX Video Captioning Challenge 2019", Chen, Zhao, Song, Jin
+(2019). Equation numbers are the paper's.
 
 One decoder of two LSTMs (eqs. 1-5) under three attentions: vanilla has none and reads the global vector v̄,
 temporal attends to segments V^t, spatial to the objects V^o of all frames. The three are trained apart. Which
@@ -42,7 +43,7 @@ from models.vocabulary import Vocabulary
 
 
 class VatexConfig(BaseModel):
-    """The vanilla and the temporal captioner's. Widths are ours, the paper gives none."""
+    """Configures the vanilla and the temporal captioner. Widths are ours, the paper gives none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,17 +59,17 @@ class VatexConfig(BaseModel):
 
     @property
     def pooled(self) -> tuple[InputStream, ...]:
-        """What v̄ is made of."""
+        """The streams that v̄ is made of."""
         return tuple(stream for stream in (self.image, self.motion, self.audio) if stream is not None)
 
     @property
     def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; attention is reported on the first one's clock."""
+        """The streams in the order of ``encode_batches``; attention is reported on the first one's clock."""
         return deduplicate(*self.pooled)
 
     @classmethod
     def demo(cls) -> Self:
-        """Under 3 million parameters, over the image net's cells or their means."""
+        """Makes it small, under 3 million parameters, over the image net's cells or their means."""
         return cls(
             image=InputStream(name="grid", width=1280),
             motion=None,
@@ -83,7 +84,7 @@ class VatexConfig(BaseModel):
 
 
 class SpatialVatexConfig(VatexConfig):
-    """The spatial captioner's, whose objects lead the clock.
+    """Configures the spatial captioner, whose objects lead the clock.
 
     moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
     """
@@ -102,7 +103,7 @@ class SpatialVatexConfig(VatexConfig):
 
 @dataclass(frozen=True, eq=False)
 class VatexMemory(Memory):
-    """T rows of N things to attend to: segments (N = 1) or objects; nothing wide for vanilla."""
+    """Holds T rows of N things to attend to: segments (N = 1) or objects; nothing wide for vanilla."""
 
     v: Tensor  # (B, d): v̄
     x: Tensor  # (B, T, N, d): V^t or V^o
@@ -112,7 +113,7 @@ class VatexMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class VatexState(State):
-    """Both LSTMs: the attention's and the words'."""
+    """Carries both LSTMs: the attention's and the words'."""
 
     h_1: Tensor  # (R, H)
     c_1: Tensor
@@ -121,7 +122,7 @@ class VatexState(State):
 
 
 class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
-    """Eqs. 1 to 5; a subclass says what is attended to."""
+    """Decodes by two LSTMs (eqs. 1 to 5); a subclass says what is attended to."""
 
     config: VatexConfig
     config_class = VatexConfig
@@ -145,11 +146,11 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
 
     @abstractmethod
     def memory_width(self) -> int:
-        """Of what is attended to, before its linear; 0 for nothing."""
+        """Width of what is attended to, before its linear; 0 for nothing."""
 
     @abstractmethod
     def collect(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
-        """What is attended to: values (B, T, N, C) and mask (B, T, N)."""
+        """Collects what is attended to: values (B, T, N, C) and mask bool (B, T, N)."""
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
@@ -165,7 +166,7 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
         return self.encode_batches(batches)
 
     def encode_batches(self, batches: Sequence[Batch]) -> VatexMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         pooled = torch.cat([average_frames(by_name[stream.name]) for stream in self.config.pooled], 1)
         values, mask = self.collect(by_name)
@@ -184,6 +185,17 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
     def step(
         self, state: VatexState, word: Tensor, memory: VatexMemory
     ) -> tuple[Tensor, VatexState, StepAttention | None]:
+        """Predicts the next word of R rows (eqs. 1 to 5).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention; even over time where nothing is
+            attended to.
+        """
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         v = expand_to_rows(memory.v, word)
         h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
@@ -193,7 +205,7 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
         return logits.float().log_softmax(1), VatexState(h_1, c_1, h_2, c_2), attention
 
     def _attend(self, h_1: Tensor, v: Tensor, memory: VatexMemory) -> tuple[Tensor, StepAttention]:
-        """c_t (R, d); eqs. 2 and 3."""
+        """Computes c_t (R, d) by eqs. 2 and 3."""
         mask = expand_to_rows(memory.mask, h_1)
         if not self.attends:
             frames = mask.any(2).float()
@@ -206,7 +218,7 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
 
 
 class VanillaCaptioner(TwoLayerCaptioner):
-    """No attention: c_t = v̄."""
+    """Attends to nothing: c_t = v̄."""
 
     name = "vanilla"
 
@@ -219,7 +231,7 @@ class VanillaCaptioner(TwoLayerCaptioner):
 
 
 class TemporalCaptioner(TwoLayerCaptioner):
-    """Attention over segments, [image; motion] each."""
+    """Attends to segments, [image; motion] each."""
 
     name = "temporal"
 
@@ -237,7 +249,7 @@ class TemporalCaptioner(TwoLayerCaptioner):
 
 
 class SpatialCaptioner(TwoLayerCaptioner):
-    """Attention over the objects of all frames in one memory."""
+    """Attends to the objects of all frames in one memory."""
 
     name = "spatial"
     config: SpatialVatexConfig

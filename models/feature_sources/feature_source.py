@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from extractors.errors import ReelwordError
 from extractors.extraction.extractor_group import ExtractorGroup
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, Stream
@@ -18,6 +19,13 @@ from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 #: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
 #: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.
 SHORT_SIDE = 256
+
+
+class WindowsOfSpreadFrames(ReelwordError, ValueError):
+    """A stream set spreads frames over the whole time, and one of its extractors looks at windows."""
+
+    code = "windows_of_spread_frames"
+    hint = "Leave out the set's spread, or take extractors of single frames, such as efficientnet-lite2."
 
 
 class StreamSource(Protocol):
@@ -76,7 +84,7 @@ class FeatureSource:
     Raises:
         UnknownExtractor: The set names one that is not there.
         WeightsError: Its weights cannot be had.
-        SpreadNeedsFrames: The set spreads frames, and has an extractor that looks at windows of several.
+        WindowsOfSpreadFrames: The set spreads frames, and one of its extractors looks at windows.
     """
 
     def __init__(
@@ -93,6 +101,7 @@ class FeatureSource:
         pool = pool or ExtractorPool(device, threads=threads, cache=cache)
         self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
         self._group = ExtractorGroup(self.extractors)
+        self._check_spread()
 
     @property
     def request(self) -> DecodeRequest:
@@ -104,6 +113,15 @@ class FeatureSource:
             return DecodeRequest(self._spread, SHORT_SIDE, rate, sizes=tuple(sizes))
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._group.frames))
         return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
+
+    def _check_spread(self) -> None:
+        """Frames that lie seconds apart would be shown to a network of motion as neighbours."""
+        cutting = [extractor.name for extractor in self._group.frames if not extractor.any_frames]
+        if self._spread is not None and cutting:
+            raise WindowsOfSpreadFrames(
+                f"the stream set {self.wanted.name!r} spreads {self._spread.count} frames over the time, "
+                f"and {cutting[0]} looks at windows of neighbouring frames"
+            )
 
     @property
     def sampling(self) -> str | None:

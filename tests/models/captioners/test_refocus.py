@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.refocus import KBiGRU, Refocus, RefocusConfig, refocusing_loss
+from models.captioners.refocus import Refocus, RefocusConfig, refocusing_loss
+from models.captioners.refocusing_encoder import KBiGRU
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import InputStream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,17 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
+    WindowsOfSpreadFrames,
     build_feature_source,
 )
-from models.feature_sources.stream_sets import DEMO, STATS, StreamInput, StreamSet, combine_stream_sets
+from models.feature_sources.stream_sets import (
+    DEMO,
+    STATS,
+    STREAM_SETS,
+    StreamInput,
+    StreamSet,
+    combine_stream_sets,
+)
 from tests.media import write_video
 
 
@@ -94,3 +103,17 @@ def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
     windows = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
     with pytest.raises(ValueError, match="'grid' would be made in two ways, of different frames"):
         build_feature_source([DEMO, windows], pool)
+
+
+def test_motion_is_not_read_off_frames_that_lie_seconds_apart(pool: ExtractorPool) -> None:
+    """Eight frames of a long film would be handed to I3D as if they followed each other."""
+    mixed = replace(STATS, name="mixed", inputs=(*DEMO.inputs, *STATS.inputs), spread=8)
+    with pytest.raises(WindowsOfSpreadFrames, match=r"'mixed' spreads 8 frames.*i3d_rgb looks at windows"):
+        FeatureSource(mixed, pool=pool)
+    assert FeatureSource(replace(mixed, spread=None), pool=pool).request.windows
+
+
+def test_every_set_that_spreads_frames_has_extractors_of_single_frames(pool: ExtractorPool) -> None:
+    for each in STREAM_SETS.values():
+        if each.spread is not None:
+            assert FeatureSource(each, pool=pool).request.sampling == Sampling(count=each.spread)
