@@ -111,7 +111,7 @@ def tiny_refocus(config: RefocusConfig | None = None, seed: int = 0) -> Refocus:
     return captioner.eval()
 
 
-def fusion_config(**changes: object) -> SpatialVatexConfig:
+def vatex_config(**changes: object) -> SpatialVatexConfig:
     """The boxes of ``videos`` stand for motion too."""
     base = SpatialVatexConfig(
         image=GRID_INPUT,
@@ -140,13 +140,13 @@ def tiny_temporal(config: VatexConfig | None = None, seed: int = 0) -> TemporalC
 
 
 def tiny_spatial(config: SpatialVatexConfig | None = None, seed: int = 0) -> SpatialCaptioner:
-    captioner = SpatialCaptioner(config or fusion_config(), Vocabulary(WORDS))
+    captioner = SpatialCaptioner(config or vatex_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 
 
 def _without_objects(config: VatexConfig | None) -> VatexConfig:
-    return VatexConfig(**(config or fusion_config()).model_dump(exclude={"objects"}))
+    return VatexConfig(**(config or vatex_config()).model_dump(exclude={"objects"}))
 
 
 def stream(

@@ -24,23 +24,23 @@ from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import (
     WORDS,
-    fusion_config,
     heard_videos,
     stream,
     tiny_spatial,
     tiny_temporal,
     tiny_vanilla,
+    vatex_config,
     videos,
 )
-from tests.reference.fusion import FusionReference
 from tests.reference.layers import Array
+from tests.reference.vatex import VatexReference
 from training.optimization.losses import caption_loss
 
 CAPTIONS = ([BOS, 4, 9, 4], [BOS, 12, 3, 7])
 MOTION, SOUND = InputStream(name="motion", width=4), InputStream(name="sound", width=3)
 MAKERS = {"vanilla": tiny_vanilla, "temporal": tiny_temporal, "spatial": tiny_spatial}
-ALONE, ALL = fusion_config(motion=None), fusion_config(motion=MOTION, audio=SOUND)
-WITHOUT_SOUND = fusion_config(motion=MOTION)
+ALONE, ALL = vatex_config(motion=None), vatex_config(motion=MOTION, audio=SOUND)
+WITHOUT_SOUND = vatex_config(motion=MOTION)
 
 
 def image_of(features: Features) -> Array:
@@ -80,7 +80,7 @@ def test_every_step_agrees_with_the_reference(name: str, config: SpatialVatexCon
         features = heard_videos()
         with torch.no_grad():
             steps = forced(captioner, captioner.encode(features), CAPTIONS)
-        slow = FusionReference(weights_of(captioner), captioner.config)
+        slow = VatexReference(weights_of(captioner), captioner.config)
         for row in range(6):
             video = features[row // 2]
             attended = attended_of(name, video, config)
@@ -105,8 +105,8 @@ def test_every_step_agrees_with_the_reference(name: str, config: SpatialVatexCon
 def test_objects_of_two_maps_are_one_stream_of_both() -> None:
     """The motion network's boxes at half the rate: each frame takes the nearer ones."""
     moving = InputStream(name="moving", width=2)
-    apart = tiny_spatial(fusion_config(motion=None, moving_objects=moving), seed=1)
-    joined = tiny_spatial(fusion_config(motion=None, objects=InputStream(name="both", width=7)), seed=1)
+    apart = tiny_spatial(vatex_config(motion=None, moving_objects=moving), seed=1)
+    joined = tiny_spatial(vatex_config(motion=None, objects=InputStream(name="both", width=7)), seed=1)
     assert apart.embed_memory.weight.shape == joined.embed_memory.weight.shape
     given: list[Features] = []
     for i, features in enumerate(videos((4, 2))):

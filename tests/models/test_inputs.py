@@ -21,11 +21,11 @@ from models.inputs import (
 )
 from tests.models.tiny import (
     dual_afr_config,
-    fusion_config,
     g2l_config,
     refocus_config,
     stats_config,
     stream,
+    vatex_config,
     videos,
 )
 
@@ -38,7 +38,7 @@ def test_each_name_is_kept_once_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [stats_config(), g2l_config(), refocus_config(), fusion_config(), dual_afr_config()], ids=type
+    "config", [stats_config(), g2l_config(), refocus_config(), vatex_config(), dual_afr_config()], ids=type
 )
 def test_a_configs_inputs_get_other_names_wherever_it_has_them(config: Any) -> None:
     given = rename_streams(config, {"grid": "other", "nothing": "x"})

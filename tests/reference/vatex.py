@@ -1,4 +1,4 @@
-"""The three captioners of the fusion paper and its embedding's loss, one number after another, in numpy."""
+"""The three captioners of the VATEX challenge and its embedding's loss, one number after another, in numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StepReference:
     alpha: Array
 
 
-class FusionReference(Layers):
+class VatexReference(Layers):
     def __init__(self, weights: Mapping[str, Array], config: VatexConfig) -> None:
         super().__init__(weights)
         self.config = config
