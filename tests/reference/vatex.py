@@ -1,4 +1,4 @@
-"""The three captioners of the VATEX challenge and its embedding's loss, one number after another, in numpy."""
+"""The VATEX challenge's three captioners and its embedding's loss, one number after another, in numpy."""
 
 from __future__ import annotations
 
