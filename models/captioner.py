@@ -232,7 +232,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """
         return None
 
-    def with_config(self, changes: Mapping[str, Any]) -> Self:
+    def with_config(self, changes: Mapping[str, object]) -> Self:
         """Copies the weights under a config with other values, in eval mode.
 
         Raises ValueError where the config has no member of that name.

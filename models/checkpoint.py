@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -34,6 +34,9 @@ from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+
+
+NetworkT = TypeVar("NetworkT", AnyCaptioner, SemanticEmbedding)
 
 
 class CheckpointError(ReelwordError, ValueError):
@@ -156,7 +159,7 @@ def load_embedding(path: Path, device: torch.device | str = "cpu") -> tuple[Sema
     return embedding.to(device).eval(), card
 
 
-def _load(path: Path, find: Callable[[str], type[Any]]) -> tuple[Any, Card]:
+def _load(path: Path, find: Callable[[str], type[NetworkT]]) -> tuple[NetworkT, Card]:
     metadata, weights = _read(path)
     with _explained(path):
         kind = find(metadata["captioner"])

@@ -123,7 +123,7 @@ class G2LMemory(Memory):
     v_keys: Tensor  # (B, L, A)
     aligned_keys: Tensor  # (B, L, A)
     frame_mask: Tensor  # (B, L)
-    threes: Tensor  # (B, L, J): eq. 8 as a matrix
+    averaging: Tensor  # (B, L, J): eq. 8 as a matrix
     r: Tensor  # (B, J, N, d)
     r_keys: Tensor  # (B, J, N, A)
     region_mask: Tensor  # (B, J, N)
@@ -256,7 +256,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
             v_keys=self.attention_3d.make_keys(v),
             aligned_keys=self.attention_al.make_keys(pair) if has_al else nothing,
             frame_mask=frames.frame_mask,
-            threes=_threes(frames, regions),
+            averaging=_averaging(frames, regions),
             r=r,
             r_keys=r_keys,
             region_mask=regions.region_mask,
@@ -322,7 +322,7 @@ class G2L(Captioner[G2LMemory, G2LState]):
     def _local(self, h: Tensor, a_al: Tensor, memory: G2LMemory) -> tuple[list[Tensor], StepAttention]:
         """Attends to the regions of the key frames (eqs. 8 and 9)."""
         by_video = a_al.view(memory.size, -1, a_al.shape[1], 1)
-        pi = (by_video * memory.threes.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
+        pi = (by_video * memory.averaging.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
         pi = pi / pi.sum(1, keepdim=True).clamp(min=1e-20)
         row_mask = expand_to_rows(memory.region_mask.any(2), h)
         if not self.config.key_frames:
@@ -356,7 +356,7 @@ def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
     return kept / kept.sum(-1, keepdim=True).clamp(min=1e-20)
 
 
-def _threes(frames: Batch, regions: Batch) -> Tensor:
+def _averaging(frames: Batch, regions: Batch) -> Tensor:
     """(B, L, J): column j averages over the frames nearest to region row j."""
     nearest = find_nearest_rows(frames.times, regions.times, regions.frame_mask)
     chosen = F.one_hot(nearest, regions.times.shape[1]) * frames.frame_mask.unsqueeze(2)

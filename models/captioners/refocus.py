@@ -208,8 +208,8 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
             keys = self.predict_keys(batches)
         frames = self.watcher.encode_frames(grid)
         cell_mask = grid.region_mask.any(1)
-        seen = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
-        cells = self.watcher.embed(grid.values.sum(1) / seen) * cell_mask.unsqueeze(2)  # eq. 3
+        counts = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
+        cells = self.watcher.embed(grid.values.sum(1) / counts) * cell_mask.unsqueeze(2)  # eq. 3
         encoding = self.watcher.encode(frames, grid, audio, keys)
         nothing = cells[..., :0]
         return RefocusMemory(
@@ -236,7 +236,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return key
 
     def _audio(self, batches: Sequence[Batch]) -> Tensor:
-        """v^a (B, d_audio), nothing wide where the captioner has no ears."""
+        """v^a (B, d_audio), of width 0 where the captioner takes no sound."""
         if self.config.audio is None:
             return batches[0].values.new_zeros(batches[0].size, 0)
         return average_frames(batches[1])

@@ -48,7 +48,7 @@ class SemanticEmbedding(nn.Module):
     """Embeds videos and sentences as unit vectors of one space, whose product is their relevance."""
 
     name: ClassVar[str] = "semantic_embedding"
-    config_class: ClassVar[type[BaseModel]] = SemanticEmbeddingConfig
+    config_class: ClassVar[type[SemanticEmbeddingConfig]] = SemanticEmbeddingConfig
 
     def __init__(self, config: SemanticEmbeddingConfig, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -355,16 +355,16 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         context, keys, values = self._attend_words(w, state)
         query = self.query(torch.cat([state.h, context], 1))
-        looks = [
+        steps = [
             attention(query, stream)
             for attention, stream in zip(self._attentions(), memory.streams, strict=True)
         ]
-        inputs = [w, *(check.x_hat for check in looks)]
+        inputs = [w, *(each.x_hat for each in steps)]
         if self.label is not None:
             inputs.append(self.label(expand_to_rows(memory.label, word)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         logits = self.output(self.project(self.dropout(h)))
-        return logits.float().log_softmax(1), STaTSState(h, c, keys, values), _attention(looks)
+        return logits.float().log_softmax(1), STaTSState(h, c, keys, values), _attention(steps)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]
@@ -378,12 +378,12 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
         return torch.einsum("ri,rie->re", weights, values), keys, values
 
 
-def _attention(looks: Sequence[StreamStep]) -> StepAttention:
+def _attention(steps: Sequence[StreamStep]) -> StepAttention:
     """The first stream's maps on the captioner's clock; every stream's branch weights."""
-    rankings = [check.ranking for check in looks if check.ranking is not None]
+    rankings = [each.ranking for each in steps if each.ranking is not None]
     extras: Mapping[str, Tensor] = {
-        "branch": torch.stack([check.branch for check in looks], 1),
-        "st_spatial": looks[0].st_spatial,
+        "branch": torch.stack([each.branch for each in steps], 1),
+        "st_spatial": steps[0].st_spatial,
     }
     loss = torch.stack(rankings).mean(0) if rankings else None
-    return StepAttention(looks[0].temporal, looks[0].spatial, extras, loss)
+    return StepAttention(steps[0].temporal, steps[0].spatial, extras, loss)

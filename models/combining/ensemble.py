@@ -104,24 +104,25 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
             Log-probabilities (R, V), at most 0; the members' states; the attention.
         """
         triples = zip(self._captioners(), state.members, memory.members, strict=True)
-        log_probs, states, looks = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
+        log_probs, states, attentions = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
         weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]
         # rounding can lift a certain word above probability one, which early stopping relies on not to be
         mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
-        return mean, EnsembleState(states), self._attention(looks)
+        return mean, EnsembleState(states), self._average(attentions)
 
     def _captioners(self) -> list[AnyCaptioner]:
         return [member for member in self.members if isinstance(member, Captioner)]
 
-    def _attention(self, looks: Sequence[StepAttention | None]) -> StepAttention | None:
-        first, all_looks = looks[0], [check for check in looks if check is not None]
-        if first is None or not self._alike or len(all_looks) < len(looks):
+    def _average(self, attentions: Sequence[StepAttention | None]) -> StepAttention | None:
+        """The weighted mean where members are alike and all attended, otherwise the first member's."""
+        first, every = attentions[0], [each for each in attentions if each is not None]
+        if first is None or not self._alike or len(every) < len(attentions):
             return first
-        spatial = [check.spatial for check in all_looks if check.spatial is not None]
+        spatial = [each.spatial for each in every if each.spatial is not None]
         return StepAttention(
-            temporal=self._mean([check.temporal for check in all_looks]),
-            spatial=self._mean(spatial) if len(spatial) == len(looks) else first.spatial,
-            extras={name: self._mean([check.extras[name] for check in all_looks]) for name in first.extras},
+            temporal=self._mean([each.temporal for each in every]),
+            spatial=self._mean(spatial) if len(spatial) == len(every) else first.spatial,
+            extras={name: self._mean([each.extras[name] for each in every]) for name in first.extras},
         )
 
     def _mean(self, values: Sequence[Tensor]) -> Tensor:

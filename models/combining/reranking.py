@@ -59,7 +59,7 @@ class Candidate:
     merit: float = 0.0
 
     def with_scores(self, relevance: float, likelihood: float, weight: float) -> Self:
-        """Adds the scores to a candidate that was not judged yet.
+        """Adds the scores to a candidate that was not scored yet.
 
         Args:
             relevance: The cosine of caption and video.
@@ -89,12 +89,12 @@ class RankedCandidates:
     def best(self) -> Candidate:
         """The winner. Its attention, where it has one, carries all merits as ``candidates`` (L, n)."""
         best = self.candidates[0]
-        looked = best.hypothesis.attention
-        if looked is None:
+        attention = best.hypothesis.attention
+        if attention is None:
             return best
         merits = torch.tensor([candidate.merit for candidate in self.candidates])
-        extras = {**looked.extras, "candidates": merits.expand(len(best.words), -1)}
-        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(looked, extras=extras)))
+        extras = {**attention.extras, "candidates": merits.expand(len(best.words), -1)}
+        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(attention, extras=extras)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,15 +175,17 @@ class Reranker:
         relevances = self._score_relevance(videos, competing)
         likelihoods = self._score_likelihood(outputs, competing)
         found = []
-        for of_video, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
+        for candidates, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
             # of captions padded to the most that any video has, a video's own come first
-            marks = zip(relevant.tolist(), likely.tolist()[: len(of_video)], strict=True)
-            judged = [each.with_scores(*two, self.weight) for each, two in zip(of_video, marks, strict=True)]
-            found.append(RankedCandidates(tuple(sorted(judged, key=lambda each: -each.merit))))
+            scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
+            scored = [
+                each.with_scores(*two, self.weight) for each, two in zip(candidates, scores, strict=True)
+            ]
+            found.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
         return found
 
     def _collect_candidates(self, decoded: Mapping[str, Sequence[Hypothesis]]) -> list[Candidate]:
-        """One video's candidates, not yet judged; a caption that reads like an earlier one is left out."""
+        """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
         found: dict[tuple[str, ...], Candidate] = {}
         for name, hypotheses in decoded.items():
             for beam, hypothesis in enumerate(hypotheses):
@@ -195,9 +197,9 @@ class Reranker:
         self, videos: Tensor, competing: Sequence[Sequence[Candidate]]
     ) -> tuple[Tensor, ...]:
         """For each video the cosines of its candidates."""
-        counts = [len(of_video) for of_video in competing]
+        counts = [len(candidates) for candidates in competing]
         vocabulary = self.embedding.vocabulary
-        captions = [vocabulary.encode(each.words) for of_video in competing for each in of_video]
+        captions = [vocabulary.encode(each.words) for candidates in competing for each in candidates]
         sentences = self.embedding.encode_sentences(pad_captions(captions).to(videos.device))
         every = (sentences * videos.repeat_interleave(torch.tensor(counts).to(videos.device), 0)).sum(1)
         return torch.split(every, counts)
@@ -206,11 +208,11 @@ class Reranker:
         self, outputs: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
     ) -> Tensor:
         """(B, most candidates): log-probability a word, the mean over members."""
-        most = max(len(of_video) for of_video in competing)
+        most = max(len(candidates) for candidates in competing)
         captions = [
             each.words
-            for of_video in competing
-            for each in [*of_video, *[of_video[0]] * (most - len(of_video))]
+            for candidates in competing
+            for each in [*candidates, *[candidates[0]] * (most - len(candidates))]
         ]
         found = []
         for name, member in self.members.items():

@@ -153,8 +153,8 @@ class FeatureSource:
                 known.update(new)
         for known, video in zip(streams, videos, strict=True):
             if isinstance(video, Footage):
-                for hearer in self._group.sound:
-                    known.update(hearer.describe(video.sound, video.duration))
+                for of_sound in self._group.sound:
+                    known.update(of_sound.describe(video.sound, video.duration))
             self._group.derive(known)
         return streams
 
