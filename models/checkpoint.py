@@ -65,7 +65,7 @@ class Speed:
 
     @property
     def captions_per_second(self) -> float:
-        """How many are written in a second, once the features are there."""
+        """Captions written in a second, once the features are there."""
         return 1 / self.caption_seconds
 
 

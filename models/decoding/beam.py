@@ -130,7 +130,7 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
 
 
 def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
-    """Whether going on could change no returned caption of any video.
+    """Finds out whether going on could change no returned caption of any video.
 
     Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
     keep its total up to the greatest length. A finished caption whose score beats that has a greater

@@ -33,7 +33,7 @@ class StreamSource(Protocol):
 
     @property
     def request(self) -> DecodeRequest:
-        """What the decoder is asked for."""
+        """The frames and the sound that the decoder is asked for."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class FeatureSource:
 
     @property
     def request(self) -> DecodeRequest:
-        """What the decoder is asked for: frames or windows, their sizes, and the rate of sound."""
+        """The frames or windows, their sizes and the rate of sound that the decoder is asked for."""
         rate = max((extractor.rate for extractor in self._group.sound), default=None)
         sizes = dict.fromkeys(extractor.frame_size for extractor in self._group.frames)
         sizes.pop(FrameSize(SHORT_SIDE), None)
@@ -125,7 +125,7 @@ class FeatureSource:
 
     @property
     def sampling(self) -> str | None:
-        """How the frames were chosen, in words; None where the streams' name tags say it."""
+        """The choice of frames in words; None where the streams' name tags say it."""
         if self._spread is None:
             return None
         return describe_spread(self._spread.count)
@@ -199,7 +199,7 @@ class CombinedFeatureSource:
         return streams
 
     def _is_of(self, stream: str, source: FeatureSource) -> bool:
-        """Whether ``source`` is to make it: extractors make more streams than their set names."""
+        """Finds out whether ``source`` is to make it: extractors make more streams than their set names."""
         return self._owner.get(stream, source) is source
 
 
