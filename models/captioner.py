@@ -124,11 +124,14 @@ def as_numpy(value: Tensor) -> NDArray[np.float64]:
     return value.detach().to("cpu", torch.float64).numpy()
 
 
+#: Of functions that take a captioner and its memory.
+MemoryT = TypeVar("MemoryT", bound=Memory)
+StateT = TypeVar("StateT", bound=State)
 # Covariant, so that each captioner, with a memory and a state of its own, is an ``AnyCaptioner``. A captioner
 # is only ever given back what it made itself, which no type can say: hence ``ignore`` at each parameter below
 # of these types.
-MemoryT = TypeVar("MemoryT", bound=Memory, covariant=True)
-StateT = TypeVar("StateT", bound=State, covariant=True)
+MemoryT_co = TypeVar("MemoryT_co", bound=Memory, covariant=True)
+StateT_co = TypeVar("StateT_co", bound=State, covariant=True)
 
 
 class InputDescription(Protocol):
@@ -141,7 +144,7 @@ class InputDescription(Protocol):
     def width(self) -> int: ...
 
 
-class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
+class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
     """Writes words from features.
 
     ``config`` (pydantic) and ``vocabulary`` decide every shape; a checkpoint carries both.
@@ -169,24 +172,24 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         return frozenset()
 
     @abstractmethod
-    def encode(self, features: Sequence[Features]) -> MemoryT:
+    def encode(self, features: Sequence[Features]) -> MemoryT_co:
         """Encodes features of B videos, padded together by masks."""
 
     @abstractmethod
-    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT:
+    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT_co:
         """Encodes B videos from one padded batch a stream, in the order of ``inputs``."""
 
     @abstractmethod
-    def start(self, memory: MemoryT, rows_per_video: int) -> StateT:  # type: ignore[misc]
+    def start(self, memory: MemoryT_co, rows_per_video: int) -> StateT_co:  # type: ignore[misc]
         """Makes the state before the first word, R = B · ``rows_per_video`` rows."""
 
     @abstractmethod
     def step(
         self,
-        state: StateT,  # type: ignore[misc]
+        state: StateT_co,  # type: ignore[misc]
         word: Tensor,
-        memory: MemoryT,  # type: ignore[misc]
-    ) -> tuple[Tensor, StateT, StepAttention | None]:
+        memory: MemoryT_co,  # type: ignore[misc]
+    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
         """Predicts the next word of R rows.
 
         Args:
@@ -211,19 +214,19 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def memory_to_learn_from(
         self,
-        memory: MemoryT,  # type: ignore[misc]
+        memory: MemoryT_co,  # type: ignore[misc]
         generator: torch.Generator,  # noqa: ARG002
-    ) -> MemoryT:
+    ) -> MemoryT_co:
         """Chooses the memory that a supervised step writes from, where a captioner has several of a video."""
         return memory
 
-    def earlier_memory(self, memory: MemoryT) -> MemoryT | None:  # type: ignore[misc]  # noqa: ARG002
+    def earlier_memory(self, memory: MemoryT_co) -> MemoryT_co | None:  # type: ignore[misc]  # noqa: ARG002
         """Gives the videos as an earlier pass read them, whose caption is told beside; None for one pass."""
         return None
 
     def own_loss(
         self,
-        memory: MemoryT,  # type: ignore[misc]  # noqa: ARG002
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
         targets: Tensor,  # noqa: ARG002
     ) -> OwnLoss | None:
         """Computes a loss that takes the place of cross-entropy; None where there is no such loss.
@@ -255,7 +258,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """
         return cell_edges(stream, side)
 
-    def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:  # type: ignore[misc]
+    def first_word(self, memory: MemoryT_co, rows_per_video: int) -> Tensor:  # type: ignore[misc]
         """Makes the (R,) ids that the first step is given."""
         return torch.full((memory.size * rows_per_video,), BOS, dtype=torch.long, device=memory.times.device)
 
