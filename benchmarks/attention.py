@@ -34,7 +34,7 @@ from models.combining.members import ENSEMBLE, FUSION
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import SPREAD_ENTROPY
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
-from models.likelihood import teacher_forced
+from models.likelihood import teacher_force
 from models.vocabulary import EOS
 
 VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif"}
@@ -122,7 +122,7 @@ def right_mass(
     captioner, half = writer.checkpoint.captioner, len(next(iter(film.values()))) // 2
     ids = [*captioner.vocabulary.encode([word.word for word in caption.words]), EOS]
     with torch.inference_mode():
-        forced = teacher_forced(captioner, captioner.encode([film]), torch.tensor([ids]))
+        forced = teacher_force(captioner, captioner.encode([film]), torch.tensor([ids]))
     rows = [attention.temporal[0] for attention in forced.attentions[:-1] if attention is not None]
     right = slice(half) if place == 0 else slice(half, None)
     masses = [float(row[right].sum() / row.sum()) for row in rows if row.sum() > 0]

@@ -16,8 +16,14 @@ from app.settings import Settings
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.checkpoint import Card, Checkpoint, load_embedding
-from models.checkpoint_folder import available, embedding_path, load_captioner
+from models.checkpoint import (
+    Card,
+    Checkpoint,
+    find_embedding,
+    list_checkpoints,
+    load_captioner,
+    load_embedding,
+)
 from models.combining.caption_writers import (
     AveragedWriter,
     FusedWriter,
@@ -29,13 +35,12 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    feature_source_for,
+    build_feature_source,
 )
 from models.feature_sources.stream_checks import (
     StreamMismatch,
     check_extractors,
-    stream_set_for,
-    stream_set_of,
+    select_stream_set,
 )
 from models.feature_sources.stream_sets import StreamSet
 
@@ -53,7 +58,7 @@ class LoadedCaptioners:
         folder = settings.weights
         self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
-        loaded = {name: load_captioner(name, device, folder) for name in available(folder)}
+        loaded = {name: load_captioner(name, device, folder) for name in list_checkpoints(folder)}
         if not loaded:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams)
@@ -64,7 +69,7 @@ class LoadedCaptioners:
             check_extractors(
                 checkpoint, self._stream_sets[name], self.feature_source(CaptionerChoice(name)).extractors
             )
-        path = embedding_path(folder)
+        path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
         self.infos = self._list_captioners(folder)
@@ -90,11 +95,11 @@ class LoadedCaptioners:
         """Returns what feeds them: each extractor that they need, once. Raises MembersDiffer."""
         wanted = [self._stream_sets[name] for name in choice.writers]
         if choice.captioner == FUSION:
-            wanted.append(stream_set_for(self._embedding_of_fusion()[1]))
+            wanted.append(select_stream_set(self._embedding_of_fusion()[1]))
         key = frozenset(wanted)
         if key not in self._feature_sources:
             try:
-                self._feature_sources[key] = feature_source_for(
+                self._feature_sources[key] = build_feature_source(
                     list(dict.fromkeys(wanted)), self._pool, self._frames
                 )
             except ValueError as error:
@@ -105,8 +110,8 @@ class LoadedCaptioners:
         """Captioner → the frames that its extractors want; members' come beside them."""
         found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
         if self._embedding is not None:
-            found[FUSION] = feature_source_for(
-                [stream_set_for(self._embedding[1])], self._pool, self._frames
+            found[FUSION] = build_feature_source(
+                [select_stream_set(self._embedding[1])], self._pool, self._frames
             ).request
         return found
 
@@ -131,9 +136,9 @@ class LoadedCaptioners:
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
-        files = available(folder)
+        files = list_checkpoints(folder)
         alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
-        return (*alone, *combination_infos(alone, embedding_path(folder)))
+        return (*alone, *combination_infos(alone, find_embedding(folder)))
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
@@ -142,7 +147,7 @@ def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) 
     found, refused = {}, []
     for name, checkpoint in checkpoints.items():
         try:
-            found[name] = stream_set_of(checkpoint, streams)
+            found[name] = select_stream_set(checkpoint.card, streams)
         except StreamMismatch as error:
             if streams is None:
                 raise

@@ -20,7 +20,13 @@ from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
 from models.combining.members import ENSEMBLE, FUSION
-from models.combining.reranking import LIKELIHOOD_WEIGHT, Candidate, Fused, Fusion, MemberOutput
+from models.combining.reranking import (
+    LIKELIHOOD_WEIGHT,
+    Candidate,
+    MemberOutput,
+    RankedCandidates,
+    Reranker,
+)
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch, join
 from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
@@ -96,12 +102,16 @@ class FusedWriter:
         return [self._to_caption(written, video, found, options) for video, found in enumerate(fused)]
 
     @cached_property
-    def _fusion(self) -> Fusion:
+    def _fusion(self) -> Reranker:
         captioners = {name: each.captioner for name, each in self.members.items()}
-        return Fusion(captioners, self.embedding, self.likelihood_weight)
+        return Reranker(captioners, self.embedding, self.likelihood_weight)
 
     def _to_caption(
-        self, written: Mapping[str, DecodedBatch], video: int, found: Fused, options: DecodingOptions
+        self,
+        written: Mapping[str, DecodedBatch],
+        video: int,
+        found: RankedCandidates,
+        options: DecodingOptions,
     ) -> list[Caption]:
         """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
         best, *others = found.candidates[: options.num_captions]

@@ -20,8 +20,7 @@ from scipy.stats import ttest_1samp
 from extractors.builtin.tuned_pair import TUNED_GRID, TunedPair
 from extractors.features import Features, Frames, Stream
 from models.caption import AttentionDocument, Caption, GridAttention
-from models.checkpoint import Checkpoint
-from models.checkpoint_folder import load_captioner
+from models.checkpoint import Checkpoint, load_captioner
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import caption
 from training.batches.archives import read_items, read_pictures

@@ -13,9 +13,15 @@ from safetensors.torch import load_file, save_file
 from extractors.features import StreamSpec
 from models.caption import BoxAttention, GridAttention
 from models.captioners.registry import UnknownCaptioner
-from models.captioners.stats import Stats
-from models.checkpoint import Card, CheckpointError, load_checkpoint, read_card, save_checkpoint
-from models.checkpoint_folder import load_captioner
+from models.captioners.stats import STaTS
+from models.checkpoint import (
+    Card,
+    CheckpointError,
+    load_captioner,
+    load_checkpoint,
+    read_card,
+    save_checkpoint,
+)
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
@@ -66,7 +72,7 @@ def test_tied_words_are_stored_once_and_tied_again(saved: Path) -> None:
     assert all(value.dtype == torch.float16 for value in stored.values())
     assert "output.weight" not in stored or "word_embedding.weight" not in stored
     captioner = load_checkpoint(saved).captioner
-    assert isinstance(captioner, Stats)
+    assert isinstance(captioner, STaTS)
     assert captioner.output.weight is captioner.word_embedding.weight
     assert captioner.word_embedding.weight.abs().sum() > 0
 

@@ -26,7 +26,7 @@ from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.vocabulary import Vocabulary
-from tests.models.captioners.test_own_attention import checkpoint
+from tests.models.captioners.test_explain import checkpoint
 from tests.models.tiny import (
     GRID_INPUT,
     SPEC,

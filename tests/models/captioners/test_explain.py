@@ -116,7 +116,7 @@ def test_refocus_tells_both_key_frames_and_what_was_written_from_each() -> None:
             moment=frames // 2, time=float(frames // 2), weight=extras.refocus[frames // 2]
         )
         assert extras.key_frame is not None
-        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.watched.key[video])
+        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.encoding.key[video])
         assert extras.step_1 == join(captioner.vocabulary.decode(first[video][0].tokens))
         assert extras.step_2 == found.text
 
