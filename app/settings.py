@@ -1,4 +1,5 @@
-"""Every setting: an environment variable, a default that works on a laptop, and a sentence for ``doctor``.
+"""Declares every setting: an environment variable, a default that works on a laptop, and a sentence for
+``doctor``.
 
 ``REELWORD_`` is the prefix; ``REDIS_URL`` and ``PORT`` are read plain, as every host sets them.
 """
@@ -166,8 +167,15 @@ class Settings(BaseSettings):
     @field_validator("data", "weights", "manifest")
     @classmethod
     def _from_here(cls, path: Path) -> Path:
-        """Processes started from here may work in another folder."""
+        """Makes a path absolute: processes started from here may work in another folder."""
         return path.expanduser().absolute()
+
+    @field_validator("blobs")
+    @classmethod
+    def _folder_from_here(cls, blobs: str | None) -> str | None:
+        """Makes a folder absolute; a URL stays as it is."""
+        is_folder = blobs is not None and "://" not in blobs and "::" not in blobs
+        return str(Path(str(blobs)).expanduser().absolute()) if is_folder else blobs
 
     @property
     def host_names(self) -> list[str]:

@@ -65,7 +65,13 @@ IMAGES = {
         ("api", "cli"),
         ("app",),
         "app.api.application, app.serve.supervisor, app.cli.main, app.cli.doctor",
-        single=("extractors", "extractors.child_process", "extractors.errors"),
+        single=(
+            "extractors",
+            "extractors.child_process",
+            "extractors.errors",
+            "models",
+            "models.caption",
+        ),
     ),
     "worker": Image(
         ("worker", "cli"),

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app.attention_picture import drawing
 from app.attention_picture.drawing import ACCENT, GAP, INK, MARGIN, QUIET, SMALL
 from app.attention_picture.word_tiles import PictureSource
-from app.documents.attention import AttentionDocument, CandidateCaption, ChosenMoment
+from models.caption import AttentionDocument, CandidateCaption, ChosenMoment
 
 MOST_CANDIDATES = 12
 TALLEST = 260  #: of refocus's frames

@@ -23,7 +23,7 @@ from app.attention_picture.word_tiles import (
     list_tile_frames,
     write_below,
 )
-from app.documents.attention import AttentionDocument, BoxAttention, GridAttention
+from models.caption import AttentionDocument, BoxAttention, GridAttention
 
 CONTENT = 1440  #: widest line of tiles
 TILE_AREA, TILE_WIDEST, TILE_TALLEST, TILE_NARROWEST = 36_000, 300, 300, 132

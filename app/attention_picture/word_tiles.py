@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 from app.attention_picture import drawing, heatmap
 from app.attention_picture.drawing import ACCENT, FAINT, GAP, INK, MARGIN, QUIET, SMALL, WORD
-from app.documents.attention import AttentionDocument, GridAttention
+from models.caption import AttentionDocument, GridAttention
 
 BARS, NAMES = 46, 18  #: heights of dualAFR's bars and of the layers' names below them
 BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line

@@ -7,16 +7,13 @@ error.
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
-from app.documents.attention import AttentionDocument
-from app.documents.job import ANSWER_MEMBERS, FileDocument
+from app.documents.job import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
 from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
@@ -25,6 +22,7 @@ from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
 from app.settings import Settings
 from app.terminal import complain, printable, printable_json, show_progress
+from models.caption import AttentionDocument
 from models.checkpoint import CheckpointError
 from models.feature_sources.stream_sets import UnknownStreamSet
 
@@ -93,18 +91,18 @@ def write_attention(outcome: Outcome, path: Path) -> None:
     if outcome.attention is None or outcome.frames is None:
         return
     frames = [Image.fromarray(pixels) for pixels in outcome.frames]
-    document = AttentionDocument.model_validate(outcome.attention)
+    document = AttentionDocument.model_validate_json(outcome.attention)
     picture = io.BytesIO()
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_attention_picture(document, frames, outcome.answer["sampled"]).save(picture, "PNG")
-    path.with_name(f"{path.name}.json").write_text(json.dumps(outcome.attention) + "\n")
+    draw_attention_picture(document, frames, outcome.answer.sampled or []).save(picture, "PNG")
+    path.with_name(f"{path.name}.json").write_text(outcome.attention + "\n")
     path.with_name(f"{path.name}.png").write_bytes(picture.getvalue())
 
 
 def to_document(outcome: Outcome) -> FileDocument:
     """Builds the members of a job's document, and the file."""
     answer = outcome.answer
-    timings: Mapping[str, float] = answer.get("timings") or {}
+    timings = {} if answer.timings is None else answer.timings.model_dump(exclude_unset=True)
     is_done = outcome.error is None
     return FileDocument.model_validate(
         {
@@ -114,8 +112,7 @@ def to_document(outcome: Outcome) -> FileDocument:
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,
             "filename": printable(outcome.file.name),
-            **{name: answer.get(name) for name in ANSWER_MEMBERS},
-            "warnings": answer.get("warnings") or [],
+            **dict(answer),
             "timings": {**timings, "total": round(sum(timings.values()), 4)},
             "error": None if outcome.error is None else outcome.error.document(),
         }
@@ -154,14 +151,13 @@ def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[st
     if as_json:
         return [printable_json(to_document(outcome).model_dump_json())]
     name = "" if is_alone else f"{outcome.file}: "
-    captions: list[dict[str, Any]] = outcome.answer.get("captions") or []
-    return [printable(f"{name}{each['text']}") for each in captions]
+    return [printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
 
 
 def _warn(outcome: Outcome) -> None:
     """Says what was odd about a file that was captioned all the same."""
-    for warning in outcome.answer.get("warnings") or []:
-        complain(f"{outcome.file}: {warning['message']} [{warning['code']}]")
+    for warning in outcome.answer.warnings:
+        complain(f"{outcome.file}: {warning.message} [{warning.code}]")
 
 
 def _list_failures(failed: Sequence[Outcome], count: int) -> None:

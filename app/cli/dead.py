@@ -14,7 +14,7 @@ import typer
 from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.dead_letters import DeadLetter
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.redis_client import connect, redis_url
 from app.settings import Settings, load_settings
 

@@ -194,11 +194,10 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
     """Finds the captioners' checkpoints, and the weights of the networks that feed them."""
     if importlib.util.find_spec("torch") is None:
         return
-    from models.checkpoint import CheckpointError, read_card
-    from models.checkpoint_folder import available, embedding_path
-    from models.feature_sources.stream_checks import extractors_of
+    from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
+    from models.feature_sources.stream_checks import list_extractors
 
-    captioners = available(settings.weights)
+    captioners = list_checkpoints(settings.weights)
     if not captioners:
         yield Finding(
             "captioners",
@@ -210,10 +209,10 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
         try:
             card = read_card(path)
             yield Finding(f"captioner {name}", ", ".join(card.streams))
-            fed_by |= dict.fromkeys(extractors_of(card))
+            fed_by |= dict.fromkeys(list_extractors(card))
         except CheckpointError as error:
             yield Finding(f"captioner {name}", "damaged", str(error))
-    embedding = embedding_path(settings.weights)
+    embedding = find_embedding(settings.weights)
     yield Finding(
         "semantic embedding", "none, so that fusion is not offered" if embedding is None else embedding.name
     )

@@ -19,8 +19,7 @@ from extractors.extractor import weights_of
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
-from models.checkpoint import CheckpointError, read_card
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
@@ -35,10 +34,10 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
         as_json: as one JSON document instead of a table.
         default: the captioner that is marked; the best one where none is given.
     """
-    files = available(weights)
+    files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, embedding_path(weights))
+    joint = combination_infos(alone, find_embedding(weights))
     chosen = default or default_captioner(alone)
     found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     found += [_describe_info(info) for info in joint]

@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 from PIL import Image
 
+from app.documents.job import Answer
 from app.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -30,9 +31,9 @@ from app.errors import (
     WorkerFault,
 )
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import ANSWER_LIMIT, Claim, Jobs, Stage
-from app.pipeline import answers as pipeline_answers
-from app.pipeline.engine_protocol import EngineAnswer
+from app.jobs.job import Stage
+from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
+from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.watchdog import Attempt, Watchdog
@@ -104,7 +105,7 @@ class JobRunner:
             except DecoderError as death:
                 if not self._again(run, death):
                     return False
-            except MediaError as error:
+            except (MediaError, JobFailure) as error:
                 self._fail(run, error)
                 return False
             except BlobMissingError:
@@ -119,7 +120,9 @@ class JobRunner:
         return False
 
     def _read_frames(self, run: Attempt) -> None:
-        request = self._engine.start().request_for(run.claim.job.options)
+        engine = self._engine.start()
+        run.options = engine.resolve(run.claim.job.options)
+        request = engine.request_for(run.options.choice)
         run.set_stage("decode")
         began = time.monotonic()
         with (
@@ -127,7 +130,7 @@ class JobRunner:
             self._watch.guard([run], self._decoder.kill),
         ):
             run.decoded = self._decoder.decode(path, request, self._limits)
-        run.answer = pipeline_answers.media_answer(run.decoded, time.monotonic() - began)
+        run.answer = media_answer(run.decoded, time.monotonic() - began)
 
     def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
         """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
@@ -139,7 +142,7 @@ class JobRunner:
         self._engine.start()
         report("extract", 0.0)
         videos = [run.decoded.footage for run in batch if run.decoded is not None]
-        options = [run.claim.job.options for run in batch]
+        options = [run.options for run in batch if run.options is not None]
         try:
             with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
                 answers = self._engine.run(videos, options, report)
@@ -167,7 +170,7 @@ class JobRunner:
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
         if taken.reason in ("canceled", "exhausted"):
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
         run.is_settled = True
         return False
 
@@ -189,25 +192,22 @@ class JobRunner:
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
-        job = run.claim.job
-        store_result(self._blobs, job.id, run.decoded, answer.attention)
-        record = store_large_answer(self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer))
+        job, folder = run.claim.job, run.claim.results
+        store_result(self._blobs, folder, run.decoded, answer.attention)
+        record = store_large_answer(self._blobs, folder, run.answer.joined_with(answer.answer))
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
-        log.info(
-            "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
-        )
-        if is_ours:
-            remove_upload(self._blobs, job.upload)
+        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
+        remove_blob(self._blobs, job.upload if is_ours else folder)
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
-        is_ours = self._jobs.fail(run.claim, error, run.answer)
+        is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
         run.is_settled = True
         log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
         if is_ours:
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
 
     def _settle_if_stopped(self, run: Attempt) -> bool:
         """Ends, on the record, a run that the watch has stopped."""
@@ -232,50 +232,51 @@ class JobRunner:
                 self._settle_if_stopped(run)
 
 
-def remove_upload(blobs: Blobs, key: str) -> None:
-    """Removes the file of a job that is over; what the store refuses now is left to the sweeps."""
+def remove_blob(blobs: Blobs, key: str) -> None:
+    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
     try:
         blobs.remove(key)
     except Exception:
-        log.exception("the upload of a job that is over could not be removed", upload=key)
+        log.exception("a blob that nobody needs could not be removed", key=key)
 
 
-def store_result(blobs: Blobs, job_id: str, decoded: Decoded, attention: Mapping[str, Any] | None) -> None:
+def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: str | None) -> None:
     """Stores the frames and, where there is one, the attention document.
 
     Args:
         blobs: where files of jobs lie.
-        job_id: whose they are.
+        folder: key that they go below, the attempt's own.
         decoded: the frames, as the captioner saw them.
-        attention: the document, None where it was not asked for.
+        attention: the document as JSON, None where it was not asked for.
     """
     for number, pixels in enumerate(decoded.frames.pixels):
         picture = Image.fromarray(pixels)
         picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
-        blobs.write(f"results/{job_id}/frames/{number}.jpg", buffer.getvalue())
+        blobs.write(f"{folder}/frames/{number}.jpg", buffer.getvalue())
     if attention is not None:
-        blobs.write(f"results/{job_id}/attention.json", json.dumps(attention).encode())
+        blobs.write(f"{folder}/attention.json", attention.encode())
 
 
-def store_large_answer(blobs: Blobs, job_id: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def store_large_answer(blobs: Blobs, folder: str, answer: Answer) -> Mapping[str, Any]:
     """Stores an answer that is too large for Redis as a blob.
 
     Args:
         blobs: where files of jobs lie.
-        job_id: whose answer it is.
+        folder: key that it goes below, the attempt's own.
         answer: all of it.
 
     Returns:
         What goes on the record: the answer, or its media facts and the key of the blob.
     """
-    text = json.dumps(answer)
+    record = answer.as_record()
+    text = json.dumps(record)
     if len(text) <= ANSWER_LIMIT:
-        return answer
-    key = f"results/{job_id}/answer.json"
+        return record
+    key = f"{folder}/answer.json"
     blobs.write(key, text.encode())
-    return {"blob": key, "media": answer.get("media"), "timings": answer.get("timings", {})}
+    return {"blob": key, "media": record.get("media"), "timings": record.get("timings", {})}
 
 
 def delete_blobs(blobs: Blobs, job_id: str) -> None:

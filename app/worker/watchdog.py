@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 
+from app.documents.job import Answer
 from app.errors import QueueUnavailable
-from app.jobs.job import Claim, Jobs, Stage
+from app.jobs.job import Stage
+from app.jobs.job_store import Claim, Jobs
+from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.media.request import Decoded
 
@@ -38,15 +41,17 @@ log = structlog.get_logger(__name__)
 class Attempt:
     """Holds how far an attempt at a job is. The main thread moves it on; the watchdog may stop it.
 
-    answer: what is known so far; reported: as much of it as is on the record. is_settled: its end, or its
-    return to the queue, is there too. spent: seconds of the job's time used up; others' turns do not count.
+    options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
+    the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
+    time used up; others' turns do not count.
     """
 
     claim: Claim
     stage: Stage = "decode"
     share: float = 0.0
-    answer: dict[str, Any] = field(default_factory=dict)
-    reported: dict[str, Any] | None = None
+    options: CaptionOptions | None = None
+    answer: Answer = field(default_factory=Answer)
+    reported: Answer | None = None
     decoded: Decoded | None = None
     stopped: Stop | None = None
     is_settled: bool = False
@@ -176,7 +181,7 @@ class Watchdog:
 
     def _beat(self, run: Attempt) -> None:
         answer = run.answer
-        news = None if answer is run.reported else answer
+        news = None if answer is run.reported else answer.as_record()
         pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
         if pulse == "go":
             run.reported = answer

@@ -21,15 +21,15 @@ import structlog
 from app import __version__
 from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
 from app.jobs.blobs import Blobs
-from app.jobs.captioner_info import WorkerInfo
-from app.jobs.job import Claim, Jobs, Keys, Refusal
+from app.jobs.job import Keys
+from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.queue import Offer, Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 from app.worker.engine_process import EngineProcess
-from app.worker.job_runner import JobRunner, delete_blobs, remove_upload
+from app.worker.job_runner import JobRunner, delete_blobs, remove_blob
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -114,7 +114,7 @@ class Worker:
             if isinstance(refusal, Refusal):
                 log.info("job not run", job=refusal.job_id, why=refusal.reason)
                 if refusal.reason in ("canceled", "exhausted"):
-                    remove_upload(self._blobs, f"uploads/{refusal.job_id}")
+                    remove_blob(self._blobs, f"uploads/{refusal.job_id}")
         return [claim for claim in taken if isinstance(claim, Claim)]
 
     def _is_about_a_job(self, offer: Offer) -> bool:

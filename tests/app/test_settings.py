@@ -54,6 +54,17 @@ def test_paths_hold_wherever_a_process_works(monkeypatch: pytest.MonkeyPatch, tm
     assert Settings().data == tmp_path / "here"
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/reelword", "memory://blobs", "filecache::s3://bucket"])
+def test_a_folder_of_blobs_holds_wherever_a_process_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REELWORD_BLOBS", "here")
+    assert Settings().blob_url == str(tmp_path / "here")
+    monkeypatch.setenv("REELWORD_BLOBS", url)
+    assert Settings().blob_url == url
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -10,7 +10,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 from app.attention_picture import drawing, heatmap, render
 from app.attention_picture.render import draw_attention_picture
 from app.attention_picture.word_tiles import SPREAD, find_most_attended, list_tile_frames, write_below
-from app.documents.attention import AttentionDocument, GridAttention
+from models.caption import AttentionDocument, GridAttention
 
 GRID = 7
 

@@ -72,8 +72,9 @@ def test_each_is_fed_its_own_grid(
 ) -> None:
     (outcome,) = caption_videos([clip], CaptionOptions(captioner=captioner), settings, engine)
     assert outcome.error is None
-    assert outcome.answer["model"]["features"].keys() == streams
-    assert len(outcome.answer["sampled"]) == 8
+    answer = outcome.answer.as_record()
+    assert answer["model"]["features"].keys() == streams
+    assert len(answer["sampled"]) == 8
     assert outcome.attention is not None
 
 

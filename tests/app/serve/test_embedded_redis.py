@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from app.errors import DataFolderInUse, RedisFailed, RedisMissing
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
 from app.jobs.redis_client import connect, redis_url

@@ -20,7 +20,7 @@ import pytest
 import structlog
 
 from app.errors import PortInUse
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
 from app.serve.supervised_process import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, SupervisedProcess

@@ -54,8 +54,8 @@ def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
     first, second = engine.run(videos, wish("echo", "echo"), lambda stage, share: told.append((stage, share)))
     assert isinstance(first, EngineAnswer)
     assert isinstance(second, EngineAnswer)
-    assert first.captions[0]["text"] == "3 frames of 1 2 3"
-    assert second.captions[0]["text"] == "5 frames of 250 0 7"
+    assert first.answer.caption == "3 frames of 1 2 3"
+    assert second.answer.caption == "5 frames of 250 0 7"
     assert told == [("extract", 0.5), ("caption", 0.5)]
 
 
