@@ -45,7 +45,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         bar.say(f"Extracting {', '.join(plan.extractors)}")
         for outcome in describe_videos(plan, videos, jobs):
             outcomes.append(outcome)
-            bar.print(_lines(outcome))
+            bar.print(_format_lines(outcome))
     if plan.form == "hdf5":
         for name in plan.extractors:
             link(plan.folder(name))
@@ -54,13 +54,13 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
 
 def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
     """Finds whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
-    sources = _sources(video, plan)
+    sources = _read_sources(video, plan)
     if not sources:
         return None
     return "own" if all(_is_of(source, video.file) for source in sources) else "other"
 
 
-def _sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
+def _read_sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
     form, found = choose_format(plan.form), set()
     for folder in map(plan.folder, plan.extractors):
         if form.main_file(folder, video.name).exists():
@@ -97,7 +97,7 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 
-def _lines(outcome: ExtractionOutcome) -> list[str]:
+def _format_lines(outcome: ExtractionOutcome) -> list[str]:
     return [printable(f"{outcome.file}: {line}") for line in outcome.predictions]
 
 

@@ -273,9 +273,9 @@ def _without_padding(stream: Stream) -> Tensor:
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    said = ", ".join(f"{share:.2f} {_label(place, classes)}" for share, place in pairs if share > 0)
+    said = ", ".join(f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0)
     return said or "nothing that it knows"
 
 
-def _label(place: int, classes: Sequence[str] | None) -> str:
+def _name_class(place: int, classes: Sequence[str] | None) -> str:
     return classes[place] if classes is not None else f"class {place}"
