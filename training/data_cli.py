@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from extractors.decoder.decoder import Decoder
-from training.datasets.check import Annotation, Check, Probe, SplitCount, check, deep, header
+from training.datasets.check import FoundAnnotation, Probe, SetCheck, SplitCount, check, deep, header
 from training.datasets.errors import DataSetError
 from training.datasets.registry import DATA_SETS, data_set
 
@@ -67,7 +67,7 @@ def _probe(depth: Depth) -> Iterator[Probe | None]:
         yield deep(decoder)
 
 
-def _print(found: Check) -> None:
+def _print(found: SetCheck) -> None:
     console = Console()
     console.print(_annotations(found.annotations))
     if found.splits:
@@ -88,7 +88,7 @@ def _print(found: Check) -> None:
     console.print("everything is there" if found.complete else escape(found.obtain), soft_wrap=True)
 
 
-def _annotations(found: tuple[Annotation, ...]) -> Table:
+def _annotations(found: tuple[FoundAnnotation, ...]) -> Table:
     table = Table("annotation file", "holds", Column("found", overflow="fold"))
     for each in found:
         absent = "no" if each.needed else "no (not needed)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 
 
 def stopped_before(last: int, batches: type[Any]) -> Callable[[Any, int], TrainingBatch]:

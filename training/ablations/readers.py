@@ -68,7 +68,7 @@ class SingleReader:
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged:
+class AveragedReader:
     """The mean of several captioners' probabilities at every word."""
 
     ensemble: Ensemble
@@ -97,6 +97,6 @@ def _words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
     return tuple(captioner.vocabulary.decode(hypothesis.tokens))
 
 
-def joined(captioners: Sequence[AnyCaptioner]) -> Averaged:
+def average_readers(captioners: Sequence[AnyCaptioner]) -> AveragedReader:
     """Raises ValueError where their vocabularies differ."""
-    return Averaged(Ensemble(captioners).eval())
+    return AveragedReader(Ensemble(captioners).eval())

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
-from training.recipes.recipe_book import DEMO, DEMO_CONFIGS
+from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS
 
-#: A sheet shows the held-out pictures as stills, or as one of several shots (judged_pictures.py).
+#: A sheet shows the held-out pictures as stills, or as one of several shots (corpus.py).
 SheetName = Literal["stills", "shots"]
 SHEETS: tuple[SheetName, ...] = ("stills", "shots")
 #: Every row is trained with the first; the two headline rows of a family with all.
@@ -32,14 +32,14 @@ RECIPE = DEMO.model_copy(
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingSpec:
     """A captioner that is trained; config and recipe: what differs from the demo's and from RECIPE."""
 
     captioner: str
     config: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
-    def captioner_of(self, vocabulary: Vocabulary) -> AnyCaptioner:
+    def build(self, vocabulary: Vocabulary) -> AnyCaptioner:
         """With random weights."""
         config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
         built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
@@ -47,7 +47,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadingSpec:
     """What is there already, read in some way.
 
     of: rows of the family, or with ``shipped`` the name of a captioner in weights/. how: "alone" is the one
@@ -73,7 +73,7 @@ class AblationRow:
 
     name: str
     title: str
-    make: Trained | Read
+    make: TrainingSpec | ReadingSpec
     against: str | None
     paper: str
     headline: bool = False
@@ -123,7 +123,7 @@ class UnknownRow(ValueError):
     """No family or row has that name; the message lists those there are."""
 
 
-def jobs_of(
+def list_jobs(
     families: Sequence[RowFamily], only: str | None = None, rows: Sequence[str] = ()
 ) -> list[AblationJob]:
     """What is to be run, what matters most first: headline rows, all others, and then further seeds.
@@ -152,6 +152,6 @@ def _with_sources(families: Sequence[RowFamily], rows: Sequence[str]) -> set[str
     wanted = set(rows) or set(known)
     for name in rows:
         make = known[name].make
-        if isinstance(make, Read) and not make.shipped:
+        if isinstance(make, ReadingSpec) and not make.shipped:
             wanted.update(make.of)
     return wanted

@@ -12,13 +12,13 @@ from models.checkpoint_folder import WEIGHTS
 from models.combining.reranking import LIKELIHOOD_WEIGHT
 from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
 from models.feature_sources.stream_sets import UnknownStreamSet
-from training.ablations.data import Corpus
-from training.ablations.readers import Reader, RerankedReader, SingleReader, joined
+from training.ablations.corpus import AblationCorpus
+from training.ablations.readers import Reader, RerankedReader, SingleReader, average_readers
 from training.ablations.results import AblationPlan, AblationResults, RowResult
-from training.ablations.row import AblationJob, NotThere, Read, Trained
-from training.ablations.row_training import Learned, checkpoint_in, learned
+from training.ablations.row import AblationJob, NotThere, ReadingSpec, TrainingSpec
+from training.ablations.row_training import TrainedRow, locate_checkpoint, train_row
 from training.ablations.scoring import score
-from training.ablations.word_weights import language_side
+from training.ablations.word_weights import load_word_weights
 
 EMBEDDING = "semantic_embedding.safetensors"
 #: How several are fused → what the members' likelihoods weigh.
@@ -32,18 +32,18 @@ class AblationRunner:
 
     plan: AblationPlan
     results: AblationResults
-    corpus: Callable[[str], Corpus]
+    corpus: Callable[[str], AblationCorpus]
     minutes: float
     weights: Path = WEIGHTS
 
     def run(self, job: AblationJob) -> RowResult:
         """Trains or reads, scores, and saves. Raises NotThere, TooLittleTime, FileNotFoundError."""
         corpus, make = self.corpus(self._streams(job)), job.row.make
-        done: Learned | None = None
-        if isinstance(make, Trained):
+        done: TrainedRow | None = None
+        if isinstance(make, TrainingSpec):
             folder = self.results.run_folder(job.name)
-            words = language_side(job.family, corpus.vocabulary, self.weights) if self.plan.words else {}
-            done = learned(job, corpus, self.plan, folder, self.minutes, words)
+            words = load_word_weights(job.family, corpus.vocabulary, self.weights) if self.plan.words else {}
+            done = train_row(job, corpus, self.plan, folder, self.minutes, words)
             captioners = {job.row.name: done.captioner}
             reader: Reader = SingleReader(done.captioner)
         else:
@@ -72,30 +72,30 @@ class AblationRunner:
                 raise NotThere(f"{path} cannot be fed: {error}") from error
         return "+".join(dict.fromkeys(names))
 
-    def _shipped(self, make: Trained | Read) -> list[Path]:
+    def _shipped(self, make: TrainingSpec | ReadingSpec) -> list[Path]:
         """Checkpoints of ``weights``. Raises NotThere."""
         names: list[str] = []
-        if isinstance(make, Read):
+        if isinstance(make, ReadingSpec):
             names += [f"{name}.safetensors" for name in make.of if make.shipped]
             names += [EMBEDDING] if make.how in FUSED_WEIGHTS else []
         return [_there(self.weights / name) for name in names]
 
-    def _read(self, make: Read, name: str, seed: int, corpus: Corpus) -> AnyCaptioner:
+    def _read(self, make: ReadingSpec, name: str, seed: int, corpus: AblationCorpus) -> AnyCaptioner:
         if make.shipped:
             path = self.weights / f"{name}.safetensors"
         else:
-            path = checkpoint_in(self.results.run_folder(f"{name}-{seed}"))
+            path = locate_checkpoint(self.results.run_folder(f"{name}-{seed}"))
         checkpoint = load_checkpoint(_there(path))
         _check_streams(checkpoint, corpus)
         read: AnyCaptioner = checkpoint.captioner.with_config(make.config)
         return read
 
-    def _reader(self, make: Read, captioners: Mapping[str, AnyCaptioner]) -> Reader:
+    def _reader(self, make: ReadingSpec, captioners: Mapping[str, AnyCaptioner]) -> Reader:
         if make.how in FUSED_WEIGHTS:
             embedding, _ = load_embedding(self.weights / EMBEDDING)
             return RerankedReader(captioners, embedding, FUSED_WEIGHTS[make.how])
         if make.how == "averaged":
-            return joined(list(captioners.values()))
+            return average_readers(list(captioners.values()))
         [captioner] = captioners.values()
         return SingleReader(captioner, step_1=make.how == "step_1")
 
@@ -106,7 +106,7 @@ def _there(path: Path) -> Path:
     return path
 
 
-def _check_streams(checkpoint: Checkpoint, corpus: Corpus) -> None:
+def _check_streams(checkpoint: Checkpoint, corpus: AblationCorpus) -> None:
     """Raises NotThere where it was trained on other streams than the corpus has."""
     for name, spec in checkpoint.card.streams.items():
         if name not in corpus.specs or corpus.specs[name].identity != spec.identity:

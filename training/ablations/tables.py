@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from training.ablations.comparison import cider_difference, share_difference
 from training.ablations.results import RowResult
-from training.ablations.row import SHEETS, AblationRow, RowFamily
-from training.scores.bootstrap import Comparison
+from training.ablations.row import SHEETS, AblationRow, RowFamily, SheetName
+from training.scores.bootstrap import Comparison, Floats, compare, mean_metric
 
 Found = Mapping[str, Sequence[RowResult]]
 
@@ -50,7 +49,7 @@ def _numbers(row: AblationRow, found: Found) -> list[str]:
     results = found[row.name]
     scores = ["; ".join(_score(results, sheet)) for sheet in SHEETS]
     reference = found.get(row.against or "", ())
-    differences = [_difference(cider_difference(results, reference, sheet)) for sheet in SHEETS]
+    differences = [_difference(compare_cider(results, reference, sheet)) for sheet in SHEETS]
     return [_steps(results), *scores, *differences]
 
 
@@ -86,8 +85,8 @@ def _looked(row: AblationRow, result: RowResult) -> Iterator[str]:
         by_construction = looked.get("chance"), middle if name == "key_frame" else None
         if shares is None or shares in by_construction:
             continue
-        above = share_difference(shares, looked["chance"])
-        than_middle = share_difference(shares, middle) if name == "key_frame" and middle else None
+        above = compare_shares(shares, looked["chance"])
+        than_middle = compare_shares(shares, middle) if name == "key_frame" and middle else None
         numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, looked["chance"])]
         yield _cells([row.title, title, *numbers, _difference(above), _difference(than_middle)])
 
@@ -101,3 +100,27 @@ def _difference(comparison: Comparison | None) -> str:
 
 def _cells(values: Sequence[str]) -> str:
     return f"| {' | '.join(values)} |"
+
+
+def compare_cider(
+    results: Sequence[RowResult], reference: Sequence[RowResult], sheet: SheetName
+) -> Comparison | None:
+    """CIDEr-D of a row less the reference's, over the seeds that both have; None where they share nothing.
+
+    With several seeds an item's score is its mean over them: the interval is of the pictures, not of seeds.
+    """
+    ours, theirs = _by_seed(results, sheet), _by_seed(reference, sheet)
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds:
+        return None
+    first, second = (np.mean([side[seed] for seed in seeds], axis=0) for side in (ours, theirs))
+    return compare(mean_metric("cider", first), mean_metric("cider", second))
+
+
+def compare_shares(first: Sequence[float], second: Sequence[float]) -> Comparison:
+    """Per cent: the mean of the first shares less that of the second, item by item."""
+    return compare(mean_metric("share", 100 * np.array(first)), mean_metric("share", 100 * np.array(second)))
+
+
+def _by_seed(results: Sequence[RowResult], sheet: SheetName) -> dict[int, Floats]:
+    return {r.seed: np.array(r.sheets[sheet].cider) for r in results if sheet in r.sheets}

@@ -16,7 +16,7 @@ from torch import Tensor
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 from models.vocabulary import Vocabulary
-from training.ablations.row import NotThere, RowFamily, Trained
+from training.ablations.row import NotThere, RowFamily, TrainingSpec
 
 #: The captioners' modules that know of words and not of pictures, by their names.
 PARTS = (
@@ -26,7 +26,7 @@ PARTS = (
 )
 
 
-def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> dict[str, Tensor]:
+def load_word_weights(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> dict[str, Tensor]:
     """Parameter name → its last columns, which may be all, of ``family.words`` in the folder ``weights``.
 
     Raises NotThere where that checkpoint is not there or knows other words.
@@ -37,7 +37,7 @@ def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> d
     shipped = load_checkpoint(path).captioner
     if shipped.vocabulary.words != vocabulary.words:
         raise NotThere(f"{path} knows other words than these captions have: give --from-nothing")
-    columns = common_columns(family, vocabulary)
+    columns = count_common_columns(family, vocabulary)
     return {
         name: value[..., -columns[name] :]
         for name, value in shipped.state_dict().items()
@@ -45,14 +45,14 @@ def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> d
     }
 
 
-def begin_with(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
+def copy_words(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
     """Puts the words' parameters, or their last columns, in the place of the captioner's own."""
     parameters = captioner.state_dict()
     for name, value in words.items():
         parameters[name][..., -value.shape[-1] :] = value
 
 
-def common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, int]:
+def count_common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, int]:
     """Parameter name → how many of its last columns all of the family's trained rows share.
 
     What has one shape in all of them is shared whole; of a decoder that reads more in one row than in
@@ -60,9 +60,9 @@ def common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, in
     """
     with torch.device("meta"):
         every = [
-            {name: value.shape for name, value in row.make.captioner_of(vocabulary).state_dict().items()}
+            {name: value.shape for name, value in row.make.build(vocabulary).state_dict().items()}
             for row in family.rows
-            if isinstance(row.make, Trained)
+            if isinstance(row.make, TrainingSpec)
         ]
     shared = set.intersection(*(set(each) for each in every))
     columns = {}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from training.datasets.words import words_of
+from training.datasets.caption_set import split_words
 
 
 class CorpusError(ValueError):
@@ -29,7 +29,7 @@ class CorpusError(ValueError):
 
 
 @dataclass(frozen=True)
-class Item:
+class ArchiveItem:
     """One captioned picture (one file) or video (its frames in time order)."""
 
     id: str
@@ -38,7 +38,7 @@ class Item:
     split: str
 
 
-def read_items(captions: Path, split: str | None = None) -> list[Item]:
+def read_items(captions: Path, split: str | None = None) -> list[ArchiveItem]:
     """Items that have captions, in the file's order; ``split`` keeps one of them.
 
     Raises CorpusError where the file has neither form or the split is empty.
@@ -58,16 +58,16 @@ def read_items(captions: Path, split: str | None = None) -> list[Item]:
     return chosen
 
 
-def _items(document: dict[str, Any], prefix: str) -> Iterator[Item]:
+def _items(document: dict[str, Any], prefix: str) -> Iterator[ArchiveItem]:
     is_video = "videos" in document
     by_owner: dict[Any, list[str]] = defaultdict(list)
     for annotation in document["annotations"]:
         by_owner[annotation["video_id" if is_video else "image_id"]].append(annotation["caption"])
     for entry in document["videos" if is_video else "images"]:
         files = [f["file_name"] for f in entry["frames"]] if is_video else [entry["file_name"]]
-        captions = tuple(c for c in by_owner[entry["id"]] if words_of(c))
+        captions = tuple(c for c in by_owner[entry["id"]] if split_words(c))
         if captions:
-            yield Item(f"{prefix}/{entry['id']}", tuple(files), captions, entry.get("split", "train"))
+            yield ArchiveItem(f"{prefix}/{entry['id']}", tuple(files), captions, entry.get("split", "train"))
 
 
 def read_pictures(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, NDArray[np.uint8]]]:

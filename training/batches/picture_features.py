@@ -71,7 +71,7 @@ class PictureNetwork(Protocol):
         """Pictures uint8 (B, H, W, 3) → stream → (B, N, C)."""
 
 
-def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
+def cut_views(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
     """(count, 224, 224, 3): the first ``count`` of the five views, squashed to squares.
 
     The pan's direction, and whether it is mirrored, follow from the picture's name, so that a
@@ -106,7 +106,7 @@ def _squash(image: Image.Image, boxes: Sequence[tuple[float, float, float, float
     return np.stack([np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box)) for box in boxes])
 
 
-def cached_features(
+def load_features(
     network: PictureNetwork, archive: Path, names: Sequence[str], views: int, folder: Path
 ) -> FeatureCache:
     """The archive's features from ``folder``, computed first where they are not there yet.
@@ -141,7 +141,7 @@ def _fill(
         for start, chunk in enumerate(_chunks(archive, names)):
             if (start + 1) * CHUNK <= done:
                 continue
-            pictures = np.concatenate([views_of(picture, name, views) for name, picture in chunk])
+            pictures = np.concatenate([cut_views(picture, name, views) for name, picture in chunk])
             rows = [row[name] for name, _ in chunk]
             for stream, values in network.of_pictures(pictures).items():
                 arrays[stream][rows] = values.reshape(len(chunk), views, *values.shape[1:])

@@ -56,13 +56,15 @@ class Sample:
     true: NDArray[np.bool_]
 
 
-def whole(pictures: Pictures) -> Sample:
+def sample_whole(pictures: Pictures) -> Sample:
     """The item's frames as they are, one step each."""
     rows = list(pictures.rows)
     return Sample(pictures.cache.rows(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
 
 
-def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[str, NDArray[np.float16]]:
+def sample_shot(
+    pictures: Pictures, steps: int, rng: np.random.Generator
+) -> Mapping[str, NDArray[np.float16]]:
     """Stream → (steps, N, C): the frames in order along one path of the views that the cache has."""
     odds = np.array(
         [odd * (max(path) < pictures.cache.views) for path, odd in zip(PATHS, PATH_ODDS, strict=True)]
@@ -74,25 +76,25 @@ def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[st
     return pictures.cache.rows(rows, views)
 
 
-def sample(
+def draw_sample(
     pictures: Pictures, others: Sequence[Pictures], steps: int, shots: Shots, rng: np.random.Generator
 ) -> Sample:
     """One sample of ``steps``; ``others`` are what distractor shots are drawn from."""
     if steps == 1 or rng.random() >= shots.distractors:
-        return Sample(shot(pictures, steps, rng), np.ones(steps, bool))
+        return Sample(sample_shot(pictures, steps, rng), np.ones(steps, bool))
     length = int(rng.integers(1, steps))
     before = int(rng.integers(0, steps - length + 1))
     true = np.zeros(steps, bool)
     true[before : before + length] = True
-    parts = [shot(pictures, length, rng)]
+    parts = [sample_shot(pictures, length, rng)]
     if before:
-        parts.insert(0, shot(others[int(rng.integers(len(others)))], before, rng))
+        parts.insert(0, sample_shot(others[int(rng.integers(len(others)))], before, rng))
     if after := steps - before - length:
-        parts.append(shot(others[int(rng.integers(len(others)))], after, rng))
+        parts.append(sample_shot(others[int(rng.integers(len(others)))], after, rng))
     return Sample({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, true)
 
 
-def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
+def stack_samples(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
     """Samples of one length as one batch a stream, one second a step."""
     return {name: _batch([s.values[name] for s in samples], dtype) for name in samples[0].values}
 

@@ -16,32 +16,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from tqdm import tqdm
 
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner, Rows
+from models.captioner import AnyCaptioner
 from models.inputs import inputs_of
 from models.likelihood import pad_captions, teacher_distributions
-from training.batches.pseudo_video import Pictures, batch_of, whole
-from training.precision import autocast
-
-# Soft targets of a batch: a teacher's most probable words in every place.
-
-
-@dataclass(frozen=True, eq=False)
-class TeacherTargets(Rows):
-    """words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended."""
-
-    words: Tensor
-    shares: Tensor
-
-    def loss(self, log_probs: Tensor, place: int) -> Tensor:
-        """(R,) cross-entropy in nats of log_probs (R, V) against the teacher at word ``place``."""
-        shares = self.shares[:, place]
-        kept = (shares * log_probs.gather(1, self.words[:, place])).sum(1)
-        return -kept - (1 - shares.sum(1)) * log_probs.mean(1)
-
+from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
+from training.batches.training_batch import TeacherTargets, autocast
 
 KEPT = 16
 #: Videos in one reading of the teacher.
@@ -68,8 +50,8 @@ class SoftTargets:
         return TeacherTargets(torch.from_numpy(words), torch.from_numpy(shares))
 
 
-def together(teachers: Sequence[SoftTargets]) -> SoftTargets:
-    """The mean of several teachers of the same captions: each one's kept words stand beside the others'."""
+def average_teachers(teachers: Sequence[SoftTargets]) -> SoftTargets:
+    """Averages several teachers of the same captions: each one's kept words stand beside the others'."""
     words = np.concatenate([teacher.words for teacher in teachers], 1)
     shares = np.concatenate([teacher.shares / np.float16(len(teachers)) for teacher in teachers], 1)
     return SoftTargets(words, shares, teachers[0].first)
@@ -93,7 +75,7 @@ class TeacherReading:
         return found
 
 
-def soft_targets(
+def load_soft_targets(
     teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
     """From ``folder``, read by the teacher first where they are not there yet."""
@@ -129,9 +111,9 @@ def _distributions(
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
-        samples = [whole(pictures) for _, pictures, _ in items]
+        samples = [sample_whole(pictures) for _, pictures, _ in items]
         with torch.inference_mode(), autocast(precision):
-            memory = teacher.encode_batches(inputs_of(teacher, batch_of(samples, precision)))
+            memory = teacher.encode_batches(inputs_of(teacher, stack_samples(samples, precision)))
             top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)

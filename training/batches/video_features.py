@@ -32,7 +32,7 @@ from training.datasets.caption_set import VideoItem
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedVideo:
     """A video without features: why, as docs/decoding.md names it."""
 
     id: str
@@ -45,10 +45,14 @@ class VideoFeatures:
     yet."""
 
     def __init__(self, feature_source: FeatureSource, cache: Path) -> None:
-        self._feed, self._form, self._tag = feature_source, SafetensorsForm(), tag_of(feature_source)
+        self._feed, self._form, self._tag = (
+            feature_source,
+            SafetensorsForm(),
+            build_feature_spec(feature_source),
+        )
         self.folder = cache / "videos" / f"{feature_source.wanted.name}-{self._tag.spec_hash}"
 
-    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[Failed]:
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
         """Make what is missing of videos that have files; what cannot be read is told, and tried again the
         next time. Raises OSError where the folder cannot be written to."""
         missing = [video for video in videos if video.path is not None and not self.has(video)]
@@ -57,7 +61,7 @@ class VideoFeatures:
             try:
                 self._make(video, decoder)
             except MediaError as error:
-                failed.append(Failed(video.id, error.code, str(error)))
+                failed.append(FailedVideo(video.id, error.code, str(error)))
         return failed
 
     def has(self, video: VideoItem) -> bool:
@@ -89,7 +93,7 @@ class VideoFeatures:
         self._form.write(self.folder, _name(video), saved)
 
 
-def tag_of(feature_source: FeatureSource) -> FeatureSpec:
+def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
     """All that decides the numbers of a feature_source: its set and streams, how frames are chosen, each
     extractor."""
     wanted = feature_source.wanted
@@ -114,7 +118,7 @@ def _name(video: VideoItem) -> str:
     return f"{video.path.stem}-{path_digest(video.path)}{part}"
 
 
-def failure_lines(failed: Sequence[Failed], most: int = 5) -> list[str]:
+def describe_failures(failed: Sequence[FailedVideo], most: int = 5) -> list[str]:
     """A line for each of the first few."""
     lines = [f"{each.id}: {each.message} ({each.code})" for each in failed[:most]]
     return lines + ([f"… and {len(failed) - most} more"] if len(failed) > most else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,27 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
-from training.datasets.words import words_of
+
+_WORD = re.compile(r"[a-z0-9]+|'(?:s|re|ve|ll|d|m|t)\b")
+_ACCENTS = dict.fromkeys(range(0x300, 0x370))
+
+
+def split_words(caption: str, fold_accents: bool = False) -> list[str]:
+    """Splits a caption into lower-case words without punctuation, ``man's`` as ``man 's``.
+
+    The words are like the COCO code's tokens. With ``fold_accents`` accents are taken off letters first, so
+    that "Café" is "cafe"; without it other letters than a to z end a word.
+    """
+    if fold_accents:
+        caption = unicodedata.normalize("NFKD", caption).translate(_ACCENTS)
+    return _WORD.findall(caption.lower())
+
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
-def split_of(name: str) -> Split:
+def parse_split(name: str) -> Split:
     """The split of that name. Raises UnknownSplit."""
     for split in SPLITS:
         if split == name:
@@ -65,7 +80,7 @@ class CaptionSet:
     annotations: tuple[Path, ...] = ()
     notices: tuple[Notice, ...] = ()
 
-    def of(self, split: Split) -> tuple[VideoItem, ...]:
+    def in_split(self, split: Split) -> tuple[VideoItem, ...]:
         return tuple(video for video in self.videos if video.split == split)
 
     @property
@@ -83,14 +98,6 @@ class CaptionSet:
                 f"See what is missing with: python -m app data check {self.name} --root DIR",
             )
         return found
-
-
-def words(caption: str) -> list[str]:
-    """The words that captioners learn: accents are taken off letters first, so that "Café" is "cafe"."""
-    return words_of(unicodedata.normalize("NFKD", caption).translate(_ACCENTS))
-
-
-_ACCENTS = dict.fromkeys(range(0x300, 0x370))
 
 
 def assemble(
@@ -150,7 +157,7 @@ class _Counts:
         return replace(video, captions=captions)
 
     def _clean(self, owner: str, caption: str) -> str:
-        if not words(caption):
+        if not split_words(caption, fold_accents=True):
             self.empty.append(owner)
             return ""
         if "\n" in caption.strip() or "\r" in caption.strip():

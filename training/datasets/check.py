@@ -20,15 +20,14 @@ from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.pillow import is_picture
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol
 from training.datasets.errors import DataSetError
-from training.datasets.protocols import Protocol
 
 Probe: TypeAlias = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Annotation:
+class FoundAnnotation:
     """An annotation file that was looked for. path: None where it is not there."""
 
     names: tuple[str, ...]
@@ -65,7 +64,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Check:
+class SetCheck:
     """What ``python -m app data check`` found. words: of the vocabulary under ``rule``, printed: the paper's.
 
     error: why the set could not be read, None where it could; missing: what is not there, a sentence each.
@@ -74,7 +73,7 @@ class Check:
     data_set: str
     root: Path
     paper: str
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[FoundAnnotation, ...]
     splits: tuple[SplitCount, ...]
     rule: str
     words: int
@@ -96,14 +95,14 @@ class Check:
         return document
 
 
-def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None) -> Check:
+def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None) -> SetCheck:
     """Raises UnknownProtocol. What else is wrong is part of the answer.
 
     probe: opens a file or raises MediaError; without one files are only looked for.
     """
     protocol = wanted.protocol(paper)
     annotations = tuple(
-        Annotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
+        FoundAnnotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
     )
     try:
         captions = wanted.load(root, protocol.paper)
@@ -111,7 +110,7 @@ def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | 
         return _unread(wanted, root, protocol, annotations, error)
     unreadable = _unreadable(captions, probe) if probe is not None else ()
     counts = _counts(captions, unreadable)
-    return Check(
+    return SetCheck(
         wanted.name, root, protocol.paper, annotations, counts, str(protocol.rule),
         len(protocol.rule.vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
         unreadable, captions.notices, _missing(annotations, captions, counts), None, wanted.obtain,
@@ -119,10 +118,14 @@ def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | 
 
 
 def _unread(
-    wanted: DataSet, root: Path, protocol: Protocol, annotations: tuple[Annotation, ...], error: DataSetError
-) -> Check:
+    wanted: DataSet,
+    root: Path,
+    protocol: PaperProtocol,
+    annotations: tuple[FoundAnnotation, ...],
+    error: DataSetError,
+) -> SetCheck:
     rule, missing = protocol.rule, _absent(annotations)
-    return Check(
+    return SetCheck(
         wanted.name, root, protocol.paper, annotations, (), str(rule), 0, rule.printed,
         (), (), tuple(missing), str(error), wanted.obtain,
     )  # fmt: skip
@@ -140,7 +143,7 @@ def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[Spl
             captions=sum(len(video.captions) for video in videos),
         )
         for split in SPLITS
-        if (videos := captions.of(split)) or split in captions.expected
+        if (videos := captions.in_split(split)) or split in captions.expected
     )
 
 
@@ -157,7 +160,7 @@ def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
 
 
 def _missing(
-    annotations: Sequence[Annotation], captions: CaptionSet, counts: Sequence[SplitCount]
+    annotations: Sequence[FoundAnnotation], captions: CaptionSet, counts: Sequence[SplitCount]
 ) -> tuple[str, ...]:
     sentences = _absent(annotations) if captions.expected else []
     for count in counts:
@@ -168,11 +171,11 @@ def _missing(
     return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
 
 
-def _absent(annotations: Sequence[Annotation]) -> list[str]:
+def _absent(annotations: Sequence[FoundAnnotation]) -> list[str]:
     return [f"{' or '.join(each.names)} ({each.what})" for each in annotations if _lacks(each)]
 
 
-def _lacks(annotation: Annotation) -> bool:
+def _lacks(annotation: FoundAnnotation) -> bool:
     return annotation.path is None and annotation.needed
 
 

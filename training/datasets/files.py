@@ -16,7 +16,7 @@ CLIP = re.compile(r"(?P<video>.+)_(?P<start>\d+)_(?P<end>\d+)")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AnnotationFile:
     """An annotation file.
 
     names: what it may be called, the first is its authors' name. what: what it holds. needed: whether the
@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Clip:
+class MediaPart:
     """A file, or the seconds from ``start`` to ``end`` of one."""
 
     path: Path | None
@@ -71,18 +71,18 @@ class MediaFiles:
     def find(self, stem: str) -> Path | None:
         return self.by_stem.get(stem)
 
-    def clip(self, name: str) -> Clip:
+    def clip(self, name: str) -> MediaPart:
         """The file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
         path = self.find(name)
         parts = CLIP.fullmatch(name)
         if path is not None or parts is None:
-            return Clip(path)
+            return MediaPart(path)
         whole = self.find(parts["video"])
         start, end = float(parts["start"]), float(parts["end"])
-        return Clip(whole, start, end) if whole is not None and end > start else Clip(None)
+        return MediaPart(whole, start, end) if whole is not None and end > start else MediaPart(None)
 
 
-def pictures_below(root: Path) -> MediaFiles:
+def find_pictures(root: Path) -> MediaFiles:
     return MediaFiles.below(root, PICTURE_SUFFIXES)
 
 

@@ -27,13 +27,12 @@ from pydantic import (
 )
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule
 from training.datasets.errors import AnnotationsDamaged
-from training.datasets.files import Wanted
-from training.datasets.protocols import Protocol, VocabularyRule
+from training.datasets.files import AnnotationFile
 from training.datasets.text_files import read_json, read_table
 
-CAPTIONS = Wanted(("captions.json", "captions.csv", "captions.tsv"), "your captions")
+CAPTIONS = AnnotationFile(("captions.json", "captions.csv", "captions.tsv"), "your captions")
 OBTAIN = (
     'Write captions.json, a list of {"file": "clip.mp4", "captions": ["a dog runs"]}, or captions.csv '
     "with the columns file and caption, beside the videos; docs/data.md has examples."
@@ -89,7 +88,7 @@ class _ByFile(RootModel[dict[str, str | list[str]]]):
     """The short form: file → caption or captions."""
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
     path = CAPTIONS.require(root, OBTAIN)
     entries, notices = (_from_json(path), []) if path.suffix == ".json" else _from_table(path)
@@ -135,7 +134,7 @@ FOLDER = DataSet(
     annotations=(CAPTIONS,),
     media="the files that the captions name",
     obtain=OBTAIN,
-    protocols=(Protocol("own", {}, VocabularyRule()),),
+    protocols=(PaperProtocol("own", {}, VocabularyRule()),),
     read=read,
     source="ours",
 )

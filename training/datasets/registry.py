@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.datasets.caption_set import CaptionSet, Split, VideoItem, split_of
-from training.datasets.data_set import DataSet
+from training.datasets.caption_set import CaptionSet, Split, VideoItem, parse_split
+from training.datasets.data_set import DataSet, VocabularyRule
 from training.datasets.errors import UnknownDataSet
 from training.datasets.folder import FOLDER
-from training.datasets.protocols import VocabularyRule
 from training.datasets.published.coco import COCO
 from training.datasets.published.flickr8k import FLICKR8K
 from training.datasets.published.msrvtt import MSRVTT
@@ -34,7 +33,7 @@ def data_set(name: str) -> DataSet:
     return known
 
 
-def recognised(root: Path) -> DataSet:
+def recognise_data_set(root: Path) -> DataSet:
     """The set whose annotations lie in a folder, one's own where they are no known set's."""
     for each in DATA_SETS.values():
         if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
@@ -58,7 +57,7 @@ class SetFolder:
     @property
     def data_set(self) -> DataSet:
         """Raises UnknownDataSet."""
-        return recognised(self.root) if self.name is None else data_set(self.name)
+        return recognise_data_set(self.root) if self.name is None else data_set(self.name)
 
     @property
     def rule(self) -> VocabularyRule:
@@ -69,11 +68,11 @@ class SetFolder:
         """Raises the leaves of DataSetError."""
         return self.data_set.load(self.root, self.paper)
 
-    def to_judge(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
+    def choose_evaluated(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
         """Those of the split; without one of the test split, or of the validation split where there is no
         test split, or all. Raises UnknownSplit, NothingToUse."""
         if self.split is not None:
-            return captions.require(split_of(self.split))
+            return captions.require(parse_split(self.split))
         has = {video.split for video in captions.usable}
         nearest: tuple[Split, ...] = ("test",) if "test" in has else ("val",) if "val" in has else ()
         return captions.require(*nearest)

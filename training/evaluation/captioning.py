@@ -55,12 +55,12 @@ class CaptioningRun:
         """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
         items = read_items(captions, split)[:limit]
         pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
-        frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
+        frames = ((item.id, stack_frames([pictures.pop(name) for name in item.files])) for item in items)
         return CaptionedSet(
             self._captions(frames, len(items)), {item.id: list(item.captions) for item in items}
         )
 
-    def on_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
+    def caption_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
         """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
         entries = json.loads(captions.read_text())
         if not isinstance(entries, list) or not all(
@@ -73,7 +73,7 @@ class CaptioningRun:
             self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
         )
 
-    def on_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
+    def caption_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
         """Videos of a captioned set, whose features are on the disk."""
         hypotheses: dict[str, str] = {}
         for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
@@ -95,7 +95,7 @@ class CaptioningRun:
         return hypotheses
 
 
-def still_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
+def stack_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
     """Pictures as a video of one second each; differing sizes are brought to the first one's."""
     height, width = pictures[0].shape[:2]
     same = [

@@ -32,7 +32,7 @@ class EvaluatedCaptioner:
     feature_source: FeatureSource | CombinedFeatureSource
 
 
-def evaluated_captioner(
+def load_evaluated_captioner(
     name: str,
     members: Sequence[str] | None = None,
     streams: str | None = None,

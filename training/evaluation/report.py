@@ -16,13 +16,13 @@ from models.checkpoint import load_checkpoint, save_checkpoint
 from models.checkpoint_folder import checkpoint_path
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
-from training.batches.video_batches import CaptionedVideo, with_features
+from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import VideoFeatures
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptionedSet, CaptioningRun
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner
 from training.scores.bootstrap import Comparison
-from training.scores.metrics import Report, evaluate, shuffled_baseline
+from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Evaluation:
     """Scores of one captioner on one source."""
 
     captioned: CaptionedSet
-    report: Report
+    report: ScoreReport
     shuffled: Comparison | None
 
     def to_json(self) -> dict[str, Any]:
@@ -91,18 +91,18 @@ def evaluate_captioner(
     """
     evaluator = CaptioningRun(entry.writer, entry.feature_source, options, entry.feature_source.request)
     if source.videos is not None:
-        captioned = evaluator.on_videos(videos_of(source.videos, source.limit, entry.feature_source))
+        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, entry.feature_source))
     elif source.clips is not None:
-        captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
+        captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
         captioned = evaluator.on_pictures(source.images, source.captions, source.split or "val", source.limit)
     else:
         raise ValueError("give images with captions, or clips")
     report = evaluate(captioned.hypotheses, captioned.references)
-    return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
+    return Evaluation(captioned, report, compare_with_shuffled(report.captions) if shuffled else None)
 
 
-def videos_of(
+def load_videos(
     source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource
 ) -> list[CaptionedVideo]:
     """The videos to caption, with features, made now where they are not there.
@@ -114,11 +114,13 @@ def videos_of(
     captions = source.load()
     for notice in captions.notices:
         log.warning(notice.message)
-    videos = source.to_judge(captions)[:limit]
-    return with_features(str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning)
+    videos = source.choose_evaluated(captions)[:limit]
+    return load_captioned_videos(
+        str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning
+    )
 
 
-def record(captioner: str, name: str, report: Report) -> None:
+def record(captioner: str, name: str, report: ScoreReport) -> None:
     """Write the scores into the checkpoint's card, under ``name``."""
     path = checkpoint_path(captioner)
     checkpoint = load_checkpoint(path)

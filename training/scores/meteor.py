@@ -22,7 +22,7 @@ from typing import IO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from training.scores.java import Java, JavaError, fell_silent, last_line, scorer_file
+from training.scores.java import Java, JavaError, find_scorer_file, last_line, make_silence_error
 
 #: One answer: pairs for caption and reference, but for the chunks. Matches are content and function words
 #: (pairs of pairs) of four matchers.
@@ -52,7 +52,7 @@ class Meteor:
         self._seconds = start_seconds
         self._answer_seconds = answer_seconds
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        folder = scorer_file("meteor")
+        folder = find_scorer_file("meteor")
         # The table is named, and by a relative path: below a path with a space the jar does not find it.
         arguments = ["-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
         command = java.command(*arguments, "-a", "data/paraphrase-en.gz")
@@ -117,7 +117,7 @@ class Meteor:
         try:
             line = self._answers.get(timeout=self._seconds)
         except queue.Empty:
-            raise fell_silent("METEOR", self._seconds) from None
+            raise make_silence_error("METEOR", self._seconds) from None
         self._seconds = self._answer_seconds
         if not line:
             raise JavaError(f"METEOR stopped: {self._complaint()}")
@@ -144,7 +144,7 @@ class Meteor:
         self.close()
 
 
-def meteor_score(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def compute_meteor(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(…, 23) counts, or sums of counts, to (…) scores in [0, 1].
 
     Precision and recall weigh content words by δ, function words by 1 - δ; F leans to recall by α; the

@@ -16,10 +16,18 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
-from training.scores.bootstrap import RESAMPLES, Comparison, Floats, Metric, compare, interval
+from training.scores.bootstrap import (
+    RESAMPLES,
+    Comparison,
+    Floats,
+    Metric,
+    compare,
+    compute_interval,
+    mean_metric,
+)
 from training.scores.cider import CiderD
 from training.scores.java import Java, JavaError, find_java
-from training.scores.meteor import Meteor, meteor_score
+from training.scores.meteor import Meteor, compute_meteor
 from training.scores.tokenizer import tokenize
 
 METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
@@ -37,7 +45,7 @@ _TINY, _SMALL = 1e-15, 1e-9
 
 
 @dataclass(frozen=True)
-class Captions:
+class TokenizedCaptions:
     """Tokenised captions of items, in order, each with its references; `tokenizer` says whose tokens."""
 
     ids: tuple[str, ...]
@@ -47,10 +55,10 @@ class Captions:
 
 
 @dataclass(frozen=True)
-class Report:
+class ScoreReport:
     """Scores in per cent of one set of captions; what could not be computed is in `notes` under its name."""
 
-    captions: Captions
+    captions: TokenizedCaptions
     metrics: Mapping[str, Metric]
     intervals: Mapping[str, tuple[float, float]]
     notes: Mapping[str, str]
@@ -89,7 +97,7 @@ def evaluate(
     java: Java | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Report:
+) -> ScoreReport:
     """Scores one caption an item against the item's references, tokenising both.
 
     METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
@@ -116,13 +124,13 @@ def evaluate(
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
     ordered = {name: built[name] for name in METRICS if name in built}
-    intervals = {name: interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
-    return Report(captions, ordered, intervals, notes)
+    intervals = {name: compute_interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
+    return ScoreReport(captions, ordered, intervals, notes)
 
 
 def tokenize_captions(
     hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], java: Java | None
-) -> Captions:
+) -> TokenizedCaptions:
     """Tokens of all captions in one go: Stanford's, or those of our own rules where Java does not run."""
     ids = tuple(hypotheses)
     texts = [*hypotheses.values(), *(text for name in ids for text in references[name])]
@@ -133,12 +141,12 @@ def tokenize_captions(
         source = f"{_OWN_RULES}: {error}"
         tokens = iter(tokenize(texts, None))
     tokenized = tuple(next(tokens) for _ in ids)
-    return Captions(
+    return TokenizedCaptions(
         ids, tokenized, tuple(tuple(next(tokens) for _ in references[name]) for name in ids), source
     )
 
 
-def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) -> Comparison:
+def compare_with_shuffled(captions: TokenizedCaptions, shuffles: int = 100, seed: int = 0) -> Comparison:
     """CIDEr-D of captions less that of the same captions handed round, so that no item keeps its own.
 
     An item's shuffled score is the mean over `shuffles` derangements, each a single random cycle (Sattolo).
@@ -155,8 +163,8 @@ def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) ->
         scorer.score(captions.ids, [words[other] for other in _cycle(len(words), generator)])
         for _ in range(shuffles)
     ]
-    own = _mean_of("cider", scorer.score(captions.ids, words))
-    return compare(own, _mean_of("cider", np.mean(shuffled, axis=0)), seed=seed)
+    own = mean_metric("cider", 100 * scorer.score(captions.ids, words))
+    return compare(own, mean_metric("cider", 100 * np.mean(shuffled, axis=0)), seed=seed)
 
 
 def _check(
@@ -172,23 +180,23 @@ def _check(
         raise ValueError(f"Item {bare[0]!r} has no references.")
 
 
-def _computed(captions: Captions, metrics: Sequence[str]) -> dict[str, Metric]:
+def _computed(captions: TokenizedCaptions, metrics: Sequence[str]) -> dict[str, Metric]:
     """The metrics that need no Java."""
     built: dict[str, Metric] = {}
     orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
     if orders:
-        counts = bleu_counts(captions.hypotheses, captions.references)
+        counts = count_bleu(captions.hypotheses, captions.references)
         built |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(bleu, order)) for order in orders}
     if "rouge_l" in metrics:
-        scores = rouge_l_scores(captions.hypotheses, captions.references)
-        built["rouge_l"] = _mean_of("rouge_l", scores)
+        scores = compute_rouge_l(captions.hypotheses, captions.references)
+        built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
     if "cider" in metrics:
         words = [text.split() for text in captions.hypotheses]
-        built["cider"] = _mean_of("cider", CiderD(_words_of(captions)).score(captions.ids, words))
+        built["cider"] = mean_metric("cider", 100 * CiderD(_words_of(captions)).score(captions.ids, words))
     return built
 
 
-def bleu_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+def count_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
     """Counts what BLEU is made of, (n, 10).
 
     Caption by caption: words, the closest reference's words, n-grams for n = 1..4, and the correct ones
@@ -211,7 +219,7 @@ def bleu(order: int, counts: Floats) -> Floats:
     return np.asarray(100 * precision.prod(axis=-1) ** (1 / order) * brevity)
 
 
-def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+def compute_rouge_l(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
     """Computes ROUGE-L, (n,) in [0, 1], caption by caption."""
     from pycocoevalcap.rouge.rouge import Rouge
 
@@ -220,7 +228,7 @@ def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     return np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs])
 
 
-def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Metric:
+def _meteor(captions: TokenizedCaptions, running: Meteor | None, java: Java | None) -> Metric:
     if running is not None:
         counts = running.counts(captions.hypotheses, captions.references)
     elif java is not None:
@@ -228,19 +236,10 @@ def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Me
             counts = started.counts(captions.hypotheses, captions.references)
     else:
         raise JavaError("Java does not run.")
-    return Metric("meteor", counts, lambda sums: 100 * meteor_score(sums))
+    return Metric("meteor", counts, lambda sums: 100 * compute_meteor(sums))
 
 
-def _mean_of(name: str, scores: Floats) -> Metric:
-    """A metric whose corpus score is the mean of its items' scores, given in [0, 1] (CIDEr-D: 0 to 10)."""
-    return Metric(name, np.stack([scores, np.ones_like(scores)], axis=-1), _mean)
-
-
-def _mean(sums: Floats) -> Floats:
-    return np.asarray(100 * sums[..., 0] / sums[..., 1])
-
-
-def _words_of(captions: Captions) -> dict[str, list[list[str]]]:
+def _words_of(captions: TokenizedCaptions) -> dict[str, list[list[str]]]:
     return {
         name: [text.split() for text in texts]
         for name, texts in zip(captions.ids, captions.references, strict=True)

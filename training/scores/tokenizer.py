@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from training.scores.java import Java, JavaError, scorer_file
+from training.scores.java import Java, JavaError, find_scorer_file
 
 # Penn Treebank tokens of a caption by a handful of rules, for machines on which Java does not run.
 #
@@ -48,7 +48,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-def penn_treebank(caption: str) -> list[str]:
+def split_penn_treebank(caption: str) -> list[str]:
     """Lower-cased tokens, punctuation included; brackets by name, as the Treebank writes them."""
     folded = html.unescape(caption).lower().translate(_FOLD)
     return [_NAMES.get(token, token) for token in _TOKEN.findall(folded)]
@@ -78,7 +78,7 @@ def tokenize(captions: Sequence[str], java: Java | None) -> list[str]:
     Without `java` the tokens come from our own rules. Raises JavaError if Java stops or falls silent.
     """
     lines = [" ".join(caption.split()) for caption in captions]
-    tokenized = [penn_treebank(line) for line in lines] if java is None else _stanford(lines, java)
+    tokenized = [split_penn_treebank(line) for line in lines] if java is None else _stanford(lines, java)
     return [" ".join(token for token in tokens if token not in PUNCTUATION) for tokens in tokenized]
 
 
@@ -87,7 +87,7 @@ def _stanford(lines: Sequence[str], java: Java) -> list[list[str]]:
         return []
     seconds = _START_SECONDS + _CAPTION_SECONDS * len(lines)
     text = "".join(f"{line}\n" for line in lines)
-    printed = java.run(["-cp", str(scorer_file(*_JAR)), *_LEXER], text, seconds)
+    printed = java.run(["-cp", str(find_scorer_file(*_JAR)), *_LEXER], text, seconds)
     answers = printed.removesuffix("\n").split("\n")
     if len(answers) != len(lines):
         raise JavaError(f"The tokeniser answered {len(answers)} lines to {len(lines)} captions.")

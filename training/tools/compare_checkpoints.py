@@ -30,8 +30,8 @@ from models.inputs import inputs_of
 from models.likelihood import pad_captions, teacher_forced
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs
-from training.recipes.recipe_book import DEMO
-from training.tools.choose_decoding import Judged
+from training.recipes.demo_recipes import DEMO
+from training.tools.choose_decoding import HeldOutPictures
 
 WAYS = tuple(
     DecodingOptions(attention=False, beam_size=beam_size, length_penalty=length_penalty)
@@ -62,7 +62,7 @@ class CheckpointScore:
 
 
 @torch.inference_mode()
-def score_checkpoint(captioner: AnyCaptioner, judged: Judged) -> CheckpointScore:
+def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> CheckpointScore:
     """What ``captioner`` is worth on the pictures of ``judged``."""
     memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
@@ -76,7 +76,7 @@ def score_checkpoint(captioner: AnyCaptioner, judged: Judged) -> CheckpointScore
 
 
 def _likelihood(
-    captioner: AnyCaptioner, memories: Sequence[Any], judged: Judged
+    captioner: AnyCaptioner, memories: Sequence[Any], judged: HeldOutPictures
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(nats, words) of all captions of each picture; a picture with fewer than others repeats its own."""
     nats, words, start = [], [], 0
@@ -95,7 +95,7 @@ def _likelihood(
 
 def _held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
     """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
-    inputs = PictureInputs.of(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
+    inputs = PictureInputs.build(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
     held_out = inputs.items(data, cache, DEMO.held_out)[1]
     if not held_out:
         raise FileNotFoundError(f"{data} lacks the set of which pictures are held out: {SELECTION_SET}")
@@ -111,7 +111,7 @@ def main(
     """Prints each one's marks, and how they differ from the first one's."""
     try:
         loaded = {name: load_captioner(name) for name in checkpoints}
-        judged = Judged.of(_held_out([each.card for each in loaded.values()], data, cache))
+        judged = HeldOutPictures.from_items(_held_out([each.card for each in loaded.values()], data, cache))
     except (CheckpointError, UnknownCaptioner, StreamMismatch, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
     if len({each.captioner.vocabulary.words for each in loaded.values()}) > 1:

@@ -33,10 +33,10 @@ from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
 from training.batches.archives import CorpusError, read_pictures
-from training.batches.picture_features import PictureNetwork, views_of
+from training.batches.picture_features import PictureNetwork, cut_views
 from training.batches.picture_inputs import PictureInputs
-from training.batches.pseudo_video import Sample, batch_of
-from training.recipes.recipe_book import DEMO
+from training.batches.pseudo_video import Sample, stack_samples
+from training.recipes.demo_recipes import DEMO
 
 #: Of a picture's best caption, else it is left out; and how far below it the others may lie.
 LEAST_MERIT, BEHIND = 0.0, 0.3
@@ -67,7 +67,7 @@ def names_in(archive: Path) -> list[str]:
     return pictures
 
 
-def sure_of(candidates: Sequence[Candidate]) -> list[str]:
+def choose_sure_captions(candidates: Sequence[Candidate]) -> list[str]:
     """The captions to learn from, of candidates in the order of merit; none where the best is doubtful.
 
     What was cut at the greatest length is none: its end would be learned.
@@ -86,13 +86,13 @@ def write(
     """(name, captions to learn from) of every picture."""
     pictures = read_pictures(archive, names)
     while group := list(islice(pictures, GROUP)):
-        pixels = np.concatenate([views_of(picture, name, 1) for name, picture in group])
+        pixels = np.concatenate([cut_views(picture, name, 1) for name, picture in group])
         cells: dict[str, NDArray[np.float16]] = {}
         for network in networks:
             cells |= network.of_pictures(pixels)
-        fused = fusion.from_batches(batch_of(_stills(cells, len(group))), OPTIONS)
+        fused = fusion.from_batches(stack_samples(_stills(cells, len(group))), OPTIONS)
         for (name, _), found in zip(group, fused, strict=True):
-            yield name, sure_of(found.candidates)
+            yield name, choose_sure_captions(found.candidates)
 
 
 def _stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
@@ -123,7 +123,7 @@ def writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
     loaded = {name: load_captioner(name) for name in names}
     embedding, card = load_embedding(path)
     cards = [*(each.card for each in loaded.values()), card]
-    inputs = PictureInputs.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
+    inputs = PictureInputs.build(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
     digests = "".join(each.sha256 for each in loaded.values()) + sha256_of(path)
     return Fusion({name: each.captioner for name, each in loaded.items()}, embedding), inputs, digests
 

@@ -17,7 +17,7 @@ from models.vocabulary import EOS, Vocabulary
 from tests.models.forced import never_reached
 from tests.models.tiny import GRID_INPUT, SPEC, WORDS, heard_videos, stream, tiny_vanilla
 from tests.reference.fusion import hinge_loss
-from training.recipes.recipe_book import DEMO
+from training.recipes.demo_recipes import DEMO
 
 SOUND = InputStream(name="sound", width=3)
 

@@ -10,11 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from training.ablations.command import app
-from training.ablations.comparison import cider_difference
-from training.ablations.families.registry import FAMILIES
+from training.ablations.families import FAMILIES
 from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, RowResult, SheetScores
-from training.ablations.row import jobs_of
-from training.ablations.tables import tables
+from training.ablations.row import list_jobs
+from training.ablations.tables import compare_cider, tables
 
 N = 40
 EASY = np.random.default_rng(1).normal(40, 20, N)
@@ -61,11 +60,11 @@ def test_a_row_is_compared_with_its_reference_picture_by_picture() -> None:
 
 def test_only_seeds_that_both_have_are_compared() -> None:
     ours = [result("a", 5, seed=1), result("a", 50, seed=2)]
-    found = cider_difference(ours, [result("b", seed=1)], "shots")
+    found = compare_cider(ours, [result("b", seed=1)], "shots")
     assert found is not None
     assert found.difference == pytest.approx(5)
-    assert cider_difference(ours[1:], [result("b", seed=1)], "shots") is None
-    both = cider_difference(ours, [result("b", seed=1), result("b", seed=2)], "shots")
+    assert compare_cider(ours[1:], [result("b", seed=1)], "shots") is None
+    both = compare_cider(ours, [result("b", seed=1), result("b", seed=2)], "shots")
     assert both is not None
     assert both.difference == pytest.approx(27.5)
 
@@ -105,7 +104,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_the_command_prints_what_the_folder_holds(tmp_path: Path) -> None:
     results = AblationResults(tmp_path)
     results.follow(AblationPlan(steps=600))
-    job = next(job for job in jobs_of(FAMILIES) if job.row.name == "stats-ts")
+    job = next(job for job in list_jobs(FAMILIES) if job.row.name == "stats-ts")
     results.save(job, result("stats-ts"))
     code, text = run("--table", "--out", str(tmp_path))
     assert code == 0
@@ -116,8 +115,8 @@ def test_the_command_prints_what_the_folder_holds(tmp_path: Path) -> None:
 def test_the_command_lists_every_row() -> None:
     code, text = run("--list")
     assert code == 0
-    assert len(text.splitlines()) == len(jobs_of(FAMILIES))
-    assert len(run("--list", "--only", "fusion")[1].splitlines()) == len(jobs_of(FAMILIES, "fusion"))
+    assert len(text.splitlines()) == len(list_jobs(FAMILIES))
+    assert len(run("--list", "--only", "fusion")[1].splitlines()) == len(list_jobs(FAMILIES, "fusion"))
 
 
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Batches are a function of the seed and the step; every item comes once an epoch."""
+"""PictureBatches are a function of the seed and the step; every item comes once an epoch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from models.vocabulary import EOS, Vocabulary
 from tests.training.tiny_corpus import Averages, captioned
 from training.batches.picture_batches import (
-    Batches,
     CachedNetwork,
+    PictureBatches,
     TrainingItem,
     hold_out,
     load_training_sets,
@@ -20,7 +20,7 @@ from training.batches.picture_batches import (
 from training.batches.picture_features import VIEWS
 from training.batches.pseudo_video import Shots
 from training.optimization.run_folder import TrainingRun
-from training.recipes.recipe_book import DEMO
+from training.recipes.demo_recipes import DEMO
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingItem]:
     return captioned(tmp_path_factory.mktemp("shapes"), 16)
 
 
-def batches(items: list[TrainingItem], seed: int = 1, captions: int = 2) -> Batches:
+def batches(items: list[TrainingItem], seed: int = 1, captions: int = 2) -> PictureBatches:
     vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
-    return Batches(items, vocabulary, 4, captions, 9, Shots(DEMO.lengths), seed, torch.float32)
+    return PictureBatches(items, vocabulary, 4, captions, 9, seed, Shots(DEMO.lengths), torch.float32)
 
 
 def test_a_batch_is_a_function_of_seed_and_step(items: list[TrainingItem]) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from tests.media import write_still, write_video
 from tests.training.laid_out import LAYOUTS, Captioned, flickr8k, msrvtt, mvad, vatex, write_json
-from training.datasets.caption_set import words
+from training.datasets.caption_set import split_words
 from training.datasets.check import check, header
+from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import (
     AnnotationsDamaged,
     AnnotationsMissing,
@@ -23,9 +24,8 @@ from training.datasets.errors import (
     UnknownProtocol,
     UnknownSplit,
 )
-from training.datasets.protocols import VocabularyRule
 from training.datasets.published.msrvtt import _chosen, _MsrvttVideo
-from training.datasets.registry import DATA_SETS, SetFolder, data_set, recognised
+from training.datasets.registry import DATA_SETS, SetFolder, data_set, recognise_data_set
 
 PICTURES = {"flickr8k", "coco", "coco by Karpathy"}
 CAPTIONS = (("a red square", "The Square, red."), ("a square",), ("two squares", "four"), ("a green one",))
@@ -66,7 +66,7 @@ def lay(layout: str, root: Path, clips: Sequence[Captioned]) -> None:
         assert video.captions == tuple(" ".join(caption.split()) for caption in named[video.id].captions)
         assert (video.start, video.end) == (None, None)
     assert len(found.usable) == len(clips)
-    assert recognised(root).name == name
+    assert recognise_data_set(root).name == name
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -107,7 +107,7 @@ def test_msvd_is_split_by_the_order_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "AllVideoDescriptions.txt").write_text(text)
     found = SetFolder(tmp_path, "msvd").load()
     assert Counter(video.split for video in found.videos) == {"train": 1200, "val": 100, "test": 670}
-    assert [video.id for video in found.of("train")] == sorted(names, key=str.encode)[:1200]
+    assert [video.id for video in found.in_split("train")] == sorted(names, key=str.encode)[:1200]
     assert "other_index" not in {notice.code for notice in found.notices}
 
 
@@ -147,7 +147,7 @@ def test_subtitles_of_films_are_read(tmp_path: Path, made: dict[str, list[Captio
     )
     (tmp_path / "val").mkdir()
     (tmp_path / "val/A FILM.srt").write_text(subtitles, encoding="utf-8-sig", newline="")
-    first, second = SetFolder(tmp_path, "mvad").load().of("val")
+    first, second = SetFolder(tmp_path, "mvad").load().in_split("val")
     assert (first.id, first.path, first.start, first.end) == ("A FILM_DVS1", film, 1.5, 3.0)
     assert first.captions == ("SOMEONE walks in.",)
     assert (second.path, second.start, second.end) == (clip, None, None)
@@ -246,7 +246,7 @@ def test_the_test_split_is_judged_and_what_comes_nearest_without_it(films: Path)
         entries = [{"file": name, "caption": "a square", "split": split} for name, split in named]
         own(films, json.dumps(entries), "captions.json")
         folder = SetFolder(films, split=asked)
-        return [video.split for video in folder.to_judge(folder.load())]
+        return [video.split for video in folder.choose_evaluated(folder.load())]
 
     assert judged("val", "test") == ["test"]
     assert judged("val", "train") == ["val"]
@@ -311,7 +311,7 @@ def test_rules_of_words(films: Path) -> None:
         {"file": "Ünïcode 影片.avi", "captions": ["a dog sits"], "split": "test"},
     ]
     found = SetFolder(own(films, json.dumps(entries), "captions.json"), "folder").load()
-    assert words("A café, a CAFÉ!") == ["a", "cafe", "a", "cafe"]
+    assert split_words("A café, a CAFÉ!", fold_accents=True) == ["a", "cafe", "a", "cafe"]
 
     def known(rule: VocabularyRule) -> set[str]:
         return set(rule.vocabulary(found).words[3:])

@@ -16,7 +16,7 @@ import torch
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
 from training.optimization.trainer import Trainer
-from training.optimization.validation import Validation
+from training.optimization.validation import PictureValidation
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
@@ -115,10 +115,10 @@ def test_validations_are_logged_and_the_best_is_remembered(whole: Path) -> None:
 
 def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([10.0, 5.0, 12.0])
-    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
+    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
     made = trainer(corpus, tmp_path / "run")
     kept: list[tuple[float, str]] = []
-    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
+    object.__setattr__(made, "save_best", lambda _, best: kept.append((best.value, best.where)))
     made.train(captioner(made))
     assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
 
@@ -127,10 +127,10 @@ def test_without_supervised_steps_refining_has_the_start_to_surpass(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([10.0, 9.0, 9.5])
-    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
+    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
     made = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
     kept: list[tuple[float, str]] = []
-    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
+    object.__setattr__(made, "save_best", lambda _, best: kept.append((best.value, best.where)))
     learned = captioner(made)
     before = flat(learned.state_dict())
     made.train(learned)

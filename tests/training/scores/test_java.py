@@ -8,7 +8,7 @@ import pytest
 
 from tests.training.fake_java import fake_java
 from training.scores import java
-from training.scores.java import JavaError, find_java, scorer_file
+from training.scores.java import JavaError, find_java, find_scorer_file
 
 
 def test_java_comes_with_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JavaError, match="none is on PATH"):
         find_java()
     with pytest.raises(ModuleNotFoundError, match="pycocoevalcap"):
-        scorer_file("meteor")
+        find_scorer_file("meteor")
 
 
 def test_a_java_that_hangs_is_left(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.training import coco_golden
 from tests.training.fake_java import fake_java
 from training.scores import meteor
-from training.scores.java import JavaError, find_java, scorer_file
-from training.scores.meteor import COUNTS, Meteor, meteor_score
+from training.scores.java import JavaError, find_java, find_scorer_file
+from training.scores.meteor import COUNTS, Meteor, compute_meteor
 
 CAPTION, REFERENCES = ["a man walks"], [["a man is walking"]]
 
@@ -22,10 +22,10 @@ CAPTION, REFERENCES = ["a man walks"], [["a man is walking"]]
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meteor]:
     """METEOR from a folder with a space in its name and nothing to write to."""
     folder = tmp_path_factory.mktemp("a folder") / "meteor"
-    shutil.copytree(scorer_file("meteor"), folder)
+    shutil.copytree(find_scorer_file("meteor"), folder)
     folder.chmod(0o555)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meteor, "scorer_file", lambda *parts: folder)
+        patch.setattr(meteor, "find_scorer_file", lambda *parts: folder)
         patch.setenv("PATH", "/nonexistent")
         process = Meteor(find_java())
     with process:
@@ -40,8 +40,8 @@ def test_scores_are_those_of_the_coco_code(running: Meteor, name: str) -> None:
         [item.tokens_hypothesis for item in items], [item.tokens_references for item in items]
     )
     assert counts.shape == (len(items), COUNTS)
-    assert np.allclose(meteor_score(counts), [item.scores["meteor"] for item in items], rtol=0, atol=1e-6)
-    assert meteor_score(counts.sum(axis=0)) == pytest.approx(corpus.scores["meteor"], abs=1e-6)
+    assert np.allclose(compute_meteor(counts), [item.scores["meteor"] for item in items], rtol=0, atol=1e-6)
+    assert compute_meteor(counts.sum(axis=0)) == pytest.approx(corpus.scores["meteor"], abs=1e-6)
 
 
 def test_captions_cannot_break_the_protocol(running: Meteor) -> None:
@@ -54,7 +54,7 @@ def test_captions_cannot_break_the_protocol(running: Meteor) -> None:
         ["a ||| b", ""],
         ["EVAL ||| 1", "a man walks"],
     ]
-    scores = meteor_score(running.counts(captions, references))
+    scores = compute_meteor(running.counts(captions, references))
     assert scores.tolist() == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
 
 
@@ -113,7 +113,7 @@ def test_counts_add_up_to_the_corpus() -> None:
     """Two captions, one whole match (no chunk), one with two words of four in two pieces: by hand."""
     whole = np.array([2, 2, 0, 0, 2, 2, *[0] * 14, 0, 2, 2], float)
     pieces = np.array([4, 4, 0, 0, 2, 2, *[0] * 14, 2, 2, 2], float)
-    assert meteor_score(whole) == pytest.approx(1)
-    assert meteor_score(pieces) == pytest.approx(0.5 * 0.4)
-    assert meteor_score(whole + pieces) == pytest.approx(4 / 6 * (1 - 0.6 * (2 / 4) ** 0.2))
-    assert meteor_score(np.zeros((3, COUNTS))).tolist() == [0, 0, 0]
+    assert compute_meteor(whole) == pytest.approx(1)
+    assert compute_meteor(pieces) == pytest.approx(0.5 * 0.4)
+    assert compute_meteor(whole + pieces) == pytest.approx(4 / 6 * (1 - 0.6 * (2 / 4) ** 0.2))
+    assert compute_meteor(np.zeros((3, COUNTS))).tolist() == [0, 0, 0]

@@ -20,15 +20,14 @@ from typing import Literal
 from pydantic import BaseModel, TypeAdapter
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
-TRAIN_VAL = Wanted(
+TRAIN_VAL = AnnotationFile(
     ("train_val_videodatainfo.json", "MSRVTT_data.json"), "captions of the training and validation split"
 )
-TEST = Wanted(("test_videodatainfo.json",), "captions of the test split", needed=False)
+TEST = AnnotationFile(("test_videodatainfo.json",), "captions of the test split", needed=False)
 OBTAIN = (
     "MSR-VTT is given by Microsoft Research to who asks for it (the MSR Video to Language challenge of "
     "2016 and 2017): put train_val_videodatainfo.json, test_videodatainfo.json and the folders "
@@ -51,7 +50,7 @@ class _MsrvttDocument(BaseModel):
     sentences: list[_MsrvttSentence]
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths = [TRAIN_VAL.require(root, OBTAIN)]
     test = TEST.find(root)
@@ -113,10 +112,10 @@ MSRVTT = DataSet(
     media="video0.mp4 to video9999.mp4, in the folder or any folder below it (TrainValVideo, TestVideo)",
     obtain=OBTAIN,
     protocols=(
-        Protocol("g2l", splits(6513, 497, 2990), VocabularyRule(min_count=2, printed=13491)),
-        Protocol("stats", splits(6513, 497, 2990), VocabularyRule()),
-        Protocol("refocus", splits(6512, 498, 2990), VocabularyRule(min_count=3, max_words=15)),
-        Protocol("dual_afr", splits(5513, 497, 1000), VocabularyRule(printed=8071)),
+        PaperProtocol("g2l", make_splits(6513, 497, 2990), VocabularyRule(min_count=2, printed=13491)),
+        PaperProtocol("stats", make_splits(6513, 497, 2990), VocabularyRule()),
+        PaperProtocol("refocus", make_splits(6512, 498, 2990), VocabularyRule(min_count=3, max_words=15)),
+        PaperProtocol("dual_afr", make_splits(5513, 497, 1000), VocabularyRule(printed=8071)),
     ),
     read=read,
     source="public loaders of the two files; counts: danieljf24/hybrid_space, dataset/README.md",

@@ -18,16 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
 from training.datasets.errors import AnnotationsDamaged
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_table, read_text
 
-CAPTIONS = Wanted(
+CAPTIONS = AnnotationFile(
     ("AllVideoDescriptions.txt", "MSR Video Description Corpus.csv", "video_corpus.csv"), "English captions"
 )
-MAPPING = Wanted(("youtube_mapping.txt",), "the clips' index", needed=False)
+MAPPING = AnnotationFile(("youtube_mapping.txt",), "the clips' index", needed=False)
 OBTAIN = (
     "MSVD is the Microsoft Research Video Description Corpus: the captions are at Microsoft, captions "
     "and clips at the authors' page of the University of Texas at Austin (clamp/videoDescription). Put "
@@ -43,7 +42,7 @@ COLUMNS = {
 }
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path = CAPTIONS.require(root, OBTAIN)
     captions, notices = _from_csv(path) if path.suffix == ".csv" else (_from_text(path), [])
@@ -129,10 +128,10 @@ MSVD = DataSet(
     media="<YouTube id>_<start>_<end>.avi, in the folder or any folder below it (YouTubeClips)",
     obtain=OBTAIN,
     protocols=(
-        Protocol("stats", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=13010)),
-        Protocol("g2l", splits(1200, 100, 670), VocabularyRule(min_count=2, printed=3468)),
-        Protocol("refocus", splits(1200, 100, 670), VocabularyRule(min_count=3, max_words=15)),
-        Protocol("dual_afr", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=12594)),
+        PaperProtocol("stats", make_splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=13010)),
+        PaperProtocol("g2l", make_splits(1200, 100, 670), VocabularyRule(min_count=2, printed=3468)),
+        PaperProtocol("refocus", make_splits(1200, 100, 670), VocabularyRule(min_count=3, max_words=15)),
+        PaperProtocol("dual_afr", make_splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=12594)),
     ),
     read=read,
     source="yaoli/arctic-capgen-vid (youtube_mapping.txt); public loaders of both caption files",

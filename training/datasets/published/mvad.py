@@ -17,14 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.datasets.caption_set import SPLITS, CaptionSet, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
 from training.datasets.errors import AnnotationsDamaged, AnnotationsMissing
-from training.datasets.files import Clip, MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.files import AnnotationFile, MediaFiles, MediaPart
 from training.datasets.text_files import read_text
 
-LISTS: dict[Split, Wanted] = {
-    split: Wanted((f"corpus_M-VAD_{split}.txt",), f"captions of the {split} split, or {split}/<film>.srt")
+LISTS: dict[Split, AnnotationFile] = {
+    split: AnnotationFile(
+        (f"corpus_M-VAD_{split}.txt",), f"captions of the {split} split, or {split}/<film>.srt"
+    )
     for split in SPLITS
 }
 OBTAIN = (
@@ -36,7 +37,7 @@ OBTAIN = (
 TIMES = re.compile(r"(\d+):(\d+):(\d+)[,.](\d+)\s*-->\s*(\d+):(\d+):(\d+)[,.](\d+)")
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     lists = {split: wanted.find(root) for split, wanted in LISTS.items()}
     subtitles = {split: sorted((root / split).glob("*.srt")) for split in SPLITS}
@@ -88,11 +89,11 @@ def _subtitled(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoIte
         yield VideoItem(name, clip.path, split, (" ".join(lines[2:]),), clip.start, clip.end)
 
 
-def _clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> Clip:
+def _clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> MediaPart:
     path, whole = files.find(name), files.find(film)
     if path is not None or whole is None or end <= start:
-        return Clip(path)
-    return Clip(whole, start, end)
+        return MediaPart(path)
+    return MediaPart(whole, start, end)
 
 
 def _seconds(parts: tuple[str, ...]) -> float:
@@ -107,7 +108,9 @@ MVAD = DataSet(
     media="<film>/<film>_DVS<number>.avi, or the whole <film>.avi",
     obtain=OBTAIN,
     protocols=(
-        Protocol("dual_afr", splits(36920, 4950, 4717), VocabularyRule(whole_set=True, printed=13276)),
+        PaperProtocol(
+            "dual_afr", make_splits(36920, 4950, 4717), VocabularyRule(whole_set=True, printed=13276)
+        ),
     ),
     read=read,
     source="aimagelab/mvad-names-dataset (folders and clips); public loaders of corpus_M-VAD_train.txt",

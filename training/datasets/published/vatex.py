@@ -17,15 +17,14 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
-ANNOTATIONS: dict[Split, Wanted] = {
-    "train": Wanted(("vatex_training_v1.0.json",), "captions of the training split"),
-    "val": Wanted(("vatex_validation_v1.0.json",), "captions of the validation split", needed=False),
-    "test": Wanted(
+ANNOTATIONS: dict[Split, AnnotationFile] = {
+    "train": AnnotationFile(("vatex_training_v1.0.json",), "captions of the training split"),
+    "val": AnnotationFile(("vatex_validation_v1.0.json",), "captions of the validation split", needed=False),
+    "test": AnnotationFile(
         ("vatex_public_test_english_v1.1.json",), "English captions of the public test split", needed=False
     ),
 }
@@ -41,7 +40,7 @@ class _VatexVideo(BaseModel):
     enCap: list[str]  # noqa: N815
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths: dict[Split, Path] = {"train": ANNOTATIONS["train"].require(root, OBTAIN)}
     notices = []
@@ -75,7 +74,7 @@ VATEX = DataSet(
     annotations=tuple(ANNOTATIONS.values()),
     media="<videoID>.mp4 or the whole <YouTube id>.mp4, in the folder or any folder below it",
     obtain=OBTAIN,
-    protocols=(Protocol("fusion", splits(25442, 2933, 5781), VocabularyRule()),),
+    protocols=(PaperProtocol("fusion", make_splits(25442, 2933, 5781), VocabularyRule()),),
     read=read,
     source="the authors' page and public loaders of its files; the paper gives no rule for words",
 )

@@ -1,4 +1,8 @@
-"""Recipes: the numbers by which a captioner is trained. Which streams it reads is chosen apart."""
+"""Reads the recipes that come with the project (recipes.toml), and gives captioners the demo's widths.
+
+The recipes of the papers are in paper_recipes.py; what each number of a recipe means in recipe.py. Which
+streams a captioner reads is chosen apart.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pydantic import BaseModel
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
+from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats import StatsConfig, StreamConfig
 from models.captioners.vatex import FusionConfig, SpatialConfig
@@ -54,8 +59,8 @@ CONTINUING, TUNING, FOR_ONE = _BOOK.continuing, _BOOK.tuning, _BOOK.for_one
 DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 
-def demo_stats() -> StatsConfig:
-    """STaTS at the demo's widths: under 5 million parameters."""
+def make_stats_config() -> StatsConfig:
+    """Makes STaTS' config at the demo's widths: under 5 million parameters."""
     return StatsConfig(
         streams=(StreamConfig(name="grid", width=1280),),
         embedded=320,
@@ -70,7 +75,7 @@ def demo_stats() -> StatsConfig:
 
 #: Captioner name → its config at the demo's widths.
 DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
-    "stats": demo_stats,
+    "stats": make_stats_config,
     "g2l": G2LConfig.demo,
     "refocus": RefocusConfig.demo,
     "dual_afr": DualAFRConfig.demo,
@@ -80,12 +85,21 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
 }
 
 
+def make_demo_config(captioner: str) -> BaseModel:
+    """Makes a captioner's config at the demo's widths; its own widths where the demo has none of it.
+
+    Raises UnknownCaptioner.
+    """
+    make = DEMO_CONFIGS.get(captioner) or captioner_class(captioner).config_class
+    return make()
+
+
 class UnknownRecipe(ValueError):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
 
 
-def recipe_of(name: str | None, captioner: str) -> Recipe:
-    """The recipe of that name, or the demo's for None. Raises UnknownRecipe."""
+def find_recipe(name: str | None, captioner: str) -> Recipe:
+    """Returns the recipe of that name, or the demo's for None. Raises UnknownRecipe."""
     is_embedding = captioner == SemanticEmbedding.name
     known = [each for each in RECIPES if (each == DEMO_EMBEDDING.name) == is_embedding]
     wanted = name or known[0]

@@ -1,28 +1,33 @@
-"""What all rows of a stream set are trained on and judged by, loaded once."""
+"""Loads what all rows of a stream set are trained on and judged by.
+
+Rows are judged by held-out pictures, shown in two ways: as stills, on which nothing that looks along time can
+show, and each as a shot of a pseudo-video (training/batches/pseudo_video.py) between shots of other held-out
+pictures, its place uniform.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from extractors.features import StreamSpec
 from models.feature_sources.stream_sets import stream_set, together
 from models.vocabulary import Vocabulary
-from training.ablations.judged_pictures import JudgedPictures
 from training.ablations.row import RECIPE, SHEETS, SheetName
-from training.batches.picture_batches import Batches, TrainingBatch, TrainingItem
-from training.batches.picture_inputs import SELECTION_SET, PictureInputs, cards_of
-from training.batches.pseudo_video import Shots
+from training.batches.picture_batches import PictureBatches, TrainingItem
+from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards
+from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole
 from training.batches.teacher_targets import SoftTargets
-from training.precision import training_precision
+from training.batches.training_batch import TrainingBatch, training_precision
 from training.recipes.recipe import Recipe
 from training.scores.cider import CiderD
-from training.sessions.pictures import learned_from
+from training.sessions.pictures import compute_teacher_targets
 
 
 class OutOfTime(Exception):
@@ -30,7 +35,7 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class TimedBatches(Batches):
+class TimedBatches(PictureBatches):
     """Raises OutOfTime for what is asked after ``until`` (of ``time.monotonic``)."""
 
     until: float = math.inf
@@ -42,7 +47,7 @@ class TimedBatches(Batches):
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class AblationCorpus:
     """items: trained on. held_out: never trained on, the same for every run. specs: the streams' name tags.
 
     soft: what teachers would have written, where there are any.
@@ -58,29 +63,31 @@ class Corpus:
     soft: SoftTargets | None = None
 
     @classmethod
-    def load(cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()) -> Corpus:
+    def load(
+        cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()
+    ) -> AblationCorpus:
         """streams: names of stream sets, joined by "+". judged: how many held-out pictures.
 
         Raises FileNotFoundError where ``data`` lacks the sets.
         """
         wanted = together([stream_set(name) for name in streams.split("+")])
-        inputs = PictureInputs.of(wanted, wanted.streams, cards_of(teachers))
+        inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers))
         kept, held_out = inputs.items(data, cache, RECIPE.held_out)
         if not held_out:
             raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")
-        corpus = cls.of(streams, kept, held_out[:judged], inputs.specs)
+        corpus = cls.from_items(streams, kept, held_out[:judged], inputs.specs)
         if not teachers:
             return corpus
-        return replace(corpus, soft=learned_from(teachers, corpus.batches(RECIPE), cache))
+        return replace(corpus, soft=compute_teacher_targets(teachers, corpus.batches(RECIPE), cache))
 
     @classmethod
-    def of(
+    def from_items(
         cls,
         streams: str,
         items: Sequence[TrainingItem],
         held_out: Sequence[TrainingItem],
         specs: Mapping[str, StreamSpec],
-    ) -> Corpus:
+    ) -> AblationCorpus:
         """With what follows from the captions: words, and the scorer's frequencies."""
         captions = [caption for item in items for caption in item.captions]
         return cls(
@@ -110,4 +117,37 @@ class Corpus:
         )
 
     def sheets(self) -> dict[SheetName, JudgedPictures]:
-        return {name: JudgedPictures.of(name, self.held_out) for name in SHEETS}
+        return {name: JudgedPictures.show(name, self.held_out) for name in SHEETS}
+
+
+GROUP = 50
+#: Steps of a sample on each sheet; ablations are trained on up to as many.
+STEPS: dict[SheetName, int] = {"stills": 1, "shots": 6}
+SEED = 2020
+ALWAYS_BETWEEN_OTHERS = Shots(lengths=(1.0,), distractors=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPictures:
+    """Samples are a function of SEED and an item's place, so that every row is shown the same."""
+
+    items: Sequence[TrainingItem]
+    steps: int
+
+    @classmethod
+    def show(cls, name: SheetName, items: Sequence[TrainingItem]) -> JudgedPictures:
+        return cls(items, STEPS[name])
+
+    def groups(self) -> Iterator[tuple[Sequence[TrainingItem], list[Sample]]]:
+        for first in range(0, len(self.items), GROUP):
+            places = range(first, min(first + GROUP, len(self.items)))
+            yield self.items[first : first + GROUP], [self.draw_sample(place) for place in places]
+
+    def draw_sample(self, place: int) -> Sample:
+        item = self.items[place]
+        if self.steps == 1:
+            return sample_whole(item.pictures)
+        rng = np.random.default_rng((SEED, place))
+        drawn = rng.integers(1, len(self.items), size=2)  # never the item itself
+        others = [self.items[(place + int(step)) % len(self.items)].pictures for step in drawn]
+        return draw_sample(item.pictures, others, self.steps, ALWAYS_BETWEEN_OTHERS, rng)

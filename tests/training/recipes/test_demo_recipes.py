@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.recipes.recipe_book import CONTINUING, DEMO, FOR_ONE, RECIPES, TUNING, RecipeBook
+from training.recipes.demo_recipes import CONTINUING, DEMO, FOR_ONE, RECIPES, TUNING, RecipeBook
 
 BASE = "\n".join(f"{name} = {value!r}" for name, value in DEMO.model_dump(exclude_defaults=True).items())
 BASE = BASE.replace("(", "[").replace(")", "]")
