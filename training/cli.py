@@ -287,8 +287,7 @@ def evaluate(
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
     from training.evaluation.evaluated_captioner import load_evaluated_captioner
-    from training.evaluation.report import EvaluationSource, evaluate_captioner
-    from training.evaluation.report import record as write_scores
+    from training.evaluation.report import EvaluationSource, evaluate_captioner, record_scores
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
@@ -308,7 +307,7 @@ def evaluate(
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     if record is not None:
-        write_scores(captioner, record, result.report)
+        record_scores(captioner, record, result.report)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

@@ -52,7 +52,7 @@ def ablate(
     from training.ablations.families import FAMILIES
     from training.ablations.results import AblationPlan, AblationResults, AnotherPlan
     from training.ablations.row import UnknownRow, list_jobs
-    from training.ablations.tables import tables
+    from training.ablations.tables import format_tables
     from training.batches.picture_inputs import read_cards
 
     results = AblationResults(out)
@@ -61,7 +61,7 @@ def ablate(
         if listed:
             typer.echo("\n".join(f"{job.name:34}{job.row.title}" for job in jobs))
         elif table:
-            typer.echo(tables(FAMILIES, results.load(jobs)))
+            typer.echo(format_tables(FAMILIES, results.load(jobs)))
         elif data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
         else:

@@ -78,7 +78,7 @@ class AblationCorpus:
         corpus = cls.from_items(streams, kept, held_out[:judged], inputs.specs)
         if not teachers:
             return corpus
-        return replace(corpus, soft=compute_teacher_targets(teachers, corpus.batches(RECIPE), cache))
+        return replace(corpus, soft=compute_teacher_targets(teachers, corpus.make_batches(RECIPE), cache))
 
     @classmethod
     def from_items(
@@ -100,7 +100,9 @@ class AblationCorpus:
             precision=training_precision(),
         )
 
-    def batches(self, recipe: Recipe, until: float = math.inf, videos: int | None = None) -> TimedBatches:
+    def make_batches(
+        self, recipe: Recipe, until: float = math.inf, videos: int | None = None
+    ) -> TimedBatches:
         """videos: how many of the items, taken evenly from all sets; None takes all."""
         step = 1 if videos is None else max(1, len(self.items) // videos)
         return TimedBatches(
@@ -116,7 +118,7 @@ class AblationCorpus:
             until=until,
         )
 
-    def sheets(self) -> dict[SheetName, JudgedPictures]:
+    def show_sheets(self) -> dict[SheetName, JudgedPictures]:
         return {name: JudgedPictures.show(name, self.held_out) for name in SHEETS}
 
 
@@ -138,7 +140,7 @@ class JudgedPictures:
     def show(cls, name: SheetName, items: Sequence[TrainingItem]) -> JudgedPictures:
         return cls(items, STEPS[name])
 
-    def groups(self) -> Iterator[tuple[Sequence[TrainingItem], list[Sample]]]:
+    def draw_groups(self) -> Iterator[tuple[Sequence[TrainingItem], list[Sample]]]:
         for first in range(0, len(self.items), GROUP):
             places = range(first, min(first + GROUP, len(self.items)))
             yield self.items[first : first + GROUP], [self.draw_sample(place) for place in places]

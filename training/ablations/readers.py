@@ -27,7 +27,7 @@ Words = tuple[str, ...]
 class Reader(Protocol):
     """batches: a batch for each stream, of the same videos."""
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +37,15 @@ class SingleReader:
     captioner: AnyCaptioner
     step_1: bool = False
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        found = decode(self.captioner, self._memory(batches), OPTIONS)
-        return [_words(self.captioner, hypotheses[0]) for hypotheses in found]
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        found = decode(self.captioner, self._encode(batches), OPTIONS)
+        return [_decode_words(self.captioner, hypotheses[0]) for hypotheses in found]
 
-    def attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
+    def read_attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
         """Where the words of given captions look, one caption a video, but for words that look nowhere."""
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
-        forced = teacher_forced(self.captioner, self._memory(batches), targets)
+        forced = teacher_forced(self.captioner, self._encode(batches), targets)
         looks = [(place, check) for place, check in enumerate(forced.attentions) if check is not None]
         written = (targets > EOS)[:, [place for place, _ in looks]]
         temporal = torch.stack([check.temporal for _, check in looks], 1)
@@ -57,7 +57,7 @@ class SingleReader:
             for video, kept in enumerate(written)
         ]
 
-    def _memory(self, batches: Mapping[str, Batch]) -> Any:
+    def _encode(self, batches: Mapping[str, Batch]) -> Any:
         memory = self.captioner.encode_batches(inputs_of(self.captioner, batches))
         if not self.step_1:
             return memory
@@ -73,10 +73,10 @@ class AveragedReader:
 
     ensemble: Ensemble
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         memory = self.ensemble.encode_batches(inputs_of(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
-        return [_words(self.ensemble, hypotheses[0]) for hypotheses in found]
+        return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,12 @@ class RerankedReader:
     embedding: SemanticEmbedding
     likelihood_weight: float = 0.0
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         chosen = Fusion(self.members, self.embedding, self.likelihood_weight).from_batches(batches, OPTIONS)
         return [each.best.words for each in chosen]
 
 
-def _words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
+def _decode_words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
     return tuple(captioner.vocabulary.decode(hypothesis.tokens))
 
 

@@ -127,7 +127,7 @@ def _train(
 ) -> None:
     assert isinstance(job.row.make, TrainingSpec)
     started, run = time.monotonic(), TrainingRun(folder)
-    batches = corpus.batches(recipe, started + 60 * minutes, job.family.videos)
+    batches = corpus.make_batches(recipe, started + 60 * minutes, job.family.videos)
     watched = PictureValidation(corpus.held_out[:WATCHED], recipe.max_length)
     captioner = build_captioner(job.row.make, corpus, job.seed, words)
     with suppress(OutOfTime):

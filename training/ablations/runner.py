@@ -17,7 +17,7 @@ from training.ablations.readers import Reader, RerankedReader, SingleReader, ave
 from training.ablations.results import AblationPlan, AblationResults, RowResult
 from training.ablations.row import AblationJob, NotThere, ReadingSpec, TrainingSpec
 from training.ablations.row_training import TrainedRow, locate_checkpoint, train_row
-from training.ablations.scoring import score
+from training.ablations.scoring import score_row
 from training.ablations.word_weights import load_word_weights
 
 EMBEDDING = "semantic_embedding.safetensors"
@@ -38,7 +38,7 @@ class AblationRunner:
 
     def run(self, job: AblationJob) -> RowResult:
         """Trains or reads, scores, and saves. Raises NotThere, TooLittleTime, FileNotFoundError."""
-        corpus, make = self.corpus(self._streams(job)), job.row.make
+        corpus, make = self.corpus(self._name_streams(job)), job.row.make
         done: TrainedRow | None = None
         if isinstance(make, TrainingSpec):
             folder = self.results.run_folder(job.name)
@@ -48,8 +48,8 @@ class AblationRunner:
             reader: Reader = SingleReader(done.captioner)
         else:
             captioners = {name: self._read(make, name, job.seed, corpus) for name in make.of}
-            reader = self._reader(make, captioners)
-        sheets = corpus.sheets()
+            reader = self._make_reader(make, captioners)
+        sheets = corpus.show_sheets()
         result = RowResult(
             row=job.row.name,
             seed=job.seed,
@@ -57,40 +57,40 @@ class AblationRunner:
             planned=done.planned if done else None,
             seconds=done.seconds if done else 0.0,
             parameters=sum(p.numel() for each in captioners.values() for p in each.parameters()),
-            sheets={name: score(reader, sheets[name], corpus, job.row.looks) for name in job.row.sheets},
+            sheets={name: score_row(reader, sheets[name], corpus, job.row.looks) for name in job.row.sheets},
         )
         self.results.save(job, result)
         return result
 
-    def _streams(self, job: AblationJob) -> str:
+    def _name_streams(self, job: AblationJob) -> str:
         """The stream sets of the family, and of the shipped checkpoints that the row reads."""
         names = [job.family.streams]
-        for path in self._shipped(job.row.make):
+        for path in self._find_shipped(job.row.make):
             try:
                 names.append(stream_set_for(read_card(path)).name)
             except (StreamMismatch, UnknownStreamSet) as error:
                 raise NotThere(f"{path} cannot be fed: {error}") from error
         return "+".join(dict.fromkeys(names))
 
-    def _shipped(self, make: TrainingSpec | ReadingSpec) -> list[Path]:
+    def _find_shipped(self, make: TrainingSpec | ReadingSpec) -> list[Path]:
         """Checkpoints of ``weights``. Raises NotThere."""
         names: list[str] = []
         if isinstance(make, ReadingSpec):
             names += [f"{name}.safetensors" for name in make.of if make.shipped]
             names += [EMBEDDING] if make.how in FUSED_WEIGHTS else []
-        return [_there(self.weights / name) for name in names]
+        return [_require(self.weights / name) for name in names]
 
     def _read(self, make: ReadingSpec, name: str, seed: int, corpus: AblationCorpus) -> AnyCaptioner:
         if make.shipped:
             path = self.weights / f"{name}.safetensors"
         else:
             path = locate_checkpoint(self.results.run_folder(f"{name}-{seed}"))
-        checkpoint = load_checkpoint(_there(path))
+        checkpoint = load_checkpoint(_require(path))
         _check_streams(checkpoint, corpus)
         read: AnyCaptioner = checkpoint.captioner.with_config(make.config)
         return read
 
-    def _reader(self, make: ReadingSpec, captioners: Mapping[str, AnyCaptioner]) -> Reader:
+    def _make_reader(self, make: ReadingSpec, captioners: Mapping[str, AnyCaptioner]) -> Reader:
         if make.how in FUSED_WEIGHTS:
             embedding, _ = load_embedding(self.weights / EMBEDDING)
             return RerankedReader(captioners, embedding, FUSED_WEIGHTS[make.how])
@@ -100,7 +100,7 @@ class AblationRunner:
         return SingleReader(captioner, step_1=make.how == "step_1")
 
 
-def _there(path: Path) -> Path:
+def _require(path: Path) -> Path:
     if not path.exists():
         raise NotThere(f"it reads {path}, which is not there")
     return path

@@ -23,17 +23,17 @@ from training.batches.training_batch import autocast
 DIGITS = 4
 
 
-def score(reader: Reader, sheet: JudgedPictures, corpus: AblationCorpus, looks: bool) -> SheetScores:
+def score_row(reader: Reader, sheet: JudgedPictures, corpus: AblationCorpus, looks: bool) -> SheetScores:
     """looks: whether the reader's temporal attention is worth reading."""
     captions: list[Words] = []
     looked: defaultdict[str, list[float]] = defaultdict(list)
-    for items, samples in sheet.groups():
+    for items, samples in sheet.draw_groups():
         batches = stack_samples(samples, corpus.precision)
         with torch.inference_mode(), autocast(corpus.precision):
-            captions += reader.captions(batches)
+            captions += reader.write_captions(batches)
             attentions: Sequence[StepAttention] = ()
             if looks and sheet.steps > 1 and isinstance(reader, SingleReader):
-                attentions = reader.attention(batches, [item.captions[0] for item in items])
+                attentions = reader.read_attention(batches, [item.captions[0] for item in items])
         for attention, shown in zip(attentions, samples, strict=False):
             for name, share in measure_attention(attention, shown.true).items():
                 looked[name].append(round(share, DIGITS))

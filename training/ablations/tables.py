@@ -26,34 +26,34 @@ MEASURES = {
 }
 
 
-def tables(families: Sequence[RowFamily], found: Found) -> str:
+def format_tables(families: Sequence[RowFamily], found: Found) -> str:
     """Both; of rows that have a result. The last column of the first is for a person to fill in."""
-    parts = [(SCORES, _scores(families, found)), (LOOKS, _attention_rows(families, found))]
-    return "\n\n".join("\n".join([head, _rule(head), *lines]) for head, lines in parts)
+    parts = [(SCORES, _format_scores(families, found)), (LOOKS, _format_attention_rows(families, found))]
+    return "\n\n".join("\n".join([head, _make_rule(head), *lines]) for head, lines in parts)
 
 
-def _rule(head: str) -> str:
+def _make_rule(head: str) -> str:
     return "|" + " --- |" * (head.count("|") - 1)
 
 
-def _scores(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
+def _format_scores(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
     for family in families:
         rows = [row for row in family.rows if row.name in found]
         if rows:
-            yield _cells([f"**{family.title}**"] + [""] * (SCORES.count("|") - 2))
+            yield _join_cells([f"**{family.title}**"] + [""] * (SCORES.count("|") - 2))
         for row in rows:
-            yield _cells([row.title, *_numbers(row, found), row.paper, ""])
+            yield _join_cells([row.title, *_format_numbers(row, found), row.paper, ""])
 
 
-def _numbers(row: AblationRow, found: Found) -> list[str]:
+def _format_numbers(row: AblationRow, found: Found) -> list[str]:
     results = found[row.name]
-    scores = ["; ".join(_score(results, sheet)) for sheet in SHEETS]
+    scores = ["; ".join(_format_score(results, sheet)) for sheet in SHEETS]
     reference = found.get(row.against or "", ())
-    differences = [_difference(compare_cider(results, reference, sheet)) for sheet in SHEETS]
-    return [_steps(results), *scores, *differences]
+    differences = [_format_difference(compare_cider(results, reference, sheet)) for sheet in SHEETS]
+    return [_format_steps(results), *scores, *differences]
 
 
-def _steps(results: Sequence[RowResult]) -> str:
+def _format_steps(results: Sequence[RowResult]) -> str:
     """What was taken; also what was planned, where the minutes did not last."""
     first = results[0]
     if first.steps is None:
@@ -62,7 +62,7 @@ def _steps(results: Sequence[RowResult]) -> str:
     return f"{taken}" if taken == first.planned else f"{taken} of {first.planned}"
 
 
-def _score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
+def _format_score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
     scores = [float(np.mean(result.sheets[sheet].cider)) for result in results if sheet in result.sheets]
     if scores:
         yield f"{np.mean(scores):.1f}"
@@ -70,14 +70,14 @@ def _score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
         yield f"{min(scores):.1f} to {max(scores):.1f} by {len(scores)} seeds"
 
 
-def _attention_rows(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
+def _format_attention_rows(families: Sequence[RowFamily], found: Found) -> Iterator[str]:
     for family in families:
         for row in family.rows:
             for result in found.get(row.name, ())[:1]:
-                yield from _looked(row, result)
+                yield from _format_attention(row, result)
 
 
-def _looked(row: AblationRow, result: RowResult) -> Iterator[str]:
+def _format_attention(row: AblationRow, result: RowResult) -> Iterator[str]:
     """Nothing of what is chance by construction, or always the middle frame."""
     looked = result.sheets["shots"].looked if "shots" in result.sheets else {}
     for name, title in MEASURES.items():
@@ -88,17 +88,19 @@ def _looked(row: AblationRow, result: RowResult) -> Iterator[str]:
         above = compare_shares(shares, looked["chance"])
         than_middle = compare_shares(shares, middle) if name == "key_frame" and middle else None
         numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, looked["chance"])]
-        yield _cells([row.title, title, *numbers, _difference(above), _difference(than_middle)])
+        yield _join_cells(
+            [row.title, title, *numbers, _format_difference(above), _format_difference(than_middle)]
+        )
 
 
-def _difference(comparison: Comparison | None) -> str:
+def _format_difference(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
     low, high = comparison.interval
     return f"{comparison.difference:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _cells(values: Sequence[str]) -> str:
+def _join_cells(values: Sequence[str]) -> str:
     return f"| {' | '.join(values)} |"
 
 
@@ -109,7 +111,7 @@ def compare_cider(
 
     With several seeds an item's score is its mean over them: the interval is of the pictures, not of seeds.
     """
-    ours, theirs = _by_seed(results, sheet), _by_seed(reference, sheet)
+    ours, theirs = _sort_by_seed(results, sheet), _sort_by_seed(reference, sheet)
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
@@ -122,5 +124,5 @@ def compare_shares(first: Sequence[float], second: Sequence[float]) -> Compariso
     return compare(mean_metric("share", 100 * np.array(first)), mean_metric("share", 100 * np.array(second)))
 
 
-def _by_seed(results: Sequence[RowResult], sheet: SheetName) -> dict[int, Floats]:
+def _sort_by_seed(results: Sequence[RowResult], sheet: SheetName) -> dict[int, Floats]:
     return {r.seed: np.array(r.sheets[sheet].cider) for r in results if sheet in r.sheets}

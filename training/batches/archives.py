@@ -50,7 +50,7 @@ def read_items(captions: Path, split: str | None = None) -> list[ArchiveItem]:
         raise CorpusError(
             f'{captions} holds neither "images" nor "videos" with "annotations"; see docs/training.md'
         )
-    items = list(_items(document, captions.name.split("_")[0]))
+    items = list(_parse_items(document, captions.name.split("_")[0]))
     chosen = [item for item in items if split is None or item.split == split]
     if not chosen:
         splits = ", ".join(sorted({item.split for item in items}))
@@ -58,7 +58,7 @@ def read_items(captions: Path, split: str | None = None) -> list[ArchiveItem]:
     return chosen
 
 
-def _items(document: dict[str, Any], prefix: str) -> Iterator[ArchiveItem]:
+def _parse_items(document: dict[str, Any], prefix: str) -> Iterator[ArchiveItem]:
     is_video = "videos" in document
     by_owner: dict[Any, list[str]] = defaultdict(list)
     for annotation in document["annotations"]:

@@ -57,7 +57,7 @@ def load_set(
     """Items of one archive with features, computed now where the cache lacks them."""
     names = [name for item in items for name in item.files]
     caches = (load_features(each.network, archive, names, each.views, cache) for each in describers)
-    features = reduce(FeatureCache.joined, caches)
+    features = reduce(FeatureCache.join, caches)
     return [
         TrainingItem(
             id=item.id,
@@ -86,7 +86,7 @@ def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[
     known: dict[int, FeatureCache] = {}
 
     def of(cache: FeatureCache) -> FeatureCache:
-        return known.setdefault(id(cache), cache.only(names))
+        return known.setdefault(id(cache), cache.keep_streams(names))
 
     return [replace(item, pictures=replace(item.pictures, cache=of(item.pictures.cache))) for item in items]
 
@@ -123,7 +123,7 @@ class PictureBatches(TrainingBatches[TrainingItem]):
         targets = pad_captions(captions, self.max_length)
         soft = None
         if self.soft is not None:
-            soft = self.soft.rows([(item.id, i) for item, i in drawn], targets.shape[1])
+            soft = self.soft.take([(item.id, i) for item, i in drawn], targets.shape[1])
         true_steps = torch.from_numpy(np.stack([built.true for built in samples]))
         ids = tuple(item.id for item in chosen)
         return TrainingBatch(ids, stack_samples(samples, self.dtype), targets, true_steps, soft)

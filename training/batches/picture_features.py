@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,18 +43,18 @@ class FeatureCache:
         """How many views every stream has."""
         return min(int(values.shape[1]) for values in self.streams.values())
 
-    def rows(
+    def take(
         self, rows: Sequence[int] | NDArray[np.int64], views: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, NDArray[np.float16]]:
         """Stream → (T, N, C) of T pairs of row and view."""
         return {name: values[rows, views] for name, values in self.streams.items()}
 
-    def only(self, names: Collection[str]) -> FeatureCache:
+    def keep_streams(self, names: Collection[str]) -> FeatureCache:
         """The same pictures without other streams, which then are not read."""
         kept = {name: values for name, values in self.streams.items() if name in names}
         return FeatureCache(kept, self.row)
 
-    def joined(self, other: FeatureCache) -> FeatureCache:
+    def join(self, other: FeatureCache) -> FeatureCache:
         """The same pictures with the streams of both."""
         return FeatureCache({**self.streams, **other.streams}, self.row)
 
@@ -86,11 +86,11 @@ def cut_views(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.u
     moving = mirrored if rng.random() < 0.5 else image
     whole = (0.0, 0.0, float(image.width), float(image.height))
     return np.concatenate(
-        [_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _pan(image, rng))]
+        [_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _place_windows(image, rng))]
     )
 
 
-def _pan(image: Image.Image, rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+def _place_windows(image: Image.Image, rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
     """Three windows of 0.8 of each side along a straight path from edge to edge."""
     free_x, free_y = image.width * (1 - WINDOW), image.height * (1 - WINDOW)
     angle = rng.uniform(0, 2 * np.pi)
@@ -133,12 +133,12 @@ def _fill(
     done = int(done_file.read_text() or 0) if begun else 0
     shape = (len(names), views)
     arrays = {
-        stream: _array(partials[stream], None if done else (*shape, *network.shapes[stream]))
+        stream: _open_array(partials[stream], None if done else (*shape, *network.shapes[stream]))
         for stream in paths
     }
     row = {name: i for i, name in enumerate(names)}
     with tqdm(total=len(names), initial=done, desc=f"features of {archive.name}", unit="picture") as bar:
-        for start, chunk in enumerate(_chunks(archive, names)):
+        for start, chunk in enumerate(_read_chunks(archive, names)):
             if (start + 1) * CHUNK <= done:
                 continue
             pictures = np.concatenate([cut_views(picture, name, views) for name, picture in chunk])
@@ -153,13 +153,18 @@ def _fill(
     done_file.unlink(missing_ok=True)
 
 
-def _array(path: Path, shape: tuple[int, ...] | None) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
+Float16Array: TypeAlias = "np.memmap[tuple[int, ...], np.dtype[np.float16]]"
+
+
+def _open_array(
+    path: Path, shape: tuple[int, ...] | None
+) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
     """A new array of that shape, or the one that is there for None."""
     mode: Literal["r+", "w+"] = "r+" if shape is None else "w+"
     return np.lib.format.open_memmap(path, mode=mode, dtype=np.float16, shape=shape)
 
 
-def _chunks(archive: Path, names: Sequence[str]) -> Iterator[list[tuple[str, NDArray[np.uint8]]]]:
+def _read_chunks(archive: Path, names: Sequence[str]) -> Iterator[list[tuple[str, NDArray[np.uint8]]]]:
     chunk: list[tuple[str, NDArray[np.uint8]]] = []
     for named in read_pictures(archive, names):
         chunk.append(named)

@@ -44,7 +44,7 @@ class NeedsVideo(ValueError):
 class PictureInputs:
     """The streams that a captioner reads of pictures.
 
-    streams: the set that it is fed from. names: the streams of the set that it reads. describers: the networks
+    streams: the set that it is fed from. names: those of its streams that it reads. describers: the networks
     that compute these, and what teachers read.
     """
 

@@ -59,7 +59,7 @@ class Sample:
 def sample_whole(pictures: Pictures) -> Sample:
     """The item's frames as they are, one step each."""
     rows = list(pictures.rows)
-    return Sample(pictures.cache.rows(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
+    return Sample(pictures.cache.take(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
 
 
 def sample_shot(
@@ -73,7 +73,7 @@ def sample_shot(
     at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
     views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
     rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
-    return pictures.cache.rows(rows, views)
+    return pictures.cache.take(rows, views)
 
 
 def draw_sample(
@@ -96,10 +96,10 @@ def draw_sample(
 
 def stack_samples(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
     """Samples of one length as one batch a stream, one second a step."""
-    return {name: _batch([s.values[name] for s in samples], dtype) for name in samples[0].values}
+    return {name: _stack_stream([s.values[name] for s in samples], dtype) for name in samples[0].values}
 
 
-def _batch(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
+def _stack_stream(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
     values = torch.from_numpy(np.stack(samples)).to(dtype)
     videos, steps, cells = values.shape[:3]
     start = torch.arange(steps, dtype=torch.float64).expand(videos, steps)

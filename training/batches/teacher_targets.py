@@ -38,7 +38,7 @@ class SoftTargets:
     shares: NDArray[np.float16]
     first: dict[tuple[str, int], tuple[int, int]]
 
-    def rows(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
+    def take(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
         """Captions by (item id, index), padded to ``length`` words."""
         kept = self.words.shape[1]
         words = np.zeros((len(captions), length, kept), np.int64)
@@ -64,7 +64,7 @@ class TeacherReading:
     items: Sequence[tuple[str, Pictures, Sequence[Sequence[int]]]]
     max_length: int
 
-    def index(self) -> dict[tuple[str, int], tuple[int, int]]:
+    def index_rows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Where each caption's rows lie, its end counted as a word."""
         found, begin = {}, 0
         for name, _, captions in self.items:
@@ -79,7 +79,7 @@ def load_soft_targets(
     teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
     """From ``folder``, read by the teacher first where they are not there yet."""
-    first = reading.index()
+    first = reading.index_rows()
     key = json.dumps([sha256, KEPT, reading.max_length, sorted(map(str, first.items()))])
     path = folder / f"soft-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     if not path.exists():
@@ -96,18 +96,18 @@ def _read(
     words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
     at = 0
     teacher.eval()
-    for top_words, top_shares in _distributions(teacher, reading, precision):
+    for top_words, top_shares in _compute_distributions(teacher, reading, precision):
         words[at : at + len(top_words)] = top_words
         shares[at : at + len(top_words)] = top_shares
         at += len(top_words)
     return words, shares
 
 
-def _distributions(
+def _compute_distributions(
     teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The kept words and shares of groups of items, in the order of ``TeacherReading.index``."""
-    for items in tqdm(_groups(reading), desc="soft targets", unit="group"):
+    """The kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
+    for items in tqdm(_group_items(reading), desc="soft targets", unit="group"):
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
@@ -120,7 +120,7 @@ def _distributions(
         yield top.indices[valid].numpy(), top.values[valid].float().numpy()
 
 
-def _groups(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
+def _group_items(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
     """Neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
     groups: list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]] = []
     for item in reading.items:

@@ -45,7 +45,7 @@ class VideoFeatures:
     yet."""
 
     def __init__(self, feature_source: FeatureSource, cache: Path) -> None:
-        self._feed, self._form, self._tag = (
+        self._source, self._form, self._tag = (
             feature_source,
             SafetensorsForm(),
             build_feature_spec(feature_source),
@@ -56,8 +56,8 @@ class VideoFeatures:
         """Make what is missing of videos that have files; what cannot be read is told, and tried again the
         next time. Raises OSError where the folder cannot be written to."""
         missing = [video for video in videos if video.path is not None and not self.has(video)]
-        failed = []
-        for video in tqdm(missing, desc=f"features for {self._feed.wanted.name}", unit="video", disable=None):
+        failed, title = [], f"features for {self._source.wanted.name}"
+        for video in tqdm(missing, desc=title, unit="video", disable=None):
             try:
                 self._make(video, decoder)
             except MediaError as error:
@@ -66,31 +66,31 @@ class VideoFeatures:
 
     def has(self, video: VideoItem) -> bool:
         """Whether there are features of this file as it is now, going by its size."""
-        if video.path is None or not self._form.main_file(self.folder, _name(video)).exists():
+        if video.path is None or not self._form.main_file(self.folder, _name_file(video)).exists():
             return False
         try:
-            header = self._form.header(self.folder, _name(video))
+            header = self._form.header(self.folder, _name_file(video))
         except FeaturesDamaged:
             return False
         return header.tag == self._tag and header.source.bytes == video.path.stat().st_size
 
     def load(self, video: VideoItem) -> Features:
         """Raises FeaturesDamaged."""
-        return self._form.read(self.folder, _name(video)).streams
+        return self._form.read(self.folder, _name_file(video)).streams
 
     def _make(self, video: VideoItem, decoder: Decoder) -> None:
         assert video.path is not None
-        request, limits = self._feed.request, Limits()
+        request, limits = self._source.request, Limits()
         part = None if video.start is None or video.end is None else (video.start, video.end)
         if part is not None:  # the sound of a part may lie behind what is read of a whole file
             limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
         decoded = decoder.decode(video.path, replace(request, part=part), limits)
         footage: Footage = decoded.footage if part is None else cut_clip(decoded.footage, *part)
-        [streams] = self._feed.extract([footage])
-        kept = {name: streams[name] for name in self._feed.wanted.streams if name in streams}
+        [streams] = self._source.extract([footage])
+        kept = {name: streams[name] for name in self._source.wanted.streams if name in streams}
         source = VideoSource.of(video.path)
         saved = SavedFeatures(self._tag, source, decoded.video.media(), footage.rate, kept)
-        self._form.write(self.folder, _name(video), saved)
+        self._form.write(self.folder, _name_file(video), saved)
 
 
 def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
@@ -102,16 +102,18 @@ def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
         wanted.name, "", ", ".join(wanted.streams), feature_source.sampling or "each extractor's frames"
     )
     return FeatureSpec(
-        wanted.name, spec, inputs={each.name: _tag(each).spec_hash for each in feature_source.extractors}
+        wanted.name,
+        spec,
+        inputs={each.name: _describe_extractor(each).spec_hash for each in feature_source.extractors},
     )
 
 
-def _tag(extractor: AnyExtractor) -> FeatureSpec:
+def _describe_extractor(extractor: AnyExtractor) -> FeatureSpec:
     windows = getattr(extractor, "windows", None)
     return FeatureSpec(extractor.name, extractor.spec, windows if isinstance(windows, Windows) else None)
 
 
-def _name(video: VideoItem) -> str:
+def _name_file(video: VideoItem) -> str:
     """The file's stem, and digits that tell equal stems in other folders apart."""
     assert video.path is not None
     part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"

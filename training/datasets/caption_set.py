@@ -114,19 +114,19 @@ def assemble(
     named: id → what the annotations call the file, for the notices. Raises IdsCollide.
     """
     counts = _Counts()
-    videos = [counts.cleaned(video) for video in _joined(name, entries, counts)]
+    videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
     missing = [named.get(video.id, video.id) for video in videos if video.path is None]
     bare = [video.id for video in videos if not video.captions]
     found = (
         *notices,
-        *counts.notices(),
-        *_notice("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
-        *_notice("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
+        *counts.make_notices(),
+        *_note("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
+        *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
     return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), found)
 
 
-def _joined(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
+def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
     """Entries of one id as one video with all their captions, where they are of one file and time."""
     videos: dict[str, VideoItem] = {}
     for entry in entries:
@@ -152,11 +152,11 @@ class _Counts:
     broken: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
 
-    def cleaned(self, video: VideoItem) -> VideoItem:
-        captions = tuple(filter(None, (self._clean(video.id, caption) for caption in video.captions)))
+    def clean(self, video: VideoItem) -> VideoItem:
+        captions = tuple(filter(None, (self._clean_caption(video.id, caption) for caption in video.captions)))
         return replace(video, captions=captions)
 
-    def _clean(self, owner: str, caption: str) -> str:
+    def _clean_caption(self, owner: str, caption: str) -> str:
         if not split_words(caption, fold_accents=True):
             self.empty.append(owner)
             return ""
@@ -164,17 +164,15 @@ class _Counts:
             self.broken.append(owner)
         return " ".join(caption.split())
 
-    def notices(self) -> list[Notice]:
+    def make_notices(self) -> list[Notice]:
         return [
-            *_notice("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
-            *_notice("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
-            *_notice(
-                "empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."
-            ),
+            *_note("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
+            *_note("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
+            *_note("empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."),
         ]
 
 
-def _notice(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
+def _note(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
     if not of:
         return []
     videos = "video is" if len(of) == 1 else "videos are"

@@ -95,43 +95,45 @@ class SetCheck:
         return document
 
 
-def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None) -> SetCheck:
+def check_data_set(
+    wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None
+) -> SetCheck:
     """Raises UnknownProtocol. What else is wrong is part of the answer.
 
     probe: opens a file or raises MediaError; without one files are only looked for.
     """
-    protocol = wanted.protocol(paper)
+    protocol = wanted.find_protocol(paper)
     annotations = tuple(
         FoundAnnotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
     )
     try:
         captions = wanted.load(root, protocol.paper)
     except DataSetError as error:
-        return _unread(wanted, root, protocol, annotations, error)
-    unreadable = _unreadable(captions, probe) if probe is not None else ()
-    counts = _counts(captions, unreadable)
+        return _report_unread(wanted, root, protocol, annotations, error)
+    unreadable = _find_unreadable(captions, probe) if probe is not None else ()
+    counts = _count_splits(captions, unreadable)
     return SetCheck(
         wanted.name, root, protocol.paper, annotations, counts, str(protocol.rule),
-        len(protocol.rule.vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
-        unreadable, captions.notices, _missing(annotations, captions, counts), None, wanted.obtain,
+        len(protocol.rule.build_vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
+        unreadable, captions.notices, _find_missing(annotations, captions, counts), None, wanted.obtain,
     )  # fmt: skip
 
 
-def _unread(
+def _report_unread(
     wanted: DataSet,
     root: Path,
     protocol: PaperProtocol,
     annotations: tuple[FoundAnnotation, ...],
     error: DataSetError,
 ) -> SetCheck:
-    rule, missing = protocol.rule, _absent(annotations)
+    rule, missing = protocol.rule, _list_absent(annotations)
     return SetCheck(
         wanted.name, root, protocol.paper, annotations, (), str(rule), 0, rule.printed,
         (), (), tuple(missing), str(error), wanted.obtain,
     )  # fmt: skip
 
 
-def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[SplitCount, ...]:
+def _count_splits(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[SplitCount, ...]:
     broken = {each.path for each in unreadable}
     return tuple(
         SplitCount(
@@ -147,7 +149,7 @@ def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[Spl
     )
 
 
-def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
+def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
     """Each file is opened once, however many clips are parts of it."""
     paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
     found = []
@@ -159,10 +161,10 @@ def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
     return tuple(found)
 
 
-def _missing(
+def _find_missing(
     annotations: Sequence[FoundAnnotation], captions: CaptionSet, counts: Sequence[SplitCount]
 ) -> tuple[str, ...]:
-    sentences = _absent(annotations) if captions.expected else []
+    sentences = _list_absent(annotations) if captions.expected else []
     for count in counts:
         if not count.complete:
             wanted = count.annotated if count.expected is None else count.expected
@@ -171,7 +173,7 @@ def _missing(
     return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
 
 
-def _absent(annotations: Sequence[FoundAnnotation]) -> list[str]:
+def _list_absent(annotations: Sequence[FoundAnnotation]) -> list[str]:
     return [f"{' or '.join(each.names)} ({each.what})" for each in annotations if _lacks(each)]
 
 
@@ -179,7 +181,7 @@ def _lacks(annotation: FoundAnnotation) -> bool:
     return annotation.path is None and annotation.needed
 
 
-def header(path: Path) -> None:
+def probe_header(path: Path) -> None:
     """Open the file and find its picture track. Raises MediaError."""
     if is_picture(path):
         return
@@ -187,7 +189,7 @@ def header(path: Path) -> None:
         picture_stream(container, Limits().pixels)
 
 
-def deep(decoder: Decoder) -> Probe:
+def make_deep_probe(decoder: Decoder) -> Probe:
     """Decode frames spread over the whole file, in the decoder's process."""
 
     def probe(path: Path) -> None:

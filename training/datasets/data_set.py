@@ -27,14 +27,15 @@ class VocabularyRule:
     whole_set: bool = False
     printed: int | None = None
 
-    def vocabulary(self, captions: CaptionSet) -> Vocabulary:
+    def build_vocabulary(self, captions: CaptionSet) -> Vocabulary:
         """Of the captions that are there, whether or not their videos are."""
         videos = captions.videos if self.whole_set else captions.in_split("train")
         return Vocabulary.from_captions(
-            self.words(caption for video in videos for caption in video.captions), min_count=self.min_count
+            self.split_captions(caption for video in videos for caption in video.captions),
+            min_count=self.min_count,
         )
 
-    def words(self, captions: Iterable[str]) -> Iterable[list[str]]:
+    def split_captions(self, captions: Iterable[str]) -> Iterable[list[str]]:
         return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
 
     def __str__(self) -> str:
@@ -78,7 +79,7 @@ class DataSet:
     read: ReadSet
     source: str
 
-    def protocol(self, paper: str | None = None) -> PaperProtocol:
+    def find_protocol(self, paper: str | None = None) -> PaperProtocol:
         """Raises UnknownProtocol."""
         if paper is None:
             return self.protocols[0]
@@ -90,4 +91,4 @@ class DataSet:
 
     def load(self, root: Path, paper: str | None = None) -> CaptionSet:
         """Raises the leaves of DataSetError."""
-        return self.read(root, self.protocol(paper))
+        return self.read(root, self.find_protocol(paper))

@@ -62,7 +62,7 @@ class MediaFiles:
     by_stem: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+    def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
         found: dict[str, Path] = {}
         for path in _walk(root, suffixes):
             found.setdefault(path.stem, path)
@@ -71,7 +71,7 @@ class MediaFiles:
     def find(self, stem: str) -> Path | None:
         return self.by_stem.get(stem)
 
-    def clip(self, name: str) -> MediaPart:
+    def find_clip(self, name: str) -> MediaPart:
         """The file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
         path = self.find(name)
         parts = CLIP.fullmatch(name)
@@ -83,7 +83,7 @@ class MediaFiles:
 
 
 def find_pictures(root: Path) -> MediaFiles:
-    return MediaFiles.below(root, PICTURE_SUFFIXES)
+    return MediaFiles.find_below(root, PICTURE_SUFFIXES)
 
 
 def _walk(root: Path, suffixes: Collection[str]) -> Iterator[Path]:

@@ -91,14 +91,14 @@ class _ByFile(RootModel[dict[str, str | list[str]]]):
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
     path = CAPTIONS.require(root, OBTAIN)
-    entries, notices = (_from_json(path), []) if path.suffix == ".json" else _from_table(path)
+    entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]
     named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
     expected = dict(protocol.splits)
     return assemble(FOLDER.name, items, named, expected=expected, annotations=[path], notices=notices)
 
 
-def _from_json(path: Path) -> list[FolderEntry]:
+def _read_entries(path: Path) -> list[FolderEntry]:
     document = read_json(path, TypeAdapter(list[FolderEntry] | _ByFile), OBTAIN)
     if isinstance(document, list):
         return document
@@ -108,16 +108,16 @@ def _from_json(path: Path) -> list[FolderEntry]:
     ]
 
 
-def _from_table(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
+def _read_rows(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
     """A row a caption; rows of one video are joined, which is no fault here."""
     rows, notices = read_table(path, COLUMNS, OPTIONAL, OBTAIN)
     captions: dict[FolderEntry, list[str]] = {}
-    for entry in _rows(path, rows):
+    for entry in _parse_rows(path, rows):
         captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
     return [entry.model_copy(update={"captions": tuple(found)}) for entry, found in captions.items()], notices
 
 
-def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
+def _parse_rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
     for number, row in enumerate(rows, 2):
         given = {name: value for name, value in row.items() if value or name in COLUMNS}
         try:

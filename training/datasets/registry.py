@@ -25,7 +25,7 @@ DATA_SETS: Mapping[str, DataSet] = {
 }
 
 
-def data_set(name: str) -> DataSet:
+def find_data_set(name: str) -> DataSet:
     """By its name, whatever the case and without dashes. Raises UnknownDataSet."""
     known = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
     if known is None:
@@ -57,12 +57,12 @@ class SetFolder:
     @property
     def data_set(self) -> DataSet:
         """Raises UnknownDataSet."""
-        return recognise_data_set(self.root) if self.name is None else data_set(self.name)
+        return recognise_data_set(self.root) if self.name is None else find_data_set(self.name)
 
     @property
     def rule(self) -> VocabularyRule:
         """Which words the paper's captioner knows. Raises UnknownDataSet, UnknownProtocol."""
-        return self.data_set.protocol(self.paper).rule
+        return self.data_set.find_protocol(self.paper).rule
 
     def load(self) -> CaptionSet:
         """Raises the leaves of DataSetError."""

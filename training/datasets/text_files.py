@@ -71,31 +71,31 @@ def read_table(
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
     try:
         names = [name.strip().lower() for name in next(reader, [])]
-        places = _places(path, names, columns, hint) | _known(names, optional)
+        places = _find_columns(path, names, columns, hint) | _match_columns(names, optional)
         rows = [row for row in reader if any(field.strip() for field in row)]
     except csv.Error as error:
         raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
     whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
     short = len(rows) - len(whole)
     reported = f"{short} rows of {path.name} lack fields and were left out."
-    return [_named(row, places) for row in whole], [Notice("short_row", reported)] if short else []
+    return [_name_fields(row, places) for row in whole], [Notice("short_row", reported)] if short else []
 
 
-def _named(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
+def _name_fields(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
     return {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
 
 
-def _places(
+def _find_columns(
     path: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]], hint: str
 ) -> dict[str, int]:
-    places = _known(names, columns)
+    places = _match_columns(names, columns)
     if absent := [name for name in columns if name not in places]:
         has = ", ".join(names) or "nothing"
         raise AnnotationsDamaged(f"{path} has no column called {absent[0]!r}; it has: {has}.", hint)
     return places
 
 
-def _known(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _match_columns(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Our name → place of the first of a column's possible names that the table has."""
     found: dict[str, int] = {}
     for name, aliases in columns.items():

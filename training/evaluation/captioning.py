@@ -49,7 +49,7 @@ class CaptioningRun:
     options: DecodingOptions
     request: DecodeRequest | None = None
 
-    def on_pictures(
+    def caption_pictures(
         self, archive: Path, captions: Path, split: str | None, limit: int | None = None
     ) -> CaptionedSet:
         """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
@@ -57,7 +57,7 @@ class CaptioningRun:
         pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
         frames = ((item.id, stack_frames([pictures.pop(name) for name in item.files])) for item in items)
         return CaptionedSet(
-            self._captions(frames, len(items)), {item.id: list(item.captions) for item in items}
+            self._caption_frames(frames, len(items)), {item.id: list(item.captions) for item in items}
         )
 
     def caption_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
@@ -70,7 +70,7 @@ class CaptioningRun:
         entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
         decoded = ((e["file"], gather_here(captions.parent / e["file"], request).footage) for e in entries)
         return CaptionedSet(
-            self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
+            self._caption_frames(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
         )
 
     def caption_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
@@ -82,7 +82,7 @@ class CaptioningRun:
             hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
         return CaptionedSet(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
-    def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
+    def _caption_frames(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
         hypotheses: dict[str, str] = {}
         with tqdm(total=total, desc="captions", unit="video") as bar:
             while group := list(islice(videos, GROUP)):

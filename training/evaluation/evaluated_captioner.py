@@ -46,7 +46,7 @@ def load_evaluated_captioner(
     CheckpointError, WrongMembers, VocabulariesDiffer.
     """
     if name in COMBINED:
-        return _combined(name, {each: load_captioner(each) for each in _members(name, members)}, frames)
+        return _combine(name, {each: load_captioner(each) for each in _choose_members(name, members)}, frames)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = load_captioner(name)
@@ -57,7 +57,7 @@ def load_evaluated_captioner(
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
 
-def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
+def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     if named is not None:
         return named_members(named)
     found = [each.name for each in default_members(kind, files())]
@@ -67,7 +67,7 @@ def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
+def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
     sets: list[StreamSet] = [stream_set_of(member) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)

@@ -59,7 +59,7 @@ class Evaluation:
     def print(self, show: bool) -> None:
         console = Console()
         if show:
-            console.print(self._listing())
+            console.print(self._make_listing())
         console.print(self.report.table())
         console.print(f"{len(set(self.captioned.hypotheses.values()))} different captions")
         for note in self.report.notes.items():
@@ -69,15 +69,15 @@ class Evaluation:
             gain = f"{self.shuffled.difference:.1f} ({low:.1f} to {high:.1f})"
             console.print(f"CIDEr-D above the same captions on other videos: {gain}")
 
-    def _listing(self) -> Table:
+    def _make_listing(self) -> Table:
         """Folded where the terminal is narrow, cut nowhere; names and texts as they are, but for controls."""
         table = Table(*(Column(each, overflow="fold") for each in ("item", "caption", "a reference")))
         for name, text in self.captioned.hypotheses.items():
-            table.add_row(*map(_cell, (name, text, self.captioned.references[name][0])))
+            table.add_row(*map(_make_cell, (name, text, self.captioned.references[name][0])))
         return table
 
 
-def _cell(text: str) -> Text:
+def _make_cell(text: str) -> Text:
     """A cell without markup, control characters written as escapes: it may be a file's name."""
     return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
@@ -95,7 +95,9 @@ def evaluate_captioner(
     elif source.clips is not None:
         captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
-        captioned = evaluator.on_pictures(source.images, source.captions, source.split or "val", source.limit)
+        captioned = evaluator.caption_pictures(
+            source.images, source.captions, source.split or "val", source.limit
+        )
     else:
         raise ValueError("give images with captions, or clips")
     report = evaluate(captioned.hypotheses, captioned.references)
@@ -120,7 +122,7 @@ def load_videos(
     )
 
 
-def record(captioner: str, name: str, report: ScoreReport) -> None:
+def record_scores(captioner: str, name: str, report: ScoreReport) -> None:
     """Write the scores into the checkpoint's card, under ``name``."""
     path = checkpoint_path(captioner)
     checkpoint = load_checkpoint(path)

@@ -11,7 +11,7 @@ from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
 from training.scores.java import JavaError, find_java
 from training.scores.meteor import Meteor, compute_meteor
-from training.scores.metrics import bleu, compute_rouge_l, count_bleu
+from training.scores.metrics import compute_bleu, compute_rouge_l, count_bleu
 
 Words = Sequence[str]
 References = Mapping[str, Sequence[Words]]
@@ -39,7 +39,9 @@ class Rewards:
         self._meteor = _start_meteor() if weights.meteor else None
         built: dict[str, Callable[[], Score]] = {
             "cider": lambda: CiderD(references, count_end=True).score,
-            "bleu": lambda: self._score_texts(lambda texts, said: bleu(4, count_bleu(texts, said)) / 100),
+            "bleu": lambda: self._score_texts(
+                lambda texts, said: compute_bleu(4, count_bleu(texts, said)) / 100
+            ),
             "rouge_l": lambda: self._score_texts(compute_rouge_l),
             "meteor": lambda: self._score_texts(self._compute_meteor),
         }
@@ -75,7 +77,7 @@ class Rewards:
 
     def _compute_meteor(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         assert self._meteor is not None
-        return compute_meteor(self._meteor.counts(texts, references))
+        return compute_meteor(self._meteor.count_matches(texts, references))
 
 
 def check_rewards(weights: RewardWeights) -> None:

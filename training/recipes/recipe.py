@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-def teacher_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
+def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
     """η/(η + exp(p/η)), p = epoch: the share of true words fed to the decoder (STaTS, section 4.1)."""
     return eta / (eta + math.exp(epoch / eta))
 
@@ -170,4 +170,4 @@ class Recipe(BaseModel):
         """The share of true words among those that the decoder is fed."""
         if self.forcing_eta is None:
             return self.forcing
-        return teacher_forcing_ratio(epoch, self.forcing_eta)
+        return compute_forcing_ratio(epoch, self.forcing_eta)

@@ -65,8 +65,8 @@ def compute_interval(
     metric: Metric, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float]:
     """Percentiles of the corpus score when items are drawn again, with replacement; one answer a seed."""
-    scores = [metric.score(weights @ metric.counts) for weights in _resamples(metric, resamples, seed)]
-    return _percentiles(np.concatenate(scores), confidence)
+    scores = [metric.score(weights @ metric.counts) for weights in _draw_resamples(metric, resamples, seed)]
+    return _compute_percentiles(np.concatenate(scores), confidence)
 
 
 def compare(
@@ -86,19 +86,19 @@ def compare(
     differences = np.concatenate(
         [
             first.score(weights @ first.counts) - second.score(weights @ second.counts)
-            for weights in _resamples(first, resamples, seed)
+            for weights in _draw_resamples(first, resamples, seed)
         ]
     )
     return Comparison(
         first.name,
         first.corpus - second.corpus,
-        _percentiles(differences, confidence),
+        _compute_percentiles(differences, confidence),
         float((differences > 0).mean()),
         n,
     )
 
 
-def _resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
+def _draw_resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
     """Blocks of (some resamples, n): how often each item is drawn."""
     n = len(metric.counts)
     generator = np.random.default_rng(seed)
@@ -109,7 +109,7 @@ def _resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
-def _percentiles(scores: Floats, confidence: float) -> tuple[float, float]:
+def _compute_percentiles(scores: Floats, confidence: float) -> tuple[float, float]:
     tail = 50 * (1 - confidence)
     low, high = np.percentile(scores, [tail, 100 - tail])
     return float(low), float(high)

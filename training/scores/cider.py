@@ -63,7 +63,7 @@ class CiderD:
         captions = list(chain.from_iterable(references.values()))
         per_item = np.array([len(captions) for captions in references.values()], np.int64)
         self._first_caption = np.concatenate(([0], np.cumsum(per_item)))
-        self._index_references(self._n_grams(captions, np.ones(len(captions), bool)), per_item)
+        self._index_references(self._list_n_grams(captions, np.ones(len(captions), bool)), per_item)
 
     def score(
         self, ids: Sequence[str], hypotheses: Sequence[Tokens], finished: Sequence[bool] | None = None
@@ -83,8 +83,8 @@ class CiderD:
         items, item_of = np.unique([self._items[name] for name in ids], return_inverse=True)
         captions, caption_item = _expand(self._first_caption[items], self._first_caption[items + 1])
         pairs = _Pairs(item_of, caption_item)
-        hypothesis = self._vectors_of(self._n_grams(hypotheses, ended))
-        similarity = self._similarity(hypothesis, self._reference_vectors(captions), pairs)
+        hypothesis = self._build_vectors(self._list_n_grams(hypotheses, ended))
+        similarity = self._compute_similarity(hypothesis, self._take_reference_vectors(captions), pairs)
         return SCALE * np.bincount(pairs.hypothesis, similarity, len(ids)) / pairs.references
 
     def _index_references(self, grams: _NGrams, per_item: _Ints) -> None:
@@ -102,14 +102,14 @@ class CiderD:
         self._column = column.astype(np.int32)
         self._count = np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16)
 
-    def _n_grams(self, captions: Sequence[Tokens], ended: npt.NDArray[np.bool_]) -> _NGrams:
+    def _list_n_grams(self, captions: Sequence[Tokens], ended: npt.NDArray[np.bool_]) -> _NGrams:
         """Every n-gram occurrence of the captions, in no particular order."""
         rows = [
             [*caption, _END] if self.count_end and end else caption
             for caption, end in zip(captions, ended, strict=True)
         ]
         row = np.repeat(np.arange(len(rows)), np.array([len(words) for words in rows], np.int64))
-        codes = self._codes_of(list(chain.from_iterable(rows)))
+        codes = self._look_up_codes(list(chain.from_iterable(rows)))
         keys, owners, orders = [], [], []
         key = np.zeros(len(codes), np.uint64)
         for order in range(ORDERS):
@@ -121,7 +121,7 @@ class CiderD:
             orders.append(np.full(len(keys[-1]), order, np.int64))
         return _NGrams(len(rows), np.concatenate(owners), np.concatenate(keys), np.concatenate(orders))
 
-    def _codes_of(self, words: list[Hashable]) -> _Keys:
+    def _look_up_codes(self, words: list[Hashable]) -> _Keys:
         """A random 64-bit number for each word, always the same for the same word."""
         known = self._words
         numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
@@ -130,7 +130,7 @@ class CiderD:
             self._codes = generator.integers(0, 2**64, 2 * len(known), dtype=np.uint64, endpoint=False)
         return self._codes[numbers]
 
-    def _vectors_of(self, grams: _NGrams) -> _Vectors:
+    def _build_vectors(self, grams: _NGrams) -> _Vectors:
         """Sparse weighted rows of captions that may hold n-grams the corpus has never seen."""
         keys, first, local = np.unique(grams.key, return_index=True, return_inverse=True)
         place = np.searchsorted(self._keys, keys)
@@ -144,14 +144,14 @@ class CiderD:
         row, gram = np.divmod(cells, size)
         return _Vectors(grams.rows, row, column[gram], grams.order[first][gram], count, count * weight[gram])
 
-    def _reference_vectors(self, captions: _Ints) -> _Vectors:
+    def _take_reference_vectors(self, captions: _Ints) -> _Vectors:
         entries, row = _expand(self._row_start[captions], self._row_start[captions + 1])
         column, count = self._column[entries].astype(np.int64), self._count[entries].astype(np.int64)
         return _Vectors(len(captions), row, column, self._order[column], count, count * self._weight[column])
 
-    def _similarity(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> _Floats:
+    def _compute_similarity(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> _Floats:
         """(pairs,): mean over orders of the (clipped) cosine, times the length penalty."""
-        entry, match = self._common_n_grams(hypothesis, reference, pairs)
+        entry, match = self._match_n_grams(hypothesis, reference, pairs)
         ours, theirs = hypothesis.weight[entry], reference.weight[match]
         product = (ours if self.plain else np.minimum(ours, theirs)) * theirs
         cell = pairs.between(hypothesis.row[entry], reference.row[match]) * ORDERS + hypothesis.order[entry]
@@ -163,9 +163,7 @@ class CiderD:
             cosine *= np.exp(-(distance**2) / (2 * SIGMA**2))
         return np.asarray(cosine)
 
-    def _common_n_grams(
-        self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs
-    ) -> tuple[_Ints, _Ints]:
+    def _match_n_grams(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> tuple[_Ints, _Ints]:
         """Entries of hypotheses, and beside each the entry of one of its references with the same n-gram."""
         size = max(1, len(self._keys))
         wanted = np.where(hypothesis.column < 0, -1, pairs.item_of[hypothesis.row] * size + hypothesis.column)

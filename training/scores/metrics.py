@@ -117,10 +117,10 @@ def evaluate(
         notes["java"] = str(error)
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
-    built = _computed(captions, metrics)
+    built = _compute_without_java(captions, metrics)
     if "meteor" in metrics:
         try:
-            built["meteor"] = _meteor(captions, meteor, java)
+            built["meteor"] = _measure_meteor(captions, meteor, java)
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
     ordered = {name: built[name] for name in METRICS if name in built}
@@ -156,11 +156,11 @@ def compare_with_shuffled(captions: TokenizedCaptions, shuffles: int = 100, seed
     """
     if len(captions.ids) < 2:
         raise ValueError("One caption cannot be handed round: shuffling needs two items.")
-    scorer = CiderD(_words_of(captions))
+    scorer = CiderD(_split_references(captions))
     words = [text.split() for text in captions.hypotheses]
     generator = np.random.default_rng(seed)
     shuffled = [
-        scorer.score(captions.ids, [words[other] for other in _cycle(len(words), generator)])
+        scorer.score(captions.ids, [words[other] for other in _draw_cycle(len(words), generator)])
         for _ in range(shuffles)
     ]
     own = mean_metric("cider", 100 * scorer.score(captions.ids, words))
@@ -180,19 +180,23 @@ def _check(
         raise ValueError(f"Item {bare[0]!r} has no references.")
 
 
-def _computed(captions: TokenizedCaptions, metrics: Sequence[str]) -> dict[str, Metric]:
+def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -> dict[str, Metric]:
     """The metrics that need no Java."""
     built: dict[str, Metric] = {}
     orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
     if orders:
         counts = count_bleu(captions.hypotheses, captions.references)
-        built |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(bleu, order)) for order in orders}
+        built |= {
+            f"bleu{order}": Metric(f"bleu{order}", counts, partial(compute_bleu, order)) for order in orders
+        }
     if "rouge_l" in metrics:
         scores = compute_rouge_l(captions.hypotheses, captions.references)
         built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
     if "cider" in metrics:
         words = [text.split() for text in captions.hypotheses]
-        built["cider"] = mean_metric("cider", 100 * CiderD(_words_of(captions)).score(captions.ids, words))
+        built["cider"] = mean_metric(
+            "cider", 100 * CiderD(_split_references(captions)).score(captions.ids, words)
+        )
     return built
 
 
@@ -211,7 +215,7 @@ def count_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -
     return np.array(rows, np.float64)
 
 
-def bleu(order: int, counts: Floats) -> Floats:
+def compute_bleu(order: int, counts: Floats) -> Floats:
     """Computes BLEU × 100 of up to ``order`` words from counts (…, 10) of captions or of their sum."""
     precision = (counts[..., 6 : 6 + order] + _TINY) / (counts[..., 2 : 2 + order] + _SMALL)
     ratio = (counts[..., 0] + _TINY) / (counts[..., 1] + _SMALL)
@@ -228,25 +232,25 @@ def compute_rouge_l(hypotheses: Sequence[str], references: Sequence[Sequence[str
     return np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs])
 
 
-def _meteor(captions: TokenizedCaptions, running: Meteor | None, java: Java | None) -> Metric:
+def _measure_meteor(captions: TokenizedCaptions, running: Meteor | None, java: Java | None) -> Metric:
     if running is not None:
-        counts = running.counts(captions.hypotheses, captions.references)
+        counts = running.count_matches(captions.hypotheses, captions.references)
     elif java is not None:
         with Meteor(java) as started:
-            counts = started.counts(captions.hypotheses, captions.references)
+            counts = started.count_matches(captions.hypotheses, captions.references)
     else:
         raise JavaError("Java does not run.")
     return Metric("meteor", counts, lambda sums: 100 * compute_meteor(sums))
 
 
-def _words_of(captions: TokenizedCaptions) -> dict[str, list[list[str]]]:
+def _split_references(captions: TokenizedCaptions) -> dict[str, list[list[str]]]:
     return {
         name: [text.split() for text in texts]
         for name, texts in zip(captions.ids, captions.references, strict=True)
     }
 
 
-def _cycle(n: int, generator: np.random.Generator) -> Sequence[int]:
+def _draw_cycle(n: int, generator: np.random.Generator) -> Sequence[int]:
     order = list(range(n))
     for last in range(n - 1, 0, -1):
         other = int(generator.integers(last))

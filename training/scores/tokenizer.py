@@ -78,11 +78,11 @@ def tokenize(captions: Sequence[str], java: Java | None) -> list[str]:
     Without `java` the tokens come from our own rules. Raises JavaError if Java stops or falls silent.
     """
     lines = [" ".join(caption.split()) for caption in captions]
-    tokenized = [split_penn_treebank(line) for line in lines] if java is None else _stanford(lines, java)
+    tokenized = [split_penn_treebank(line) for line in lines] if java is None else _run_stanford(lines, java)
     return [" ".join(token for token in tokens if token not in PUNCTUATION) for tokens in tokenized]
 
 
-def _stanford(lines: Sequence[str], java: Java) -> list[list[str]]:
+def _run_stanford(lines: Sequence[str], java: Java) -> list[list[str]]:
     if not lines:
         return []
     seconds = _START_SECONDS + _CAPTION_SECONDS * len(lines)

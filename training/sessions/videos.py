@@ -119,7 +119,7 @@ def train_on_videos(
     videos = _load_videos(captions, source, settings)
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, rule.vocabulary(captions))
+    captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
     card = Card(name, {stream: specs[stream] for stream in names}, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)

@@ -25,7 +25,7 @@ from models.feature_sources.stream_sets import DEMO
 app = typer.Typer(add_completion=False)
 
 
-def averaged(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
+def average_checkpoints(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
     """The mean of their weights as a captioner of its own, and its card, without scores.
 
     Raises CheckpointError where they are not of one captioner, config, vocabulary and streams.
@@ -34,11 +34,11 @@ def averaged(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
     for other in checkpoints[1:]:
         _check_alike(first, other)
     states = [each.captioner.state_dict() for each in checkpoints]
-    first.captioner.load_state_dict({name: _mean([state[name] for state in states]) for name in states[0]})
-    return first.captioner, _card([each.card for each in checkpoints])
+    first.captioner.load_state_dict({name: _average([state[name] for state in states]) for name in states[0]})
+    return first.captioner, _make_card([each.card for each in checkpoints])
 
 
-def _mean(values: Sequence[Tensor]) -> Tensor:
+def _average(values: Sequence[Tensor]) -> Tensor:
     return torch.stack([value.float() for value in values]).mean(0).to(values[0].dtype)
 
 
@@ -54,7 +54,7 @@ def _check_alike(one: Checkpoint, other: Checkpoint) -> None:
             raise CheckpointError(f"these are of different {what}: average what went on from one checkpoint")
 
 
-def _card(cards: Sequence[Card]) -> Card:
+def _make_card(cards: Sequence[Card]) -> Card:
     """Trained on whatever any of them was; scores and speed are to be measured anew."""
     ids = sorted({name for card in cards for name in card.training.get("ids", ())})
     parts = [{key: value for key, value in card.training.items() if key != "ids"} for card in cards]
@@ -75,7 +75,9 @@ def main(
     if len(checkpoints) < 2:
         raise typer.BadParameter("name two checkpoints or more")
     try:
-        captioner, card = averaged([load_checkpoint(checkpoint_path(each)) for each in checkpoints])
+        captioner, card = average_checkpoints(
+            [load_checkpoint(checkpoint_path(each)) for each in checkpoints]
+        )
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
     save_checkpoint(out, captioner, card)

@@ -62,12 +62,14 @@ class HeldOutPictures:
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
     def score_by_length_penalty(self, captioner: AnyCaptioner) -> dict[float, float]:
-        return self._by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
+        return self._score_by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
 
     def score_by_name_once(self, captioner: AnyCaptioner) -> dict[bool, float]:
-        return self._by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
+        return self._score_by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
 
-    def _by(self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
+    def _score_by(
+        self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]
+    ) -> dict[Choice, float]:
         memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
 
         def captions(options: DecodingOptions) -> list[Sequence[str]]:
@@ -88,7 +90,7 @@ class HeldOutPictures:
         return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
 
 
-def shipped() -> Fusion:
+def load_shipped_fusion() -> Fusion:
     """The members that a fusion has by default. Raises CheckpointError, and ValueError for no embedding."""
     path = embedding_path()
     if path is None:
@@ -103,7 +105,10 @@ def main(
 ) -> None:
     """Prints CIDEr-D on the held-out pictures for each choice."""
     inputs = PictureInputs.build(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams)
-    judged, fusion = HeldOutPictures.from_items(inputs.items(data, cache, DEMO.held_out)[1]), shipped()
+    judged, fusion = (
+        HeldOutPictures.from_items(inputs.items(data, cache, DEMO.held_out)[1]),
+        load_shipped_fusion(),
+    )
     lengths = Table("captioner", *(f"{penalty:g}" for penalty in LENGTH_PENALTIES), title="length penalty")
     naming = Table("captioner", "words may return", "nothing named twice", title="name_once")
     weights = Table(*(f"{weight:g}" for weight in LIKELIHOOD_WEIGHTS), title="likelihood weight")

@@ -55,7 +55,7 @@ class CheckpointScore:
     def nats_a_word(self) -> float:
         return float(self.nats.sum() / self.words.sum())
 
-    def above(self, other: CheckpointScore) -> tuple[float, float]:
+    def compare_with(self, other: CheckpointScore) -> tuple[float, float]:
         """Mean difference of ``cider`` and its standard error, picture by picture."""
         difference = self.cider - other.cider
         return float(difference.mean()), float(difference.std() / len(difference) ** 0.5)
@@ -71,11 +71,11 @@ def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> Checkp
         written = [best.tokens for memory in memories for best, *_ in decode(captioner, memory, options)]
         captions = [captioner.vocabulary.decode(tokens) for tokens in written]
         found.append(100 * np.asarray(judged.scorer.score(ids, captions), np.float64))
-    nats, words = _likelihood(captioner, memories, judged)
+    nats, words = _measure_likelihood(captioner, memories, judged)
     return CheckpointScore(np.mean(found, 0), nats, words)
 
 
-def _likelihood(
+def _measure_likelihood(
     captioner: AnyCaptioner, memories: Sequence[Any], judged: HeldOutPictures
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(nats, words) of all captions of each picture; a picture with fewer than others repeats its own."""
@@ -93,7 +93,7 @@ def _likelihood(
     return torch.cat(nats).double().numpy(), torch.cat(words).double().numpy()
 
 
-def _held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
+def _load_held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
     """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
     inputs = PictureInputs.build(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
     held_out = inputs.items(data, cache, DEMO.held_out)[1]
@@ -111,7 +111,9 @@ def main(
     """Prints each one's marks, and how they differ from the first one's."""
     try:
         loaded = {name: load_captioner(name) for name in checkpoints}
-        judged = HeldOutPictures.from_items(_held_out([each.card for each in loaded.values()], data, cache))
+        judged = HeldOutPictures.from_items(
+            _load_held_out([each.card for each in loaded.values()], data, cache)
+        )
     except (CheckpointError, UnknownCaptioner, StreamMismatch, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
     if len({each.captioner.vocabulary.words for each in loaded.values()}) > 1:
@@ -121,7 +123,7 @@ def main(
     for name, checkpoint in loaded.items():
         found = score_checkpoint(checkpoint.captioner, judged)
         first = first or found
-        difference, deviation = found.above(first)
+        difference, deviation = found.compare_with(first)
         reported = f"{difference:+.2f} ± {deviation:.2f}"
         table.add_row(name, f"{found.cider.mean():.2f}", reported, f"{found.nats_a_word:.4f}")
     Console().print(table)

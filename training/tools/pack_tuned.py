@@ -39,14 +39,14 @@ def pack(run: Path, manifest: Path = MANIFEST) -> Path:
     place = manifest.parent / entry(TUNED, manifest).path
     with writing(place) as unfinished:
         shutil.copyfile(changes, unfinished)
-    text = noted(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
+    text = note_facts(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
     with writing(manifest) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     entries.cache_clear()  # this process has read what it said before
     return place
 
 
-def noted(text: str, sha256: str, size: int) -> str:
+def note_facts(text: str, sha256: str, size: int) -> str:
     """The manifest with these facts in the tuned network's table, in place of what it said before."""
     before, head, rest = text.partition(f"[{TUNED}]\n")
     table, end, after = rest.partition("\n[")

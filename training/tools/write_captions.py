@@ -49,7 +49,7 @@ PICTURES = (".jpg", ".jpeg", ".png", ".webp")
 app = typer.Typer(add_completion=False)
 
 
-def names_in(archive: Path) -> list[str]:
+def list_pictures(archive: Path) -> list[str]:
     """The picture files of a tar, or of a folder without those below it, in order.
 
     Raises CorpusError for none, and where two have one name, since training finds pictures by it.
@@ -90,17 +90,17 @@ def write(
         cells: dict[str, NDArray[np.float16]] = {}
         for network in networks:
             cells |= network.of_pictures(pixels)
-        fused = fusion.from_batches(stack_samples(_stills(cells, len(group))), OPTIONS)
+        fused = fusion.from_batches(stack_samples(_make_stills(cells, len(group))), OPTIONS)
         for (name, _), found in zip(group, fused, strict=True):
             yield name, choose_sure_captions(found.candidates)
 
 
-def _stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
+def _make_stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
     one = np.ones(1, bool)
     return [Sample({name: values[i : i + 1] for name, values in cells.items()}, one) for i in range(count)]
 
 
-def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def make_document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """COCO's form, of those that have captions. A picture's id is its place among all names in order."""
     ids = {name: str(i) for i, name in enumerate(sorted(written)) if written[name]}
     captions = [(of, caption) for name, of in ids.items() for caption in written[name]]
@@ -110,7 +110,7 @@ def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
+def load_writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
     """Who writes, what feeds them, and a digest of their weights.
 
     Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
@@ -138,12 +138,12 @@ def main(
 ) -> None:
     """Writes captions of all pictures that the captioners together are sure of."""
     try:
-        names = names_in(pictures)
-        fusion, inputs, digests = writers(member or ())
+        names = list_pictures(pictures)
+        fusion, inputs, digests = load_writers(member or ())
     except (CorpusError, CheckpointError, UnknownCaptioner, StreamMismatch) as error:
         raise typer.BadParameter(str(error)) from error
-    unfinished = _unfinished(out, names, digests)
-    written = _done(unfinished)
+    unfinished = _name_unfinished(out, names, digests)
+    written = _read_done(unfinished)
     missing = [name for name in names if name not in written]
     networks = [each.network for each in inputs.describers]
     with unfinished.open("a", encoding="utf-8") as lines, tqdm(total=len(missing), unit="picture") as bar:
@@ -151,7 +151,7 @@ def main(
             lines.write(json.dumps([name, captions]) + "\n")
             written[name] = captions
             bar.update()
-    _finish(document(written), out, len(names))
+    _finish(make_document(written), out, len(names))
     unfinished.unlink()
 
 
@@ -165,13 +165,13 @@ def _finish(built: dict[str, Any], out: Path, count: int) -> None:
     typer.echo(f"{len(built['annotations'])} captions of {len(built['images'])} of {count} pictures: {out}")
 
 
-def _unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
+def _name_unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
     """Where lines are kept: another file for other pictures or other captioners."""
     key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:16]
     return out.with_suffix(f".{key}.jsonl")
 
 
-def _done(unfinished: Path) -> dict[str, list[str]]:
+def _read_done(unfinished: Path) -> dict[str, list[str]]:
     """What a stopped run has written; a line that it was killed in is written again."""
     if not unfinished.exists():
         return {}

@@ -46,7 +46,7 @@ def test_shots_are_the_same_for_all_and_stand_between_other_pictures(items: list
 
 
 def test_stills_are_the_whole_picture(items: list[TrainingItem]) -> None:
-    [(group, samples)] = JudgedPictures.show("stills", items).groups()
+    [(group, samples)] = JudgedPictures.show("stills", items).draw_groups()
     assert list(group) == items
     assert len(items) < GROUP
     for item, shown in zip(items, samples, strict=True):
@@ -74,8 +74,8 @@ def test_attention_is_read_at_the_words_of_given_captions(make: Callable[[], Cap
     pairs = zip(streams, collate_inputs(features, streams, torch.device("cpu")), strict=True)
     batches = {stream.name: batch for stream, batch in pairs}
     with torch.no_grad():
-        found = SingleReader(captioner).attention(batches, [("w1", "w4", "w2"), ("w5", "w0")])
-        [alone] = SingleReader(captioner).attention(
+        found = SingleReader(captioner).read_attention(batches, [("w1", "w4", "w2"), ("w5", "w0")])
+        [alone] = SingleReader(captioner).read_attention(
             {name: batch.select(torch.tensor([1])) for name, batch in batches.items()}, [("w5", "w0")]
         )
     silent = 1 if captioner.name == "dual_afr" else 0
@@ -94,7 +94,7 @@ def test_fused_captions_are_those_of_a_fusion_of_the_same_weight() -> None:
     for reader in (RerankedReader(members, embedding), RerankedReader(members, embedding, 1e4)):
         weight = reader.likelihood_weight
         with torch.inference_mode():
-            found[weight] = reader.captions({"grid": batch})
+            found[weight] = reader.write_captions({"grid": batch})
         served = Fusion(members, embedding, weight).caption(features, OPTIONS, OPTIONS.beam_size)
         assert found[weight] == [each.best.words for each in served]
     assert found.keys() == {0.0, 1e4}

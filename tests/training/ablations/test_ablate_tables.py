@@ -13,7 +13,7 @@ from training.ablations.command import app
 from training.ablations.families import FAMILIES
 from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, RowResult, SheetScores
 from training.ablations.row import list_jobs
-from training.ablations.tables import compare_cider, tables
+from training.ablations.tables import compare_cider, format_tables
 
 N = 40
 EASY = np.random.default_rng(1).normal(40, 20, N)
@@ -50,11 +50,11 @@ def cells(text: str, title: str) -> list[list[str]]:
 
 def test_a_row_is_compared_with_its_reference_picture_by_picture() -> None:
     found = {"stats": [result("stats")], "stats-st": [result("stats-st", gain=-3)]}
-    [line] = cells(tables(FAMILIES, found), "ST alone")
+    [line] = cells(format_tables(FAMILIES, found), "ST alone")
     mean = f"{EASY.mean():.1f}"
     assert line[:4] == ["ST alone (mean + ranked pooling)", "600", mean, f"{EASY.mean() - 3:.1f}"]
     assert line[4:6] == ["+0.0 (+0.0 to +0.0)", "-3.0 (-3.0 to -3.0)"]
-    [reference] = cells(tables(FAMILIES, found), "STaTS: both")
+    [reference] = cells(format_tables(FAMILIES, found), "STaTS: both")
     assert reference[4:6] == ["", ""]
 
 
@@ -72,7 +72,7 @@ def test_only_seeds_that_both_have_are_compared() -> None:
 def test_seeds_and_missing_steps_are_told() -> None:
     found = {"g2l": [result("g2l", gain, seed) for seed, gain in ((2020, 0), (2021, 4), (2022, 2))]}
     found["g2l-global"] = [result("g2l-global", steps=150)]
-    text = tables(FAMILIES, found)
+    text = format_tables(FAMILIES, found)
     [line] = cells(text, "global, aligned, 2")
     low = EASY.mean()
     assert line[3] == f"{low + 2:.1f}; {low:.1f} to {low + 4:.1f} by 3 seeds"
@@ -81,7 +81,7 @@ def test_seeds_and_missing_steps_are_told() -> None:
 
 def test_where_words_looked_leaves_out_what_is_chance_by_construction() -> None:
     looked = {"chance": 0.4, "attention": 0.7, "word_frame": 0.4, "key_frame": 0.6, "middle": 0.5}
-    text = tables(FAMILIES, {"refocus": [result("refocus", looked=looked)]})
+    text = format_tables(FAMILIES, {"refocus": [result("refocus", looked=looked)]})
     lines = [line for line in cells(text, "VRE: both") if len(line) == 6]
     assert [line[1:4] for line in lines] == [
         ["the attention of a true caption's words", "70.0", "40.0"],
@@ -92,7 +92,7 @@ def test_where_words_looked_leaves_out_what_is_chance_by_construction() -> None:
 
 def test_a_key_frame_that_is_always_the_middle_is_not_told() -> None:
     looked = {"chance": 0.4, "attention": 0.7, "key_frame": 0.5, "middle": 0.5}
-    text = tables(FAMILIES, {"refocus-plain": [result("refocus-plain", looked=looked)]})
+    text = format_tables(FAMILIES, {"refocus-plain": [result("refocus-plain", looked=looked)]})
     assert "predicted key frame" not in text
 
 

@@ -134,7 +134,7 @@ def test_rows_are_what_the_teacher_says_of_each_caption_alone(
     for item in (items[0], items[1], items[-1]):
         memory = teacher.encode_batches(list(stack_samples([sample_whole(item.pictures)]).values()))
         for i, caption in enumerate(item.captions):
-            rows = targets.rows([(item.id, i)], MAX_LENGTH)
+            rows = targets.take([(item.id, i)], MAX_LENGTH)
             state, word = teacher.start(memory, 1), teacher.first_word(memory, 1)
             ids = pad_captions([vocabulary.encode(caption)], MAX_LENGTH)[0].tolist()
             for place, following in enumerate(ids):
@@ -166,7 +166,7 @@ def test_a_batchs_soft_rows_are_those_of_its_targets(
     assert batch.soft.words.shape[:2] == batch.targets.shape
     for row, target in enumerate(batch.targets.tolist()):
         caption = by_ids[batch.ids[row // 2], tuple(word for word in target if word >= 0)]
-        own = targets.rows([caption], len(target))
+        own = targets.take([caption], len(target))
         assert torch.equal(batch.soft.words[row], own.words[0])
         assert torch.equal(batch.soft.shares[row], own.shares[0])
 
@@ -180,7 +180,7 @@ def test_several_teachers_are_averaged(targets: SoftTargets) -> None:
     log_probs = torch.randn(1, 20, generator=torch.Generator().manual_seed(2)).log_softmax(1)
     for place in range(count):
         one, other, both, twice = (
-            float(given.rows([caption], count).loss(log_probs, place))
+            float(given.take([caption], count).loss(log_probs, place))
             for given in (
                 targets,
                 sure,

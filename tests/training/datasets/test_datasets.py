@@ -12,7 +12,7 @@ import pytest
 from tests.media import write_still, write_video
 from tests.training.laid_out import LAYOUTS, Captioned, flickr8k, msrvtt, mvad, vatex, write_json
 from training.datasets.caption_set import split_words
-from training.datasets.check import check, header
+from training.datasets.check import check_data_set, probe_header
 from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import (
     AnnotationsDamaged,
@@ -24,8 +24,8 @@ from training.datasets.errors import (
     UnknownProtocol,
     UnknownSplit,
 )
-from training.datasets.published.msrvtt import _chosen, _MsrvttVideo
-from training.datasets.registry import DATA_SETS, SetFolder, data_set, recognise_data_set
+from training.datasets.published.msrvtt import _choose_splits, _MsrvttVideo
+from training.datasets.registry import DATA_SETS, SetFolder, find_data_set, recognise_data_set
 
 PICTURES = {"flickr8k", "coco", "coco by Karpathy"}
 CAPTIONS = (("a red square", "The Square, red."), ("a square",), ("two squares", "four"), ("a green one",))
@@ -76,7 +76,7 @@ def test_a_set_is_read_in_its_own_layout(
     clips = made["pictures" if layout in PICTURES else "videos"]
     lay(layout, tmp_path, clips)
     name, _ = LAYOUTS[layout]
-    report = check(data_set(name), tmp_path, probe=header)
+    report = check_data_set(find_data_set(name), tmp_path, probe=probe_header)
     assert sum(split.found for split in report.splits) == len(clips)
     assert not report.unreadable
     assert sum(split.captions for split in report.splits) >= sum(len(clip.captions) for clip in clips)
@@ -86,7 +86,7 @@ def test_a_set_is_read_in_its_own_layout(
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout not in PICTURES])
 def test_real_clips_are_read_in_every_layout(layout: str, tmp_path: Path, real: list[Captioned]) -> None:
     lay(layout, tmp_path, real)
-    report = check(data_set(LAYOUTS[layout][0]), tmp_path, probe=header)
+    report = check_data_set(find_data_set(LAYOUTS[layout][0]), tmp_path, probe=probe_header)
     assert sum(split.found for split in report.splits) == len(real)
     assert not report.unreadable
 
@@ -118,12 +118,12 @@ def test_each_paper_splits_msrvtt_its_own_way() -> None:
         for i, split in enumerate(split for split, count in official.items() for _ in range(count))
     ]
     for protocol in DATA_SETS["msrvtt"].protocols:
-        chosen = _chosen(videos[::-1], protocol.paper)
+        chosen = _choose_splits(videos[::-1], protocol.paper)
         assert Counter(chosen.values()) == Counter(protocol.splits), protocol.paper
-    assert _chosen(videos, "refocus")["video6512"] == "val"
-    assert _chosen(videos, "g2l")["video6512"] == "train"
-    assert _chosen(videos, "dual_afr")["video6512"] == "test"
-    assert "video9999" not in _chosen(videos, "dual_afr")
+    assert _choose_splits(videos, "refocus")["video6512"] == "val"
+    assert _choose_splits(videos, "g2l")["video6512"] == "train"
+    assert _choose_splits(videos, "dual_afr")["video6512"] == "test"
+    assert "video9999" not in _choose_splits(videos, "dual_afr")
 
 
 def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
@@ -272,18 +272,18 @@ def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
         assert raised.value.hint == each.obtain
         with pytest.raises(FolderMissing):
             each.load(tmp_path / "nowhere")
-        report = check(each, tmp_path)
+        report = check_data_set(each, tmp_path)
         assert report.missing
         assert not report.complete
 
 
 def test_unknown_names_are_told() -> None:
     with pytest.raises(UnknownDataSet, match="no set called 'imagenet'"):
-        data_set("imagenet")
+        find_data_set("imagenet")
     with pytest.raises(UnknownProtocol, match="'fusion' did not use MSVD"):
-        data_set("MSVD").protocol("fusion")
-    assert data_set("MSR-VTT") is DATA_SETS["msrvtt"]
-    assert data_set("m-vad") is DATA_SETS["mvad"]
+        find_data_set("MSVD").find_protocol("fusion")
+    assert find_data_set("MSR-VTT") is DATA_SETS["msrvtt"]
+    assert find_data_set("m-vad") is DATA_SETS["mvad"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_rules_of_words(films: Path) -> None:
     assert split_words("A café, a CAFÉ!", fold_accents=True) == ["a", "cafe", "a", "cafe"]
 
     def known(rule: VocabularyRule) -> set[str]:
-        return set(rule.vocabulary(found).words[3:])
+        return set(rule.build_vocabulary(found).words[3:])
 
     assert known(VocabularyRule()) == {"a", "cafe", "man", "'s", "dog", "runs"}
     assert known(VocabularyRule(min_count=2)) == {"a", "cafe"}

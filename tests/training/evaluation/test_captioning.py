@@ -24,7 +24,7 @@ from tests.media import write_video
 from training.batches.archives import CorpusError
 from training.evaluation.captioning import CaptioningRun, stack_frames
 from training.evaluation.evaluated_captioner import load_evaluated_captioner, with_branches
-from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record
+from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record_scores
 
 PICTURES = {
     "cat": "a cat is looking at the camera",
@@ -66,7 +66,7 @@ def write_json(path: Path, document: Any) -> Path:
 
 
 def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator: CaptioningRun) -> None:
-    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    found = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val")
     assert found.references == {f"photos/{name}": [text] for name, text in PICTURES.items()}
     assert found.hypotheses.keys() == found.references.keys()
     for name in PICTURES:
@@ -79,7 +79,7 @@ def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator:
 
 
 def test_a_limit_takes_the_first(folder: Path, evaluator: CaptioningRun) -> None:
-    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val", limit=2)
+    found = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val", limit=2)
     assert list(found.hypotheses) == ["photos/cat", "photos/espresso"]
 
 
@@ -90,7 +90,7 @@ def test_frames_of_a_video_are_read_in_order(folder: Path, evaluator: Captioning
         "annotations": [{"video_id": 1, "caption": "a cat and a man"}],
     }
     path = write_json(folder / "videos_captions.json", document)
-    assert evaluator.on_pictures(folder, path, "val").hypotheses["videos/1"]
+    assert evaluator.caption_pictures(folder, path, "val").hypotheses["videos/1"]
 
 
 def test_stills_of_differing_sizes_take_the_first_ones() -> None:
@@ -132,9 +132,9 @@ def test_each_branch_can_be_read_alone(folder: Path, evaluator: CaptioningRun) -
     captions = {}
     for branches in ("stats", "st", "ts"):
         one = replace(evaluator, writer=SingleWriter(with_branches(load_captioner("stats"), branches)))
-        found = one.on_pictures(folder, folder / "photos_captions.json", "val")
+        found = one.caption_pictures(folder, folder / "photos_captions.json", "val")
         captions[branches] = tuple(found.hypotheses.values())
-    whole = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    whole = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val")
     assert captions["stats"] == tuple(whole.hypotheses.values())
     assert len(set(captions.values())) > 1
 
@@ -148,7 +148,7 @@ def test_combined_captioners_are_scored_as_one(
     alone = load_evaluated_captioner("stats")
     one = CaptioningRun(alone.writer, alone.feature_source, OPTIONS, alone.feature_source.request)
     captions = folder / "photos_captions.json"
-    assert alike.on_pictures(folder, captions, "val") == one.on_pictures(folder, captions, "val")
+    assert alike.caption_pictures(folder, captions, "val") == one.caption_pictures(folder, captions, "val")
 
 
 def test_members_without_anything_to_combine_them_are_refused() -> None:
@@ -171,7 +171,7 @@ def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
     copy = tmp_path / "stats.safetensors"
     shutil.copy(WEIGHTS / "stats.safetensors", copy)
     before = load_checkpoint(copy)
-    record(str(copy), "photos", evaluation.report)
+    record_scores(str(copy), "photos", evaluation.report)
     after = load_checkpoint(copy)
     assert after.card.scores["photos"]["n"] == 3
     assert {**after.card.scores, "photos": None} == {**before.card.scores, "photos": None}
@@ -190,4 +190,4 @@ def test_a_checkpoint_of_another_network_is_not_scored(
     save_checkpoint(path, stats.captioner, other)
     wrong = replace(evaluator, writer=SingleWriter(load_checkpoint(path)))
     with pytest.raises(StreamMismatch, match="resnet"):
-        wrong.on_pictures(folder, folder / "photos_captions.json", "val")
+        wrong.caption_pictures(folder, folder / "photos_captions.json", "val")

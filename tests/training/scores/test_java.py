@@ -55,5 +55,5 @@ def test_a_java_that_hangs_is_left(tmp_path: Path) -> None:
 
 def test_a_cause_is_picked_out_of_a_stack_trace() -> None:
     trace = b"noise\nException in thread main: file not found\n\tat edu.cmu.Aligner(Unknown Source)\n"
-    assert java.last_line(trace) == "Exception in thread main: file not found"
-    assert java.last_line(b"") == "it said nothing"
+    assert java.find_cause(trace) == "Exception in thread main: file not found"
+    assert java.find_cause(b"") == "it said nothing"

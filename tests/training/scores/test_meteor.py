@@ -36,7 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meteor]:
 def test_scores_are_those_of_the_coco_code(running: Meteor, name: str) -> None:
     corpus = coco_golden.small() if name == "small" else coco_golden.shared(name)
     items = list(corpus.items.values())
-    counts = running.counts(
+    counts = running.count_matches(
         [item.tokens_hypothesis for item in items], [item.tokens_references for item in items]
     )
     assert counts.shape == (len(items), COUNTS)
@@ -54,14 +54,15 @@ def test_captions_cannot_break_the_protocol(running: Meteor) -> None:
         ["a ||| b", ""],
         ["EVAL ||| 1", "a man walks"],
     ]
-    scores = compute_meteor(running.counts(captions, references))
+    scores = compute_meteor(running.count_matches(captions, references))
     assert scores.tolist() == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
 
 
 def test_one_process_serves_many_batches(running: Meteor) -> None:
-    once = running.counts(CAPTION, REFERENCES)
-    assert np.array_equal(running.counts(CAPTION * 3000, REFERENCES * 3000), np.repeat(once, 3000, axis=0))
-    assert running.counts([], []).shape == (0, COUNTS)
+    once = running.count_matches(CAPTION, REFERENCES)
+    many = running.count_matches(CAPTION * 3000, REFERENCES * 3000)
+    assert np.array_equal(many, np.repeat(once, 3000, axis=0))
+    assert running.count_matches([], []).shape == (0, COUNTS)
 
 
 def children() -> list[psutil.Process]:
@@ -75,11 +76,11 @@ def test_a_hanging_java_is_ended_and_leaves_no_zombie(tmp_path: Path) -> None:
     start = time.monotonic()
     # More than a pipe holds, so that the writer hangs as well.
     with pytest.raises(JavaError, match="no answer within 0 s"):
-        process.counts(["a man " * 50] * 2000, [["a man"]] * 2000)
+        process.count_matches(["a man " * 50] * 2000, [["a man"]] * 2000)
     assert time.monotonic() - start < 60
     assert children() == before
     with pytest.raises(JavaError, match="ended"):
-        process.counts(CAPTION, REFERENCES)
+        process.count_matches(CAPTION, REFERENCES)
 
 
 def test_a_java_that_stops_midway_is_not_waited_for(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_java_that_stops_midway_is_not_waited_for(tmp_path: Path) -> None:
         Meteor(fake) as process,
         pytest.raises(JavaError, match="METEOR stopped: Error: out of memory"),
     ):
-        process.counts(CAPTION * 2, REFERENCES * 2)
+        process.count_matches(CAPTION * 2, REFERENCES * 2)
     assert children() == before
 
 
@@ -99,7 +100,7 @@ def test_an_answer_of_another_form_is_not_believed(tmp_path: Path) -> None:
         Meteor(fake_java(tmp_path, "read line; echo Usage: something; cat")) as process,
         pytest.raises(JavaError, match="answered 'Usage: something'"),
     ):
-        process.counts(CAPTION, REFERENCES)
+        process.count_matches(CAPTION, REFERENCES)
 
 
 def test_a_java_that_is_not_there(tmp_path: Path) -> None:

@@ -100,4 +100,4 @@ def test_the_table_of_likelihood_weights_is_what_fusion_scores(
 def test_where_there_is_no_embedding_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose_decoding, "embedding_path", lambda: None)
     with pytest.raises(ValueError, match="there is no semantic embedding"):
-        choose_decoding.shipped()
+        choose_decoding.load_shipped_fusion()

@@ -61,6 +61,6 @@ def test_marks_are_the_means_over_pictures_and_ways(
 def test_differences_are_paired() -> None:
     first = CheckpointScore(np.array([1.0, 5.0, 9.0]), np.array([4.0, 4.0, 4.0]), np.array([2.0, 4.0, 2.0]))
     second = CheckpointScore(first.cider + np.array([1.0, 1.0, 4.0]), first.nats, first.words)
-    assert second.above(first) == pytest.approx((2.0, 2**0.5 / 3**0.5))
-    assert first.above(first) == (0.0, 0.0)
+    assert second.compare_with(first) == pytest.approx((2.0, 2**0.5 / 3**0.5))
+    assert first.compare_with(first) == (0.0, 0.0)
     assert first.nats_a_word == pytest.approx(1.5)

@@ -29,7 +29,7 @@ from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import DEMO
 from training.sessions.pictures import PictureTraining
 from training.tools import write_captions
-from training.tools.write_captions import app, choose_sure_captions, document, names_in, write
+from training.tools.write_captions import app, choose_sure_captions, list_pictures, make_document, write
 
 VOCABULARY = Vocabulary(["red", "green", "circle", "square", "a", "the"])
 FOUND = Hypothesis((), (), 0.0, 0.0, True, None)
@@ -73,7 +73,7 @@ def test_a_picture_is_captioned_alike_whatever_its_companions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, _ = write_corpus(tmp_path, 10)
-    names, judges = names_in(archive), fusion()
+    names, judges = list_pictures(archive), fusion()
     assert len(names) == 10
     together = dict(write(judges, [Averages()], archive, names))
     monkeypatch.setattr(write_captions, "GROUP", 3)
@@ -85,7 +85,7 @@ def test_a_picture_is_captioned_alike_whatever_its_companions(
 def test_the_document_is_read_like_a_set_that_people_captioned(tmp_path: Path) -> None:
     written = {"COCO_0012.jpg": ["a dog", "the dog"], "COCO_0031.jpg": [], "COCO_0031.png": ["a cat"]}
     file = tmp_path / "written_captions.json"
-    file.write_text(json.dumps(document(written)))
+    file.write_text(json.dumps(make_document(written)))
     first, second = read_items(file, "train")
     assert (first.id, first.files, first.captions) == (
         f"{WRITTEN}0",
@@ -110,10 +110,10 @@ def tiny_writers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("told_all", "tiny_writers")
 def test_a_stopped_run_goes_on_and_another_does_not(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 6)
-    names = names_in(archive)
+    names = list_pictures(archive)
     out, whole = tmp_path / "out.json", tmp_path / "whole.json"
     assert wrote(archive, whole).exit_code == 0
-    stopped = write_captions._unfinished(out, names, str(()))
+    stopped = write_captions._name_unfinished(out, names, str(()))
     done = json.dumps([names[0], ["what was written before"]]) + "\n"
     stopped.write_text(done + '["' + names[1])  # killed within the second line
     assert wrote(archive, out, "--member", "somebody_else").exit_code == 0

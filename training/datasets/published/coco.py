@@ -67,16 +67,16 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     else:
         year = path.stem[-4:]
         expected = {"train": YEARS[year].train, "val": YEARS[year].val}
-        entries = list(_official(path, "train", files))
+        entries = list(_read_official(path, "train", files))
         val = AnnotationFile((f"captions_val{year}.json",), "captions, for validation").find(root)
         if val is not None:
             paths.append(val)
-            entries += _official(val, "val", files)
+            entries += _read_official(val, "val", files)
     named = {entry.id: f"{entry.id}.jpg" for entry in entries}
     return assemble(COCO.name, entries, named, expected=expected, annotations=paths)
 
 
-def _official(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_official(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     document = read_json(path, TypeAdapter(_CocoDocument), OBTAIN)
     captions: dict[int | str, list[str]] = defaultdict(list)
     for annotation in document.annotations:

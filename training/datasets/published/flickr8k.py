@@ -38,7 +38,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     if path.suffix == ".json":
         entries = list(read_karpathy(path, files, OBTAIN))
     else:
-        captions = _captions(path)
+        captions = _read_captions(path)
         lists = {split: wanted.require(root, OBTAIN) for split, wanted in LISTS.items()}
         paths += lists.values()
         entries = [
@@ -50,7 +50,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     return assemble(FLICKR8K.name, entries, named, expected=protocol.splits, annotations=paths)
 
 
-def _captions(path: Path) -> dict[str, list[str]]:
+def _read_captions(path: Path) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = defaultdict(list)
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():

@@ -64,8 +64,8 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     for document in documents:
         for sentence in document.sentences:
             captions[sentence.video_id].append(sentence.caption)
-    files = MediaFiles.below(root)
-    chosen = _chosen([video for document in documents for video in document.videos], protocol.paper)
+    files = MediaFiles.find_below(root)
+    chosen = _choose_splits([video for document in documents for video in document.videos], protocol.paper)
     entries = [
         VideoItem(name, files.find(name), split, tuple(captions[name])) for name, split in chosen.items()
     ]
@@ -79,12 +79,12 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     )
 
 
-def _chosen(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
+def _choose_splits(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
     """Video → split as the paper has it, in the order of the videos' numbers."""
-    ordered = sorted({video.video_id: video for video in videos}.values(), key=_number)
+    ordered = sorted({video.video_id: video for video in videos}.values(), key=_parse_number)
     if paper == "refocus":
-        return {video.video_id: _by_number(_number(video)[0]) for video in ordered}
-    official = {video.video_id: _official(video) for video in ordered}
+        return {video.video_id: _split_by_number(_parse_number(video)[0]) for video in ordered}
+    official = {video.video_id: _find_official_split(video) for video in ordered}
     if paper != "dual_afr":
         return official
     training = [name for name, split in official.items() if split == "train"]
@@ -92,16 +92,16 @@ def _chosen(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
     return {name: "test" if name in last else split for name, split in official.items() if split != "test"}
 
 
-def _number(video: _MsrvttVideo) -> tuple[int, str]:
+def _parse_number(video: _MsrvttVideo) -> tuple[int, str]:
     digits = video.video_id.removeprefix("video")
     return (int(digits) if digits.isdecimal() else 0), video.video_id
 
 
-def _by_number(number: int) -> Split:
+def _split_by_number(number: int) -> Split:
     return "train" if number < 6512 else "val" if number < 7010 else "test"
 
 
-def _official(video: _MsrvttVideo) -> Split:
+def _find_official_split(video: _MsrvttVideo) -> Split:
     return "val" if video.split == "validate" else video.split
 
 

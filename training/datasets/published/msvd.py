@@ -45,12 +45,12 @@ COLUMNS = {
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path = CAPTIONS.require(root, OBTAIN)
-    captions, notices = _from_csv(path) if path.suffix == ".csv" else (_from_text(path), [])
-    files = MediaFiles.below(root)
-    order = _order(root, captions, files, notices)
+    captions, notices = _read_table_captions(path) if path.suffix == ".csv" else (_read_captions(path), [])
+    files = MediaFiles.find_below(root)
+    order = _order_clips(root, captions, files, notices)
     entries = []
     for place, name in enumerate(order):
-        clip = files.clip(name)
+        clip = files.find_clip(name)
         entries.append(
             VideoItem(name, clip.path, _split(place), tuple(captions.get(name, ())), clip.start, clip.end)
         )
@@ -68,16 +68,16 @@ def _split(place: int) -> Split:
     return "train" if place < 1200 else "val" if place < 1300 else "test"
 
 
-def _order(
+def _order_clips(
     root: Path, captions: Mapping[str, Sequence[str]], files: MediaFiles, notices: list[Notice]
 ) -> list[str]:
     """The clips by their index."""
     mapping = MAPPING.find(root)
     if mapping is not None:
-        return _from_mapping(mapping)
+        return _read_mapping(mapping)
     names = sorted(captions, key=str.encode)
     if len(names) > CLIPS:  # the CSV captions 119 clips that are not in the set
-        names = [name for name in names if files.clip(name).path is not None]
+        names = [name for name in names if files.find_clip(name).path is not None]
     if len(names) != CLIPS:
         notices.append(
             Notice(
@@ -89,7 +89,7 @@ def _order(
     return names
 
 
-def _from_mapping(path: Path) -> list[str]:
+def _read_mapping(path: Path) -> list[str]:
     """The clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
     numbered = {}
     for line in read_text(path).splitlines():
@@ -103,7 +103,7 @@ def _from_mapping(path: Path) -> list[str]:
     return [clip for _, clip in sorted(numbered.items())]
 
 
-def _from_text(path: Path) -> dict[str, list[str]]:
+def _read_captions(path: Path) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = defaultdict(list)
     for line in read_text(path).splitlines():
         name, _, caption = line.partition(" ")
@@ -112,7 +112,7 @@ def _from_text(path: Path) -> dict[str, list[str]]:
     return captions
 
 
-def _from_csv(path: Path) -> tuple[dict[str, list[str]], list[Notice]]:
+def _read_table_captions(path: Path) -> tuple[dict[str, list[str]], list[Notice]]:
     rows, notices = read_table(path, COLUMNS, {}, OBTAIN, strict=False)
     captions: dict[str, list[str]] = defaultdict(list)
     for row in rows:

@@ -43,7 +43,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     subtitles = {split: sorted((root / split).glob("*.srt")) for split in SPLITS}
     if not any(lists.values()) and not any(subtitles.values()):
         LISTS["train"].require(root, OBTAIN)
-    files = MediaFiles.below(root)
+    files = MediaFiles.find_below(root)
     entries: list[VideoItem] = []
     annotations: list[Path] = []
     for split in SPLITS:
@@ -51,7 +51,9 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         sources = [listed] if listed is not None else subtitles[split]
         annotations += sources
         for path in sources:
-            entries += _listed(path, split, files) if path is listed else _subtitled(path, split, files)
+            entries += (
+                _read_list(path, split, files) if path is listed else _read_subtitles(path, split, files)
+            )
     if not entries:
         raise AnnotationsMissing(f"{root} has no captions in its lists or subtitles.", OBTAIN)
     return assemble(
@@ -63,7 +65,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     )
 
 
-def _listed(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_list(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
@@ -74,7 +76,7 @@ def _listed(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
         yield VideoItem(stem, files.find(stem), split, (caption,))
 
 
-def _subtitled(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_subtitles(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     film = path.stem
     blocks = re.split(r"\n[ \t]*\n+", read_text(path).replace("\r\n", "\n").strip())
     for block in blocks:
@@ -85,18 +87,20 @@ def _subtitled(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoIte
                 f"{path} has a subtitle without number or times: {block[:60]!r}.", OBTAIN
             )
         name = f"{film}_DVS{int(lines[0])}"
-        clip = _clip(name, film, _seconds(times.groups()[:4]), _seconds(times.groups()[4:]), files)
+        clip = _find_clip(
+            name, film, _parse_seconds(times.groups()[:4]), _parse_seconds(times.groups()[4:]), files
+        )
         yield VideoItem(name, clip.path, split, (" ".join(lines[2:]),), clip.start, clip.end)
 
 
-def _clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> MediaPart:
+def _find_clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> MediaPart:
     path, whole = files.find(name), files.find(film)
     if path is not None or whole is None or end <= start:
         return MediaPart(path)
     return MediaPart(whole, start, end)
 
 
-def _seconds(parts: tuple[str, ...]) -> float:
+def _parse_seconds(parts: tuple[str, ...]) -> float:
     hours, minutes, seconds, fraction = parts
     return int(hours) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
 

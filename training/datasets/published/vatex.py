@@ -50,8 +50,8 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             paths[split] = found
         else:
             notices.append(Notice("no_split", f"{wanted.names[0]} is not there: no {split} split."))
-    files = MediaFiles.below(root)
-    entries = [entry for split, path in paths.items() for entry in _entries(path, split, files)]
+    files = MediaFiles.find_below(root)
+    entries = [entry for split, path in paths.items() for entry in _read_entries(path, split, files)]
     return assemble(
         VATEX.name,
         entries,
@@ -62,9 +62,9 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     )
 
 
-def _entries(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_entries(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     for video in read_json(path, TypeAdapter(list[_VatexVideo]), OBTAIN):
-        clip = files.clip(video.videoID)
+        clip = files.find_clip(video.videoID)
         yield VideoItem(video.videoID, clip.path, split, tuple(video.enCap), clip.start, clip.end)
 
 
