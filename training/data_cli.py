@@ -1,4 +1,4 @@
-"""``python -m app data``: is a captioned set all there, and what is missing?"""
+"""Defines ``python -m app data``: says whether a captioned set is all there, and what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m app ablate``."""
+"""Defines ``python -m app ablate``: its options, and the loop over rows."""
 
 from __future__ import annotations
 

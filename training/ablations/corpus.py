@@ -41,6 +41,7 @@ class TimedBatches(PictureBatches):
     until: float = math.inf
 
     def at(self, step: int) -> TrainingBatch:
+        """Makes batch ``step``. Raises OutOfTime."""
         if time.monotonic() > self.until:
             raise OutOfTime
         return super().at(step)
@@ -66,9 +67,17 @@ class AblationCorpus:
     def load(
         cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()
     ) -> AblationCorpus:
-        """streams: names of stream sets, joined by "+". judged: how many held-out pictures.
+        """Loads the pictures of stream sets, with features and the teachers' words.
 
-        Raises FileNotFoundError where ``data`` lacks the sets.
+        Args:
+            streams: names of stream sets, joined by "+".
+            data: the folder with archives and captions.
+            cache: where features are kept.
+            judged: how many held-out pictures.
+            teachers: captioners' names or checkpoints.
+
+        Raises:
+            FileNotFoundError: ``data`` lacks the sets.
         """
         wanted = together([stream_set(name) for name in streams.split("+")])
         inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers))
@@ -88,7 +97,14 @@ class AblationCorpus:
         held_out: Sequence[TrainingItem],
         specs: Mapping[str, StreamSpec],
     ) -> AblationCorpus:
-        """With what follows from the captions: words, and the scorer's frequencies."""
+        """Makes a corpus, with what follows from the captions: words, and the scorer's frequencies.
+
+        Args:
+            streams: names of stream sets, joined by "+".
+            items: trained on.
+            held_out: judged by.
+            specs: the streams' name tags.
+        """
         captions = [caption for item in items for caption in item.captions]
         return cls(
             streams=streams,
@@ -103,7 +119,13 @@ class AblationCorpus:
     def make_batches(
         self, recipe: Recipe, until: float = math.inf, videos: int | None = None
     ) -> TimedBatches:
-        """videos: how many of the items, taken evenly from all sets; None takes all."""
+        """Makes batches of the pictures.
+
+        Args:
+            recipe: how many a batch, and how samples are made.
+            until: when they end, on ``time.monotonic``.
+            videos: how many of the items, taken evenly from all sets; None takes all.
+        """
         step = 1 if videos is None else max(1, len(self.items) // videos)
         return TimedBatches(
             items=self.items[::step][:videos],
@@ -119,6 +141,7 @@ class AblationCorpus:
         )
 
     def show_sheets(self) -> dict[SheetName, JudgedPictures]:
+        """Returns the held-out pictures in both ways of showing them."""
         return {name: JudgedPictures.show(name, self.held_out) for name in SHEETS}
 
 
@@ -138,14 +161,17 @@ class JudgedPictures:
 
     @classmethod
     def show(cls, name: SheetName, items: Sequence[TrainingItem]) -> JudgedPictures:
+        """Returns the items as that sheet shows them."""
         return cls(items, STEPS[name])
 
     def draw_groups(self) -> Iterator[tuple[Sequence[TrainingItem], list[Sample]]]:
+        """Yields groups of items, each with their samples of one length."""
         for first in range(0, len(self.items), GROUP):
             places = range(first, min(first + GROUP, len(self.items)))
             yield self.items[first : first + GROUP], [self.draw_sample(place) for place in places]
 
     def draw_sample(self, place: int) -> Sample:
+        """Draws the sample of the item at ``place``, always the same."""
         item = self.items[place]
         if self.steps == 1:
             return sample_whole(item.pictures)

@@ -94,7 +94,7 @@ def _key_frames(count: int, cider: str) -> AblationRow:
 
 
 def _masked(level: str, share: float) -> AblationRow:
-    """Only on the pseudo-videos: a still has one frame to attend to."""
+    """Makes a row of the pseudo-videos alone: a still has one frame to attend to."""
     paper = "Figure 6: stable until all is masked, and then a sharp fall, the deepest for the clips."
     return AblationRow(
         f"g2l-demo-mask-{level}-{share:.0%}".rstrip("%"),

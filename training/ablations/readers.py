@@ -1,4 +1,4 @@
-"""From a batch of streams to captions: one captioner, refocus's first step, or several together."""
+"""Writes captions of a batch of streams: by one captioner, refocus's first step, or several together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Words = tuple[str, ...]
 
 
 class Reader(Protocol):
-    """batches: a batch for each stream, of the same videos."""
+    """Writes captions of batches, one for each stream, of the same videos."""
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
 
@@ -38,11 +38,15 @@ class SingleReader:
     step_1: bool = False
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the best caption of each video."""
         found = decode(self.captioner, self._encode(batches), OPTIONS)
         return [_decode_words(self.captioner, hypotheses[0]) for hypotheses in found]
 
     def read_attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
-        """Where the words of given captions look, one caption a video, but for words that look nowhere."""
+        """Returns where the words of given captions look, one caption a video.
+
+        Words that look nowhere are left out.
+        """
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
         forced = teacher_forced(self.captioner, self._encode(batches), targets)
@@ -74,6 +78,7 @@ class AveragedReader:
     ensemble: Ensemble
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the best caption of each video."""
         memory = self.ensemble.encode_batches(inputs_of(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
         return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in found]
@@ -89,6 +94,7 @@ class RerankedReader:
     likelihood_weight: float = 0.0
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the caption of each video that is picked."""
         chosen = Fusion(self.members, self.embedding, self.likelihood_weight).from_batches(batches, OPTIONS)
         return [each.best.words for each in chosen]
 

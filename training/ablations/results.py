@@ -1,4 +1,4 @@
-"""What is kept of a row: a JSON file in the ablations' folder, and the plan that all of them follow."""
+"""Keeps the results of rows, a JSON file each, in the ablations' folder, with the plan that all follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AnotherPlan(ValueError):
 
 
 class AblationPlan(BaseModel):
-    """What must be the same for rows to be comparable. steps: None leaves each family its own.
+    """The numbers that must be the same for rows to be comparable. steps: None leaves each family its own.
 
     judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
     whether rows begin with the shipped captioners' words (word_weights.py), or with nothing, as all did
@@ -76,15 +76,16 @@ class AblationResults:
             raise AnotherPlan(f"{self.folder} holds rows of another plan ({known}): give another --out")
 
     def has(self, job: AblationJob) -> bool:
+        """Tells whether a job is finished."""
         return self._path(job.name).exists()
 
     def save(self, job: AblationJob, result: RowResult) -> None:
-        """The file appears whole or not at all."""
+        """Writes a result; the file appears whole or not at all."""
         with atomic_write(self._path(job.name)) as unfinished:
             unfinished.write_text(result.model_dump_json())
 
     def load(self, jobs: Sequence[AblationJob]) -> dict[str, list[RowResult]]:
-        """Row → the results that are there, a seed each."""
+        """Reads the results that are there: row → one a seed."""
         found: dict[str, list[RowResult]] = {}
         for job in jobs:
             if self.has(job):
@@ -93,6 +94,7 @@ class AblationResults:
         return found
 
     def run_folder(self, name: str) -> Path:
+        """Returns the folder of a trained row."""
         return self.folder / name
 
     def _path(self, name: str) -> Path:

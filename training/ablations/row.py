@@ -1,4 +1,4 @@
-"""Values that define ablations: families of rows, each trained for equal steps or read from trained rows."""
+"""Defines ablations as values: families of rows, each trained for equal steps or read from trained rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainingSpec:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self, vocabulary: Vocabulary) -> AnyCaptioner:
-        """With random weights."""
+        """Builds the captioner with random weights."""
         config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
         built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
         return built
@@ -48,7 +48,7 @@ class TrainingSpec:
 
 @dataclass(frozen=True)
 class ReadingSpec:
-    """What is there already, read in some way.
+    """A row that is read from captioners which are there already.
 
     of: rows of the family, or with ``shipped`` the name of a captioner in weights/. how: "alone" is the one
     there is; "step_1" refocus's first caption; "averaged" the mean of probabilities; "fused" what the
@@ -116,7 +116,7 @@ class AblationJob:
 
 
 class NotThere(ValueError):
-    """What a row begins with or reads is not there, or does not fit the pictures; the message says which."""
+    """A row's start or source is not there, or does not fit the pictures; the message says which."""
 
 
 class UnknownRow(ValueError):
@@ -126,9 +126,15 @@ class UnknownRow(ValueError):
 def list_jobs(
     families: Sequence[RowFamily], only: str | None = None, rows: Sequence[str] = ()
 ) -> list[AblationJob]:
-    """What is to be run, what matters most first: headline rows, all others, and then further seeds.
+    """Lists what is to be run, what matters most first: headline rows, all others, and then further seeds.
 
-    only: one family. rows: some rows, with those that they read. Raises UnknownRow.
+    Args:
+        families: all that there are.
+        only: the name of one family.
+        rows: names of some rows; those that they read come too.
+
+    Raises:
+        UnknownRow: no family or row has that name.
     """
     chosen = [family for family in families if only in (None, family.name)]
     if not chosen:
@@ -145,7 +151,7 @@ def list_jobs(
 
 
 def _with_sources(families: Sequence[RowFamily], rows: Sequence[str]) -> set[str]:
-    """The names asked for, all where none is, and the rows that they read."""
+    """Returns the names asked for, all where none is, and the rows that they read."""
     known = {row.name: row for family in families for row in family.rows}
     if unknown := [name for name in rows if name not in known]:
         raise UnknownRow(f"no row is called {unknown[0]!r}; --list shows those there are")

@@ -1,4 +1,4 @@
-"""The bench: a job in, its result in the folder."""
+"""Runs a job: trains or reads a row, scores it, and saves the result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AblationRunner:
         return result
 
     def _name_streams(self, job: AblationJob) -> str:
-        """The stream sets of the family, and of the shipped checkpoints that the row reads."""
+        """Names the stream sets of the family, and of the shipped checkpoints that the row reads."""
         names = [job.family.streams]
         for path in self._find_shipped(job.row.make):
             try:
@@ -73,7 +73,7 @@ class AblationRunner:
         return "+".join(dict.fromkeys(names))
 
     def _find_shipped(self, make: TrainingSpec | ReadingSpec) -> list[Path]:
-        """Checkpoints of ``weights``. Raises NotThere."""
+        """Finds checkpoints in ``weights``. Raises NotThere."""
         names: list[str] = []
         if isinstance(make, ReadingSpec):
             names += [f"{name}.safetensors" for name in make.of if make.shipped]

@@ -24,7 +24,14 @@ DIGITS = 4
 
 
 def score_row(reader: Reader, sheet: JudgedPictures, corpus: AblationCorpus, looks: bool) -> SheetScores:
-    """looks: whether the reader's temporal attention is worth reading."""
+    """Scores a reader on a sheet.
+
+    Args:
+        reader: writes the captions.
+        sheet: the pictures that it is shown.
+        corpus: has the scorer.
+        looks: whether the reader's temporal attention is worth reading.
+    """
     captions: list[Words] = []
     looked: defaultdict[str, list[float]] = defaultdict(list)
     for items, samples in sheet.draw_groups():
@@ -46,7 +53,7 @@ def score_row(reader: Reader, sheet: JudgedPictures, corpus: AblationCorpus, loo
 
 
 def measure_attention(attention: StepAttention, true: NDArray[np.bool_]) -> Mapping[str, float]:
-    """Shares of one caption, where the sample's steps ``true`` (T,) are of the captioned picture.
+    """Measures shares of one caption, where the sample's steps ``true`` (T,) are of the captioned picture.
 
     chance: of the steps that are true. attention: of the words' attention that lies on them. word_frame: of
     the words whose most attended step is one of them. selected: G2L, of the key frames. key_frame, middle:

@@ -1,4 +1,4 @@
-"""Results as two markdown tables: scores, and where words looked."""
+"""Formats results as two markdown tables: scores, and where words looked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURES = {
 
 
 def format_tables(families: Sequence[RowFamily], found: Found) -> str:
-    """Both; of rows that have a result. The last column of the first is for a person to fill in."""
+    """Formats both tables, of rows that have a result; the last column is for a person to fill in."""
     parts = [(SCORES, _format_scores(families, found)), (LOOKS, _format_attention_rows(families, found))]
     return "\n\n".join("\n".join([head, _make_rule(head), *lines]) for head, lines in parts)
 
@@ -54,7 +54,7 @@ def _format_numbers(row: AblationRow, found: Found) -> list[str]:
 
 
 def _format_steps(results: Sequence[RowResult]) -> str:
-    """What was taken; also what was planned, where the minutes did not last."""
+    """Says how many steps were taken; also how many were planned, where the minutes did not last."""
     first = results[0]
     if first.steps is None:
         return ""
@@ -78,7 +78,7 @@ def _format_attention_rows(families: Sequence[RowFamily], found: Found) -> Itera
 
 
 def _format_attention(row: AblationRow, result: RowResult) -> Iterator[str]:
-    """Nothing of what is chance by construction, or always the middle frame."""
+    """Yields the lines of a row, without what is chance by construction, or always the middle frame."""
     looked = result.sheets["shots"].looked if "shots" in result.sheets else {}
     for name, title in MEASURES.items():
         shares, middle = looked.get(name), looked.get("middle")
@@ -107,9 +107,17 @@ def _join_cells(values: Sequence[str]) -> str:
 def compare_cider(
     results: Sequence[RowResult], reference: Sequence[RowResult], sheet: SheetName
 ) -> Comparison | None:
-    """CIDEr-D of a row less the reference's, over the seeds that both have; None where they share nothing.
+    """Compares rows by paired bootstraps over the held-out pictures (training/scores/bootstrap.py).
 
     With several seeds an item's score is its mean over them: the interval is of the pictures, not of seeds.
+
+    Args:
+        results: of a row, one a seed.
+        reference: of the row that it is compared with.
+        sheet: which pictures.
+
+    Returns:
+        CIDEr-D of the row less the reference's, over the seeds that both have; None where they share none.
     """
     ours, theirs = _sort_by_seed(results, sheet), _sort_by_seed(reference, sheet)
     seeds = sorted(ours.keys() & theirs.keys())
@@ -120,7 +128,7 @@ def compare_cider(
 
 
 def compare_shares(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Per cent: the mean of the first shares less that of the second, item by item."""
+    """Compares, in per cent, the mean of the first shares with that of the second, item by item."""
     return compare(mean_metric("share", 100 * np.array(first)), mean_metric("share", 100 * np.array(second)))
 
 

@@ -1,4 +1,4 @@
-"""What all rows of a family begin with: the words, as the family's shipped captioner has learned them.
+"""Loads the words that all rows of a family begin with, as its shipped captioner has learned them.
 
 From nothing, the minutes of a row go into learning to write, and what a row is about, how to look, hardly
 begins. So the embedding of the words, the decoder and the output come from the shipped checkpoint, as far
@@ -27,9 +27,18 @@ PARTS = (
 
 
 def load_word_weights(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> dict[str, Tensor]:
-    """Parameter name → its last columns, which may be all, of ``family.words`` in the folder ``weights``.
+    """Loads the shipped captioner's parameters that know of words, as far as all rows of a family have them.
 
-    Raises NotThere where that checkpoint is not there or knows other words.
+    Args:
+        family: whose ``words`` name the captioner.
+        vocabulary: of the rows.
+        weights: the folder of shipped checkpoints.
+
+    Returns:
+        Parameter name → its last columns, which may be all.
+
+    Raises:
+        NotThere: the checkpoint is not there or knows other words.
     """
     path = weights / f"{family.words}.safetensors"
     if not path.exists():
@@ -53,7 +62,7 @@ def copy_words(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
 
 
 def count_common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, int]:
-    """Parameter name → how many of its last columns all of the family's trained rows share.
+    """Counts for each parameter how many of its last columns all of the family's trained rows share.
 
     What has one shape in all of them is shared whole; of a decoder that reads more in one row than in
     another, the columns that read the last word, which stand last.

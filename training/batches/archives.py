@@ -1,4 +1,4 @@
-"""Captioned pictures and videos as one list of items, whatever set they come from.
+"""Reads captioned pictures and videos as one list of items, whatever set they come from.
 
 Two JSON forms are read (plain or gzip): COCO's ``{"images", "annotations"}``, which Flickr8k comes
 in too, and MSR-VTT's ``{"videos", "annotations"}`` whose videos list their frames in time order.
@@ -39,7 +39,7 @@ class ArchiveItem:
 
 
 def read_items(captions: Path, split: str | None = None) -> list[ArchiveItem]:
-    """Items that have captions, in the file's order; ``split`` keeps one of them.
+    """Reads the items that have captions, in the file's order; ``split`` keeps one of the splits.
 
     Raises CorpusError where the file has neither form or the split is empty.
     """
@@ -71,7 +71,7 @@ def _parse_items(document: dict[str, Any], prefix: str) -> Iterator[ArchiveItem]
 
 
 def read_pictures(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """(name, uint8 RGB (H, W, 3)) for every name, in the archive's order.
+    """Yields (name, uint8 RGB (H, W, 3)) for every name, in the archive's order.
 
     Raises CorpusError when the archive lacks one of the names.
     """

@@ -54,7 +54,14 @@ class CachedNetwork:
 def load_set(
     describers: Sequence[CachedNetwork], archive: Path, items: Sequence[ArchiveItem], cache: Path
 ) -> list[TrainingItem]:
-    """Items of one archive with features, computed now where the cache lacks them."""
+    """Loads items of one archive with features, which are computed now where the cache lacks them.
+
+    Args:
+        describers: networks that compute the features.
+        archive: a tar or a folder of pictures.
+        items: with the pictures' names.
+        cache: where features are kept.
+    """
     names = [name for item in items for name in item.files]
     caches = (load_features(each.network, archive, names, each.views, cache) for each in describers)
     features = reduce(FeatureCache.join, caches)
@@ -69,7 +76,16 @@ def load_set(
 
 
 def load_training_sets(describers: Sequence[CachedNetwork], data: Path, cache: Path) -> list[TrainingItem]:
-    """Every set that ``data`` holds, training split. Raises FileNotFoundError where there is none."""
+    """Loads the training split of every set that ``data`` holds.
+
+    Args:
+        describers: networks that compute the features.
+        data: the folder with archives and captions.
+        cache: where features are kept.
+
+    Raises:
+        FileNotFoundError: there is no set.
+    """
     found = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
     if not found:
         wanted = ", ".join(archive for archive, _ in SETS)
@@ -82,7 +98,7 @@ def load_training_sets(describers: Sequence[CachedNetwork], data: Path, cache: P
 
 
 def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[TrainingItem]:
-    """The same items with these streams alone."""
+    """Returns the same items with these streams alone."""
     known: dict[int, FeatureCache] = {}
 
     def of(cache: FeatureCache) -> FeatureCache:
@@ -92,7 +108,17 @@ def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[
 
 
 def hold_out(items: Sequence[ItemT], count: int, prefix: str, seed: int) -> tuple[list[ItemT], list[ItemT]]:
-    """(training, held out): ``count`` items whose id begins with ``prefix`` are set aside for selection."""
+    """Sets items aside by which weights are chosen.
+
+    Args:
+        items: all of them.
+        count: how many at most are set aside.
+        prefix: with which their ids begin.
+        seed: of the choice.
+
+    Returns:
+        The items to train on, and those that are held out.
+    """
     candidates = [i for i, item in enumerate(items) if item.id.startswith(prefix)]
     chosen = set(np.random.default_rng(seed).permutation(candidates)[:count].tolist())
     kept = [item for i, item in enumerate(items) if i not in chosen]

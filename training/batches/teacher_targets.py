@@ -39,7 +39,7 @@ class SoftTargets:
     first: dict[tuple[str, int], tuple[int, int]]
 
     def take(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
-        """Captions by (item id, index), padded to ``length`` words."""
+        """Returns the targets of captions by (item id, index), padded to ``length`` words."""
         kept = self.words.shape[1]
         words = np.zeros((len(captions), length, kept), np.int64)
         shares = np.zeros((len(captions), length, kept), np.float32)
@@ -65,7 +65,7 @@ class TeacherReading:
     max_length: int
 
     def index_rows(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Where each caption's rows lie, its end counted as a word."""
+        """Returns where each caption's rows lie, its end counted as a word."""
         found, begin = {}, 0
         for name, _, captions in self.items:
             for i, caption in enumerate(captions):
@@ -78,7 +78,15 @@ class TeacherReading:
 def load_soft_targets(
     teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
-    """From ``folder``, read by the teacher first where they are not there yet."""
+    """Loads a teacher's targets, which it computes first where they are not there yet.
+
+    Args:
+        teacher: is put into evaluation mode.
+        sha256: of its file.
+        reading: the captions that it reads.
+        folder: where targets are kept.
+        precision: what it computes in.
+    """
     first = reading.index_rows()
     key = json.dumps([sha256, KEPT, reading.max_length, sorted(map(str, first.items()))])
     path = folder / f"soft-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
@@ -106,7 +114,7 @@ def _read(
 def _compute_distributions(
     teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
+    """Yields the kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
     for items in tqdm(_group_items(reading), desc="soft targets", unit="group"):
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
@@ -121,7 +129,7 @@ def _compute_distributions(
 
 
 def _group_items(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
-    """Neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
+    """Groups neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
     groups: list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]] = []
     for item in reading.items:
         if not groups or len(groups[-1]) == GROUP or len(groups[-1][0][1].rows) != len(item[1].rows):

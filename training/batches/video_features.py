@@ -1,4 +1,4 @@
-"""Features of videos, made once by what feeds a captioner and kept on the disk, a file a video.
+"""Makes features of videos once, by what feeds a captioner, and keeps them on the disk, a file a video.
 
 They are made as the service makes them: one decoding, the frames that the stream set asks for, its
 extractors. A run that was stopped goes on with the videos that have no file yet. Features that another
@@ -53,8 +53,11 @@ class VideoFeatures:
         self.folder = cache / "videos" / f"{feature_source.wanted.name}-{self._tag.spec_hash}"
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
-        """Make what is missing of videos that have files; what cannot be read is told, and tried again the
-        next time. Raises OSError where the folder cannot be written to."""
+        """Makes what is missing of videos that have files.
+
+        Returns the videos that cannot be read; they are tried again the next time. Raises OSError where the
+        folder cannot be written to.
+        """
         missing = [video for video in videos if video.path is not None and not self.has(video)]
         failed, title = [], f"features for {self._source.wanted.name}"
         for video in tqdm(missing, desc=title, unit="video", disable=None):
@@ -65,7 +68,7 @@ class VideoFeatures:
         return failed
 
     def has(self, video: VideoItem) -> bool:
-        """Whether there are features of this file as it is now, going by its size."""
+        """Tells whether there are features of this file as it is now, going by its size."""
         if video.path is None or not self._form.main_file(self.folder, _name_file(video)).exists():
             return False
         try:
@@ -75,7 +78,7 @@ class VideoFeatures:
         return header.tag == self._tag and header.source.bytes == video.path.stat().st_size
 
     def load(self, video: VideoItem) -> Features:
-        """Raises FeaturesDamaged."""
+        """Reads a video's features. Raises FeaturesDamaged."""
         return self._form.read(self.folder, _name_file(video)).streams
 
     def _make(self, video: VideoItem, decoder: Decoder) -> None:
@@ -94,8 +97,7 @@ class VideoFeatures:
 
 
 def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
-    """All that decides the numbers of a feature_source: its set and streams, how frames are chosen, each
-    extractor."""
+    """Describes all that decides a feature source's numbers: set, streams, choice of frames, extractors."""
     wanted = feature_source.wanted
     # what a set without a sampling of its own made of frames shrunk for all alike has another name tag
     spec = StreamSpec(
@@ -114,13 +116,13 @@ def _describe_extractor(extractor: AnyExtractor) -> FeatureSpec:
 
 
 def _name_file(video: VideoItem) -> str:
-    """The file's stem, and digits that tell equal stems in other folders apart."""
+    """Returns the file's stem, and digits that tell equal stems in other folders apart."""
     assert video.path is not None
     part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"
     return f"{video.path.stem}-{path_digest(video.path)}{part}"
 
 
 def describe_failures(failed: Sequence[FailedVideo], most: int = 5) -> list[str]:
-    """A line for each of the first few."""
+    """Describes each of the first few in a line."""
     lines = [f"{each.id}: {each.message} ({each.code})" for each in failed[:most]]
     return lines + ([f"… and {len(failed) - most} more"] if len(failed) > most else [])

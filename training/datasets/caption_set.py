@@ -1,4 +1,4 @@
-"""The typed result of reading any set: videos with captions, and notices of what was left out and why."""
+"""Defines what any set is read into: videos with captions, and notices of what was left out and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 def parse_split(name: str) -> Split:
-    """The split of that name. Raises UnknownSplit."""
+    """Returns the split of that name. Raises UnknownSplit."""
     for split in SPLITS:
         if split == name:
             return split
@@ -81,6 +81,7 @@ class CaptionSet:
     notices: tuple[Notice, ...] = ()
 
     def in_split(self, split: Split) -> tuple[VideoItem, ...]:
+        """Returns the videos of a split."""
         return tuple(video for video in self.videos if video.split == split)
 
     @property
@@ -88,7 +89,7 @@ class CaptionSet:
         return tuple(video for video in self.videos if video.usable)
 
     def require(self, *splits: Split) -> tuple[VideoItem, ...]:
-        """The usable videos of these splits, of all where none is named. Raises NothingToUse."""
+        """Returns the usable videos of these splits, of all where none is named. Raises NothingToUse."""
         found = tuple(video for video in self.usable if not splits or video.split in splits)
         if not found:
             of = f" of the split {' or '.join(splits)}" if splits else ""
@@ -109,9 +110,18 @@ def assemble(
     annotations: Sequence[Path] = (),
     notices: Sequence[Notice] = (),
 ) -> CaptionSet:
-    """A set of entries as their authors wrote them: captions are cleaned, doubles joined, losses told.
+    """Makes a set of entries as their authors wrote them: cleans captions, joins doubles, reports losses.
 
-    named: id → what the annotations call the file, for the notices. Raises IdsCollide.
+    Args:
+        name: of the set.
+        entries: in the annotations' order.
+        named: id → what the annotations call the file, for the notices.
+        expected: how many videos a split should have.
+        annotations: the files that were read.
+        notices: of what was lost in reading them.
+
+    Raises:
+        IdsCollide: two different videos have one id.
     """
     counts = _Counts()
     videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
@@ -127,7 +137,7 @@ def assemble(
 
 
 def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
-    """Entries of one id as one video with all their captions, where they are of one file and time."""
+    """Joins entries of one id to one video with all their captions, where they are of one file and time."""
     videos: dict[str, VideoItem] = {}
     for entry in entries:
         known = videos.get(entry.id)

@@ -1,4 +1,4 @@
-"""Is a set all there? What was found of its annotations, videos, captions and words, and what is missing.
+"""Checks whether a set is all there: annotations, videos, captions and words, and what is missing.
 
 A quick look opens each file's header with the project's own reader; a deep one decodes frames spread over
 each file, in a process of its own, as training will.
@@ -65,7 +65,9 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class SetCheck:
-    """What ``python -m app data check`` found. words: of the vocabulary under ``rule``, printed: the paper's.
+    """The result of ``python -m app data check``.
+
+    words: of the vocabulary under ``rule``, printed: the paper's.
 
     error: why the set could not be read, None where it could; missing: what is not there, a sentence each.
     """
@@ -89,6 +91,7 @@ class SetCheck:
         return not self.missing and self.error is None
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the result as a JSON document."""
         document = asdict(self) | {"complete": self.complete, "root": str(self.root)}
         for each in (*document["annotations"], *document["unreadable"]):
             each["path"] = None if each["path"] is None else str(each["path"])
@@ -98,9 +101,16 @@ class SetCheck:
 def check_data_set(
     wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None
 ) -> SetCheck:
-    """Raises UnknownProtocol. What else is wrong is part of the answer.
+    """Checks a set; what is wrong with its files is part of the answer.
 
-    probe: opens a file or raises MediaError; without one files are only looked for.
+    Args:
+        wanted: which set.
+        root: its folder.
+        paper: whose splits and words, by default the first that the set has.
+        probe: opens a file or raises MediaError; without one files are only looked for.
+
+    Raises:
+        UnknownProtocol: the paper did not use the set.
     """
     protocol = wanted.find_protocol(paper)
     annotations = tuple(
@@ -150,7 +160,7 @@ def _count_splits(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tup
 
 
 def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
-    """Each file is opened once, however many clips are parts of it."""
+    """Opens each file once, however many clips are parts of it."""
     paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
     found = []
     for path in tqdm(paths, desc="videos", unit="file", disable=None, leave=False):

@@ -28,7 +28,7 @@ class VocabularyRule:
     printed: int | None = None
 
     def build_vocabulary(self, captions: CaptionSet) -> Vocabulary:
-        """Of the captions that are there, whether or not their videos are."""
+        """Builds the vocabulary of the captions that are there, whether or not their videos are."""
         videos = captions.videos if self.whole_set else captions.in_split("train")
         return Vocabulary.from_captions(
             self.split_captions(caption for video in videos for caption in video.captions),
@@ -36,6 +36,7 @@ class VocabularyRule:
         )
 
     def split_captions(self, captions: Iterable[str]) -> Iterable[list[str]]:
+        """Splits captions into the words that count."""
         return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
 
     def __str__(self) -> str:
@@ -55,6 +56,13 @@ class PaperProtocol:
 
 
 def make_splits(train: int, val: int, test: int) -> dict[Split, int]:
+    """Returns how many videos each split has.
+
+    Args:
+        train: videos to train on.
+        val: videos to validate with.
+        test: videos to test with.
+    """
     return {"train": train, "val": val, "test": test}
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a captioned set as a whole.
+"""Defines the errors of a captioned set as a whole.
 
     DataSetError
     ├── UnknownDataSet        unknown_data_set
@@ -30,7 +30,7 @@ class DataSetError(ValueError):
 
     @property
     def advice(self) -> str:
-        """What is wrong and what to do, as it is printed."""
+        """The sentence to print: what is wrong, and what to do."""
         return f"{self} {self.hint}".strip()
 
 

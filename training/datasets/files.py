@@ -1,4 +1,4 @@
-"""Where a set's files lie: annotations by name, videos by the name that annotations give them."""
+"""Finds a set's files: annotations by name, videos by the name that annotations give them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AnnotationFile:
     needed: bool = True
 
     def find(self, root: Path) -> Path | None:
-        """In the folder itself or at most two folders below it, the names in their order."""
+        """Looks in the folder itself and at most two folders below it, for the names in their order."""
         places = (
             place
             for name in self.names
@@ -63,16 +63,18 @@ class MediaFiles:
 
     @classmethod
     def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+        """Finds the files with such suffixes in a folder and all folders below it."""
         found: dict[str, Path] = {}
         for path in _walk(root, suffixes):
             found.setdefault(path.stem, path)
         return cls(found)
 
     def find(self, stem: str) -> Path | None:
+        """Returns the file of that name without suffix; None where it is not there."""
         return self.by_stem.get(stem)
 
     def find_clip(self, name: str) -> MediaPart:
-        """The file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
+        """Returns the file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
         path = self.find(name)
         parts = CLIP.fullmatch(name)
         if path is not None or parts is None:
@@ -83,6 +85,7 @@ class MediaFiles:
 
 
 def find_pictures(root: Path) -> MediaFiles:
+    """Finds the pictures in a folder and all folders below it."""
     return MediaFiles.find_below(root, PICTURE_SUFFIXES)
 
 

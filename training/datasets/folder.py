@@ -1,4 +1,4 @@
-"""My own folder: videos (or pictures) and beside them ``captions.json`` or ``captions.csv``.
+"""Reads one's own folder: videos (or pictures), beside them ``captions.json`` or ``captions.csv``.
 
     captions.json   [{"file": "a dog.mp4", "captions": ["a dog runs", "…"], "split": "train"}, …]
                     or {"a dog.mp4": ["a dog runs", …], …}
@@ -46,7 +46,7 @@ OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev
 
 
 class FolderEntry(BaseModel):
-    """What is said of one video."""
+    """One video of the captions file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,6 +74,7 @@ class FolderEntry(BaseModel):
         return self
 
     def item(self, root: Path) -> VideoItem:
+        """Makes the video; its path is None where the file is not there."""
         path = root / self.file
         captions = self.captions if self.caption is None else (*self.captions, self.caption)
         name = self._name if self.id is None else str(self.id)
@@ -109,7 +110,7 @@ def _read_entries(path: Path) -> list[FolderEntry]:
 
 
 def _read_rows(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
-    """A row a caption; rows of one video are joined, which is no fault here."""
+    """Reads a row a caption; rows of one video are joined, which is no fault here."""
     rows, notices = read_table(path, COLUMNS, OPTIONAL, OBTAIN)
     captions: dict[FolderEntry, list[str]] = {}
     for entry in _parse_rows(path, rows):

@@ -17,16 +17,13 @@ from training.datasets.published.msvd import MSVD
 from training.datasets.published.mvad import MVAD
 from training.datasets.published.vatex import VATEX
 
-# The sets by name.
-
-
 DATA_SETS: Mapping[str, DataSet] = {
     each.name: each for each in (MSVD, MSRVTT, VATEX, MVAD, FLICKR8K, COCO, FOLDER)
 }
 
 
 def find_data_set(name: str) -> DataSet:
-    """By its name, whatever the case and without dashes. Raises UnknownDataSet."""
+    """Finds a set by its name, whatever the case and without dashes. Raises UnknownDataSet."""
     known = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
     if known is None:
         raise UnknownDataSet(f"There is no set called {name!r}.", f"There are: {', '.join(DATA_SETS)}.")
@@ -34,7 +31,7 @@ def find_data_set(name: str) -> DataSet:
 
 
 def recognise_data_set(root: Path) -> DataSet:
-    """The set whose annotations lie in a folder, one's own where they are no known set's."""
+    """Recognises the set whose annotations lie in a folder, one's own where they are no known set's."""
     for each in DATA_SETS.values():
         if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
             return each
@@ -61,7 +58,7 @@ class SetFolder:
 
     @property
     def rule(self) -> VocabularyRule:
-        """Which words the paper's captioner knows. Raises UnknownDataSet, UnknownProtocol."""
+        """The words that the paper's captioner knows. Raises UnknownDataSet, UnknownProtocol."""
         return self.data_set.find_protocol(self.paper).rule
 
     def load(self) -> CaptionSet:
@@ -69,8 +66,11 @@ class SetFolder:
         return self.data_set.load(self.root, self.paper)
 
     def choose_evaluated(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
-        """Those of the split; without one of the test split, or of the validation split where there is no
-        test split, or all. Raises UnknownSplit, NothingToUse."""
+        """Returns the videos of the split that is evaluated.
+
+        Without one named it is the test split, or the validation split where there is no test split, or all.
+        Raises UnknownSplit, NothingToUse.
+        """
         if self.split is not None:
             return captions.require(parse_split(self.split))
         has = {video.split for video in captions.usable}

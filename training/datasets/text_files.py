@@ -21,7 +21,7 @@ SEPARATORS = ",;\t"
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, plain or gzip, in UTF-8 with or without a mark at its begin.
+    """Reads the text of a file, plain or gzip, in UTF-8 with or without a mark at its begin.
 
     Raises AnnotationsDamaged.
     """
@@ -37,7 +37,16 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
-    """Raises AnnotationsDamaged where the file is no JSON or not of that form, with the place in it."""
+    """Reads a JSON file of a known form.
+
+    Args:
+        path: the file, plain or gzip.
+        form: what it should be.
+        hint: what to do where it is not.
+
+    Raises:
+        AnnotationsDamaged: the file is no JSON or not of that form, with the place in it.
+    """
     text = read_text(path)
     try:
         return form.validate_json(text)
@@ -58,12 +67,22 @@ def read_table(
     *,
     strict: bool = True,
 ) -> tuple[list[dict[str, str]], list[Notice]]:
-    """The rows of a table with a head, by our names of its columns, whatever their order.
+    """Reads a table with a head, by our names of its columns, whatever their order.
 
-    columns: our name → what the column may be called, in lower case; optional: the same of those that may
-    be absent. Fields with separators, quotes or line breaks are quoted, as spreadsheets write them. Rows
-    that are short are told in a notice and left out. strict: refuse quotes that are not doubled or closed.
-    Raises AnnotationsDamaged.
+    Fields with separators, quotes or line breaks are quoted, as spreadsheets write them.
+
+    Args:
+        path: the file.
+        columns: our name → what the column may be called, in lower case.
+        optional: the same of columns that may be absent.
+        hint: what to do where the table is damaged.
+        strict: whether quotes that are not doubled or closed are refused.
+
+    Returns:
+        The rows, and a notice where rows were short and left out.
+
+    Raises:
+        AnnotationsDamaged: a column is missing, or the table cannot be read.
     """
     text = read_text(path)
     head = text.partition("\n")[0]
@@ -96,7 +115,7 @@ def _find_columns(
 
 
 def _match_columns(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Our name → place of the first of a column's possible names that the table has."""
+    """Returns our name → place of the first of a column's possible names that the table has."""
     found: dict[str, int] = {}
     for name, aliases in columns.items():
         known = [alias for alias in aliases if alias in names]

@@ -1,4 +1,4 @@
-"""Who is scored: one captioner, or several combined as the service combines them."""
+"""Loads what is scored: one captioner, or several combined as the service combines them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMBINED = (FusedWriter.kind, AveragedWriter.kind)
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """Who writes, and what turns frames into what they read."""
+    """A writer of captions, and the source that turns frames into what it reads."""
 
     writer: Writer
     feature_source: FeatureSource | CombinedFeatureSource
@@ -39,11 +39,19 @@ def load_evaluated_captioner(
     branches: Branches | None = None,
     frames: int = FRAMES,
 ) -> EvaluatedCaptioner:
-    """A captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
+    """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
-    members: names or checkpoints, by default those of the service. streams: a stream set, by default the
-    captioner's own. frames: spread over a clip. Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch,
-    CheckpointError, WrongMembers, VocabulariesDiffer.
+    Args:
+        name: of the captioner, its file, or one of COMBINED.
+        members: names or checkpoints, by default those of the service.
+        streams: a stream set, by default the captioner's own.
+        branches: of STaTS, one alone.
+        frames: spread over a clip.
+
+    Raises:
+        UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
+        UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
+        WrongMembers, VocabulariesDiffer: these members cannot be combined.
     """
     if name in COMBINED:
         return _combine(name, {each: load_captioner(each) for each in _choose_members(name, members)}, frames)
@@ -86,5 +94,8 @@ def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluate
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
-    """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
+    """Returns the same STaTS weights reading through one branch alone.
+
+    Raises ValueError for another captioner.
+    """
     return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))

@@ -50,7 +50,7 @@ def read_curves(run: Path) -> Curves:
 
 
 def _find_first_steps(rows: Sequence[dict[str, str]]) -> dict[str, int]:
-    """Phase → the steps of the phases before it."""
+    """Returns phase → the steps of the phases before it."""
     lengths: dict[str, int] = {}
     for row in rows:
         lengths[row["phase"]] = max(lengths.get(row["phase"], 0), int(row["step"]))

@@ -1,4 +1,4 @@
-"""``evaluate``: captions of a data set, their table, and the comparison with captions handed round."""
+"""Evaluates a captioner on a data set: captions, their scores, and the same captions handed round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EvaluationSource:
-    """What is captioned: pictures with their captions, a list of clips, or a captioned set."""
+    """The items to caption: pictures with their captions, a list of clips, or a captioned set."""
 
     images: Path | None = None
     captions: Path | None = None
@@ -49,7 +49,7 @@ class Evaluation:
     shuffled: Comparison | None
 
     def to_json(self) -> dict[str, Any]:
-        """The report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
+        """Returns the report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
         document = self.report.to_json() | {"different": len(set(self.captioned.hypotheses.values()))}
         if self.shuffled is not None:
             low, high = self.shuffled.interval
@@ -57,6 +57,7 @@ class Evaluation:
         return document
 
     def print(self, show: bool) -> None:
+        """Prints the scores, with ``show`` the captions too."""
         console = Console()
         if show:
             console.print(self._make_listing())
@@ -70,7 +71,7 @@ class Evaluation:
             console.print(f"CIDEr-D above the same captions on other videos: {gain}")
 
     def _make_listing(self) -> Table:
-        """Folded where the terminal is narrow, cut nowhere; names and texts as they are, but for controls."""
+        """Makes the table of captions: folded where the terminal is narrow, cut nowhere."""
         table = Table(*(Column(each, overflow="fold") for each in ("item", "caption", "a reference")))
         for name, text in self.captioned.hypotheses.items():
             table.add_row(*map(_make_cell, (name, text, self.captioned.references[name][0])))
@@ -78,16 +79,25 @@ class Evaluation:
 
 
 def _make_cell(text: str) -> Text:
-    """A cell without markup, control characters written as escapes: it may be a file's name."""
+    """Makes a cell without markup, control characters written as escapes: it may be a file's name."""
     return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
 def evaluate_captioner(
     entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions, shuffled: bool = False
 ) -> Evaluation:
-    """Caption everything in ``source`` and score it. shuffled: also the same captions handed round.
+    """Captions everything in ``source`` and scores it.
 
-    Raises StreamMismatch, CorpusError, DataSetError, and MediaError for a clip that cannot be read.
+    Args:
+        entry: the captioner, and what feeds it.
+        source: pictures, clips or a captioned set.
+        options: how captions are searched.
+        shuffled: whether the same captions are also scored on other videos.
+
+    Raises:
+        StreamMismatch: the captioner is fed otherwise than it was trained.
+        CorpusError, DataSetError: the source is not what it should be.
+        MediaError: a clip cannot be read.
     """
     evaluator = CaptioningRun(entry.writer, entry.feature_source, options, entry.feature_source.request)
     if source.videos is not None:
@@ -107,9 +117,16 @@ def evaluate_captioner(
 def load_videos(
     source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource
 ) -> list[CaptionedVideo]:
-    """The videos to caption, with features, made now where they are not there.
+    """Loads the videos to caption, with features, made now where they are not there.
 
-    Raises DataSetError, and ValueError for captioners that are not fed by one stream set.
+    Args:
+        source: the set's folder.
+        limit: only the first so many.
+        feature_source: makes the features.
+
+    Raises:
+        DataSetError: the set is not there, or not as it should be.
+        ValueError: the captioners are not fed by one stream set.
     """
     if isinstance(feature_source, CombinedFeatureSource):
         raise ValueError("videos of a set are described by one stream set, and these captioners need several")
@@ -123,7 +140,13 @@ def load_videos(
 
 
 def record_scores(captioner: str, name: str, report: ScoreReport) -> None:
-    """Write the scores into the checkpoint's card, under ``name``."""
+    """Writes scores into a checkpoint's card.
+
+    Args:
+        captioner: its name or file.
+        name: what the scores are called.
+        report: has the scores.
+    """
     path = checkpoint_path(captioner)
     checkpoint = load_checkpoint(path)
     document = report.to_json()

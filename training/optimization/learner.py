@@ -31,7 +31,7 @@ class Learner(Generic[NetworkT]):
 
     @property
     def averaged(self) -> NetworkT:
-        """The network with the averaged weights: what is judged and saved."""
+        """The network with the averaged weights, which is judged and saved."""
         return cast(NetworkT, self.average.module)  # torch types the copy as any module
 
     def update(self, loss: Tensor, rate: float, clip: float) -> None:

@@ -67,7 +67,7 @@ class TunedCaptioner(Captioner[Memory, State]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> Memory:
-        """A batch of each network's cells."""
+        """Encodes a batch of each network's cells."""
         memory: Memory = self.captioner.encode_batches(
             inputs_of(self.captioner, {self.grid: self.compute_grid(*batches)})
         )
@@ -82,7 +82,7 @@ class TunedCaptioner(Captioner[Memory, State]):
         return replace(stage, values=grid * mask.unsqueeze(3), region_mask=mask)
 
     def _run_end(self, *cells: Tensor) -> Tensor:
-        """In float32 whatever else is computed in: channel-wise convolutions go backward slowly in bf16."""
+        """Runs the end in float32 always: channel-wise convolutions go backward slowly in bf16."""
         with torch.autocast("cpu", enabled=False):
             if self.training:
                 return self.end(*(each.float() for each in cells))  # type: ignore[no-any-return]

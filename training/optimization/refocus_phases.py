@@ -127,7 +127,7 @@ class RefocusPhases:
 
 
 class LastRewards:
-    """What each training video earned when it was last trained on (eq. 20).
+    """The reward that each training video earned when it was last trained on (eq. 20).
 
     ``values`` (items,) are NaN for a video that was not seen yet; a run's state holds them. A video comes
     once an epoch, so that what is found is R_{e-1}. An epoch ends with the last whole batch: a video that it

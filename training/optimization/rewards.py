@@ -63,6 +63,7 @@ class Rewards:
         )
 
     def close(self) -> None:
+        """Ends METEOR's process, if there is one."""
         if self._meteor is not None:
             self._meteor.close()
 

@@ -1,4 +1,4 @@
-"""Self-critical training: sampled captions, each judged by its reward against a baseline.
+"""Trains by sampled captions, each judged by its reward against a baseline.
 
 By default each video is sampled K times, and a sample's advantage is its reward minus the mean reward of the
 other K - 1 ("new self-critical", ruotianluo/self-critical.pytorch); the classical baseline is the reward of

@@ -201,7 +201,7 @@ class Trainer:
                     bar.set_postfix({phase.metric: f"{best:.1f}"})
 
     def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
-        """(first step to take, best score so far); a phase that the run has left behind takes none.
+        """Returns the first step to take and the best score so far; a phase that is left behind takes none.
 
         What an earlier phase was judged by is no measure for one that is judged by something else.
         """

@@ -37,7 +37,7 @@ from training.recipes.recipe import CONSTANT, Decay, HoldAndDrop, Recipe, Reward
 
 @dataclass(frozen=True)
 class PaperRun:
-    """How a paper trained its captioner on one set.
+    """One captioner's training as its paper did it, on one set.
 
     recipe: without lengths, which ``epochs`` gives by phase. config: from the stream set that feeds the
     captioner. data_set, paper: whose splits and words, in training.datasets.
@@ -144,22 +144,27 @@ def make_stats_config(streams: StreamSet) -> StatsConfig:
 
 
 def make_g2l_config(_: StreamSet) -> G2LConfig:
+    """Gives G2L boxes for regions."""
     return G2LConfig(regions=InputStream(name="bottom_up:16", width=2048))
 
 
 def make_refocus_config(_: StreamSet) -> RefocusConfig:
+    """Gives refocus the maps of ResNet-152, and sound."""
     return RefocusConfig(grid=InputStream(name="resnet152_grid", width=2048))
 
 
 def make_silent_refocus_config(streams: StreamSet) -> RefocusConfig:
+    """Gives refocus no sound, for sets that have none."""
     return make_refocus_config(streams).model_copy(update={"audio": None})
 
 
 def make_hard_dual_afr_config(_: StreamSet) -> DualAFRConfig:
+    """Gives dualAFR hard attention."""
     return DualAFRConfig(kind="hard")
 
 
 def make_fusion_config(_: StreamSet) -> FusionConfig:
+    """Gives the members of the fusion the motion of IRCSN-152."""
     return FusionConfig(motion=InputStream(name="ircsn152", width=2048))
 
 

@@ -40,7 +40,7 @@ class Metric:
 
     @property
     def items(self) -> Floats:
-        """(n,)"""
+        """The score of each item, (n,)."""
         return self.score(self.counts)
 
 
@@ -64,7 +64,14 @@ class Comparison:
 def compute_interval(
     metric: Metric, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentiles of the corpus score when items are drawn again, with replacement; one answer a seed."""
+    """Computes percentiles of the corpus score when items are drawn again, with replacement.
+
+    Args:
+        metric: the items' counts.
+        resamples: how often they are drawn.
+        confidence: the share of resamples between both limits.
+        seed: of the draws.
+    """
     scores = [metric.score(weights @ metric.counts) for weights in _draw_resamples(metric, resamples, seed)]
     return _compute_percentiles(np.concatenate(scores), confidence)
 
@@ -76,9 +83,17 @@ def compare(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
-    """Paired bootstrap: both sides see the same items in every resample.
+    """Compares by a paired bootstrap: both sides see the same items in every resample.
 
-    Raises ValueError for different metrics or numbers of items.
+    Args:
+        first: one side's counts.
+        second: the other's, of the same items.
+        resamples: how often items are drawn.
+        confidence: the share of resamples between both limits.
+        seed: of the draws.
+
+    Raises:
+        ValueError: the metrics or the numbers of items differ.
     """
     n, others = len(first.counts), len(second.counts)
     if first.name != second.name or n != others:
@@ -99,7 +114,7 @@ def compare(
 
 
 def _draw_resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
-    """Blocks of (some resamples, n): how often each item is drawn."""
+    """Yields blocks of (some resamples, n): how often each item is drawn."""
     n = len(metric.counts)
     generator = np.random.default_rng(seed)
     block = max(1, _BLOCK // n)

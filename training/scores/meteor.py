@@ -1,4 +1,4 @@
-"""METEOR 1.5 for English, from its jar, kept running: loading its paraphrase table takes ten seconds.
+"""Runs METEOR 1.5 for English from its jar, and keeps it running: its tables take ten seconds to load.
 
 Denkowski & Lavie, "Meteor Universal" (2014). The jar aligns a caption with each reference and answers one
 line of 23 counts for the best of them. What follows from the counts, the score of one caption or of a
@@ -72,7 +72,7 @@ class Meteor:
     def count_matches(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     ) -> npt.NDArray[np.float64]:
-        """(captions, 23) counts of each tokenised caption against the best of its references.
+        """Returns (captions, 23) counts of each tokenised caption against the best of its references.
 
         Raises JavaError, after ending the process, if METEOR stops or falls silent.
         """
@@ -145,7 +145,7 @@ class Meteor:
 
 
 def compute_meteor(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(…, 23) counts, or sums of counts, to (…) scores in [0, 1].
+    """Computes (…) scores in [0, 1] from (…, 23) counts, or sums of counts.
 
     Precision and recall weigh content words by δ, function words by 1 - δ; F leans to recall by α; the
     penalty for fragments is γ·(chunks / matched words)^β.

@@ -1,4 +1,4 @@
-"""BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code computes them.
+"""Computes BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code does.
 
 BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.scores.cider`;
 SPICE, where its parser is installed, from its jar. Each
@@ -68,7 +68,7 @@ class ScoreReport:
         return len(self.captions.ids)
 
     def to_json(self) -> dict[str, Any]:
-        """{"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}"""
+        """Returns {"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}."""
         missing = {name: None for name in METRICS if name in self.notes}
         scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
         return {
@@ -79,6 +79,7 @@ class ScoreReport:
         }
 
     def table(self) -> Table:
+        """Makes a table of scores with their intervals."""
         table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
         for name in METRICS:
             if metric := self.metrics.get(name):
@@ -101,11 +102,20 @@ def evaluate(
     """Scores one caption an item against the item's references, tokenising both.
 
     METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
-    matters. `java` is the one found on the machine unless given; where none runs, METEOR is not computed and
-    the rest is. `metrics` are all of METRICS by default. CIDEr-D takes its document frequencies from
-    `references`, also in the resamples.
+    matters.
 
-    Raises ValueError if ids differ, nothing is given, an item has no reference or a metric is unknown.
+    Args:
+        hypotheses: id → caption.
+        references: id → captions that people wrote. CIDEr-D takes its document frequencies from these, also
+            in the resamples.
+        metrics: some of METRICS, by default all.
+        meteor: a running one.
+        java: by default the one found on the machine; where none runs, METEOR is not computed.
+        resamples: of the bootstrap.
+        seed: of the resamples.
+
+    Raises:
+        ValueError: ids differ, nothing is given, an item has no reference or a metric is unknown.
     """
     if metrics is None:
         metrics = METRICS
@@ -131,7 +141,13 @@ def evaluate(
 def tokenize_captions(
     hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], java: Java | None
 ) -> TokenizedCaptions:
-    """Tokens of all captions in one go: Stanford's, or those of our own rules where Java does not run."""
+    """Tokenises all captions in one go.
+
+    Args:
+        hypotheses: id → caption.
+        references: id → captions that people wrote.
+        java: runs Stanford's tokeniser; our own rules take its place where it is None or does not run.
+    """
     ids = tuple(hypotheses)
     texts = [*hypotheses.values(), *(text for name in ids for text in references[name])]
     source = f"Stanford, {java.version}" if java else f"{_OWN_RULES}: Java does not run"
@@ -147,12 +163,18 @@ def tokenize_captions(
 
 
 def compare_with_shuffled(captions: TokenizedCaptions, shuffles: int = 100, seed: int = 0) -> Comparison:
-    """CIDEr-D of captions less that of the same captions handed round, so that no item keeps its own.
+    """Compares CIDEr-D of captions with that of the same captions handed round, so that none stays in place.
 
-    An item's shuffled score is the mean over `shuffles` derangements, each a single random cycle (Sattolo).
-    A captioner that does not look scores nothing here, however likely its words.
+    An item's shuffled score is the mean over derangements, each a single random cycle (Sattolo). A captioner
+    that does not look scores nothing here, however likely its words.
 
-    Raises ValueError for fewer than two items.
+    Args:
+        captions: of two items or more.
+        shuffles: how many derangements.
+        seed: of these and of the bootstrap.
+
+    Raises:
+        ValueError: there are fewer than two items.
     """
     if len(captions.ids) < 2:
         raise ValueError("One caption cannot be handed round: shuffling needs two items.")
@@ -181,7 +203,7 @@ def _check(
 
 
 def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -> dict[str, Metric]:
-    """The metrics that need no Java."""
+    """Computes the metrics that need no Java."""
     built: dict[str, Metric] = {}
     orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
     if orders:

@@ -13,13 +13,9 @@ from typing import Final
 
 from training.scores.java import Java, JavaError, find_scorer_file
 
-# Penn Treebank tokens of a caption by a handful of rules, for machines on which Java does not run.
-#
-# The scores of the COCO code rest on Stanford's PTBTokenizer, a lexer of some thousand lines. Captions need
-# few of its rules: with those below and the punctuation dropped, the tokens were Stanford's for all but 48 of
-# 398,207 captions of Flickr, COCO, MSVD and MSR-VTT. What differed was rare abbreviations and smileys.
-
-
+# Our own rules, for machines on which Java does not run: Stanford's PTBTokenizer is a lexer of some thousand
+# lines, and captions need few of them. With those below and the punctuation dropped, the tokens were Stanford's
+# for all but 48 of 398,207 captions of Flickr, COCO, MSVD and MSR-VTT; rare abbreviations and smileys differed.
 _NAMES: Final = {
     "(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-", '"': "''"
 }  # fmt: skip
@@ -49,7 +45,7 @@ _TOKEN: Final = re.compile(
 
 
 def split_penn_treebank(caption: str) -> list[str]:
-    """Lower-cased tokens, punctuation included; brackets by name, as the Treebank writes them."""
+    """Splits into lower-cased tokens, punctuation included; brackets by name, as the Treebank writes them."""
     folded = html.unescape(caption).lower().translate(_FOLD)
     return [_NAMES.get(token, token) for token in _TOKEN.findall(folded)]
 
@@ -73,7 +69,7 @@ _CAPTION_SECONDS: Final = 0.001
 
 
 def tokenize(captions: Sequence[str], java: Java | None) -> list[str]:
-    """Tokens of each caption, joined by spaces; an empty caption gives an empty one.
+    """Returns tokens of each caption, joined by spaces; an empty caption gives an empty one.
 
     Without `java` the tokens come from our own rules. Raises JavaError if Java stops or falls silent.
     """

@@ -1,5 +1,6 @@
-"""``python -m training.tools.average_weights A B … --out FILE``: several checkpoints' weights as one
-captioner's.
+"""Averages several checkpoints' weights to one captioner's.
+
+    python -m training.tools.average_weights A B … --out FILE
 
 Captioners that went on from one checkpoint, each on its own data or with its own seed, lie close enough for
 the mean of their weights to be a captioner too. It costs what one of them costs, and what each has learned by
@@ -26,7 +27,7 @@ app = typer.Typer(add_completion=False)
 
 
 def average_checkpoints(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
-    """The mean of their weights as a captioner of its own, and its card, without scores.
+    """Returns the mean of their weights as a captioner of its own, and its card, without scores.
 
     Raises CheckpointError where they are not of one captioner, config, vocabulary and streams.
     """
@@ -55,7 +56,7 @@ def _check_alike(one: Checkpoint, other: Checkpoint) -> None:
 
 
 def _make_card(cards: Sequence[Card]) -> Card:
-    """Trained on whatever any of them was; scores and speed are to be measured anew."""
+    """Makes a card, trained on whatever any of them was; scores and speed are to be measured anew."""
     ids = sorted({name for card in cards for name in card.training.get("ids", ())})
     parts = [{key: value for key, value in card.training.items() if key != "ids"} for card in cards]
     streams = cards[0].training.get("streams", DEMO.name)

@@ -1,5 +1,6 @@
-"""``python -m training.tools.choose_decoding --data DATA``: what decoding does by default, by held-out
-pictures.
+"""Measures what the defaults of decoding are worth on held-out pictures.
+
+    python -m training.tools.choose_decoding --data DATA
 
 The shipped captioners write the training pictures that no run trains on. The first table has each captioner's
 score by the exponent of its length penalty (models/decoding/options.py has the best of all as its default).
@@ -51,6 +52,7 @@ class HeldOutPictures:
 
     @classmethod
     def from_items(cls, items: Sequence[TrainingItem]) -> HeldOutPictures:
+        """Groups items, and counts their n-grams."""
         groups = [
             stack_samples([sample_whole(item.pictures) for item in items[start : start + GROUP]])
             for start in range(0, len(items), GROUP)
@@ -58,13 +60,15 @@ class HeldOutPictures:
         return cls(items, groups, CiderD({item.id: item.captions for item in items}))
 
     def score(self, captions: Sequence[Sequence[str]]) -> float:
-        """CIDEr-D × 100."""
+        """Computes CIDEr-D × 100."""
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
     def score_by_length_penalty(self, captioner: AnyCaptioner) -> dict[float, float]:
+        """Scores a captioner with each length penalty."""
         return self._score_by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
 
     def score_by_name_once(self, captioner: AnyCaptioner) -> dict[bool, float]:
+        """Scores a captioner where words may return, and where nothing is named twice."""
         return self._score_by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
 
     def _score_by(
@@ -79,6 +83,7 @@ class HeldOutPictures:
         return {choice: self.score(captions(each)) for choice, each in options.items()}
 
     def score_by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
+        """Scores a fusion with each weight of likelihood."""
         fused = [each for group in self.groups for each in fusion.from_batches(group, OPTIONS)]
 
         def winners(weight: float) -> list[Sequence[str]]:
@@ -91,7 +96,10 @@ class HeldOutPictures:
 
 
 def load_shipped_fusion() -> Fusion:
-    """The members that a fusion has by default. Raises CheckpointError, and ValueError for no embedding."""
+    """Loads the members that a fusion has by default.
+
+    Raises CheckpointError, and ValueError for no embedding.
+    """
     path = embedding_path()
     if path is None:
         raise ValueError("there is no semantic embedding, which fusion needs")

@@ -1,5 +1,6 @@
-"""``python -m training.tools.compare_checkpoints A B … --data DATA``: checkpoints compared on held-out
-pictures.
+"""Compares checkpoints on held-out pictures.
+
+    python -m training.tools.compare_checkpoints A B … --data DATA
 
 A run keeps the best of many states by one way of decoding, and the best of many is partly luck: its score
 says more of the choice than of the captioner. So captioners of different runs are compared by CIDEr-D over
@@ -56,14 +57,14 @@ class CheckpointScore:
         return float(self.nats.sum() / self.words.sum())
 
     def compare_with(self, other: CheckpointScore) -> tuple[float, float]:
-        """Mean difference of ``cider`` and its standard error, picture by picture."""
+        """Returns the mean difference of ``cider`` and its standard error, picture by picture."""
         difference = self.cider - other.cider
         return float(difference.mean()), float(difference.std() / len(difference) ** 0.5)
 
 
 @torch.inference_mode()
 def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> CheckpointScore:
-    """What ``captioner`` is worth on the pictures of ``judged``."""
+    """Scores a captioner on the pictures of ``judged``."""
     memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
     found = []
@@ -78,7 +79,7 @@ def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> Checkp
 def _measure_likelihood(
     captioner: AnyCaptioner, memories: Sequence[Any], judged: HeldOutPictures
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(nats, words) of all captions of each picture; a picture with fewer than others repeats its own."""
+    """Returns (nats, words) of all captions of each picture; one with fewer than others repeats its own."""
     nats, words, start = [], [], 0
     most = max(len(item.captions) for item in judged.items)
     for memory in memories:

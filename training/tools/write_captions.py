@@ -1,5 +1,6 @@
-"""``python -m training.tools.write_captions --pictures TAR --out FILE``: captions for pictures that have
-none.
+"""Writes captions for pictures that have none.
+
+    python -m training.tools.write_captions --pictures TAR --out FILE
 
 The shipped captioners write them together (models/combining/reranking.py), and what they are sure of becomes
 a training set: ``written_train.tar`` and ``written_captions.json`` in a data folder are trained on like the
@@ -50,7 +51,7 @@ app = typer.Typer(add_completion=False)
 
 
 def list_pictures(archive: Path) -> list[str]:
-    """The picture files of a tar, or of a folder without those below it, in order.
+    """Lists the picture files of a tar, or of a folder without those below it, in order.
 
     Raises CorpusError for none, and where two have one name, since training finds pictures by it.
     """
@@ -68,7 +69,7 @@ def list_pictures(archive: Path) -> list[str]:
 
 
 def choose_sure_captions(candidates: Sequence[Candidate]) -> list[str]:
-    """The captions to learn from, of candidates in the order of merit; none where the best is doubtful.
+    """Chooses the captions to learn from, of candidates by merit; none where the best is doubtful.
 
     What was cut at the greatest length is none: its end would be learned.
     """
@@ -83,7 +84,14 @@ def choose_sure_captions(candidates: Sequence[Candidate]) -> list[str]:
 def write(
     fusion: Fusion, networks: Sequence[PictureNetwork], archive: Path, names: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """(name, captions to learn from) of every picture."""
+    """Yields (name, captions to learn from) of every picture.
+
+    Args:
+        fusion: writes the captions.
+        networks: describe the pictures.
+        archive: a tar or a folder of pictures.
+        names: the pictures'.
+    """
     pictures = read_pictures(archive, names)
     while group := list(islice(pictures, GROUP)):
         pixels = np.concatenate([cut_views(picture, name, 1) for name, picture in group])
@@ -101,7 +109,7 @@ def _make_stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[S
 
 
 def make_document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """COCO's form, of those that have captions. A picture's id is its place among all names in order."""
+    """Makes COCO's form of those that have captions. A picture's id is its place among all names in order."""
     ids = {name: str(i) for i, name in enumerate(sorted(written)) if written[name]}
     captions = [(of, caption) for name, of in ids.items() for caption in written[name]]
     return {
@@ -111,7 +119,7 @@ def make_document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def load_writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
-    """Who writes, what feeds them, and a digest of their weights.
+    """Loads the members that write, what feeds them, and a digest of their weights.
 
     Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
     that is fed otherwise.
@@ -166,13 +174,13 @@ def _finish(built: dict[str, Any], out: Path, count: int) -> None:
 
 
 def _name_unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
-    """Where lines are kept: another file for other pictures or other captioners."""
+    """Returns where lines are kept: another file for other pictures or other captioners."""
     key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:16]
     return out.with_suffix(f".{key}.jsonl")
 
 
 def _read_done(unfinished: Path) -> dict[str, list[str]]:
-    """What a stopped run has written; a line that it was killed in is written again."""
+    """Reads what a stopped run has written; a line that it was killed in is written again."""
     if not unfinished.exists():
         return {}
     text = unfinished.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""COCO captions (Chen et al., 2015): pictures with five captions each.
+"""Reads COCO captions (Chen et al., 2015): pictures with five captions each.
 
 The official ``captions_train2014.json`` and ``captions_val2014.json`` (or 2017) hold ``images`` with ``id``
 and ``file_name``, and ``annotations`` with ``image_id`` and ``caption``. Or Karpathy's

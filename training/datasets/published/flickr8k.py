@@ -1,4 +1,4 @@
-"""Flickr8k (Hodosh, Young and Hockenmaier, JAIR 2013): 8,000 pictures with five captions each.
+"""Reads Flickr8k (Hodosh, Young and Hockenmaier, JAIR 2013): 8,000 pictures with five captions each.
 
 ``Flickr8k.token.txt`` has lines ``<file>#<number>`` tab ``<caption>``; ``Flickr_8k.trainImages.txt``,
 ``.devImages.txt`` and ``.testImages.txt`` list files. Pictures in no list are left out. Or Karpathy's

@@ -1,4 +1,4 @@
-"""MSR-VTT (Xu et al., CVPR 2016): 10,000 clips of 10 to 30 seconds with 20 captions each.
+"""Reads MSR-VTT (Xu et al., CVPR 2016): 10,000 clips of 10 to 30 seconds with 20 captions each.
 
 Two JSON files of one form: ``videos`` with ``video_id`` ("video0" to "video9999"), ``category`` and
 ``split`` ("train", "validate", "test"), and ``sentences`` with ``video_id`` and ``caption``. ``start time``
@@ -80,7 +80,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
 
 
 def _choose_splits(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
-    """Video → split as the paper has it, in the order of the videos' numbers."""
+    """Returns video → split as the paper has it, in the order of the videos' numbers."""
     ordered = sorted({video.video_id: video for video in videos}.values(), key=_parse_number)
     if paper == "refocus":
         return {video.video_id: _split_by_number(_parse_number(video)[0]) for video in ordered}

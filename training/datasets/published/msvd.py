@@ -1,5 +1,4 @@
-"""MSVD, also YouTube2Text (Chen and Dolan, ACL 2011): 1,970 clips of YouTube with about 40 English captions
-each.
+"""Reads MSVD, also YouTube2Text (Chen and Dolan, ACL 2011): 1,970 clips with about 40 English captions each.
 
 Clips are called ``<YouTube id>_<start>_<end>``, seconds of the YouTube video; the files are cut already.
 Captions come as ``AllVideoDescriptions.txt`` (comments begin with #, then a clip's name, a space and a
@@ -71,7 +70,7 @@ def _split(place: int) -> Split:
 def _order_clips(
     root: Path, captions: Mapping[str, Sequence[str]], files: MediaFiles, notices: list[Notice]
 ) -> list[str]:
-    """The clips by their index."""
+    """Returns the clips by their index."""
     mapping = MAPPING.find(root)
     if mapping is not None:
         return _read_mapping(mapping)
@@ -90,7 +89,7 @@ def _order_clips(
 
 
 def _read_mapping(path: Path) -> list[str]:
-    """The clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
+    """Reads the clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
     numbered = {}
     for line in read_text(path).splitlines():
         clip, _, number = line.strip().rpartition(" vid")

@@ -1,5 +1,6 @@
-"""M-VAD, the Montreal Video Annotation Dataset (Torabi et al., 2015): clips of 92 films with what a narrator
-says for the blind.
+"""Reads M-VAD, the Montreal Video Annotation Dataset (Torabi et al., 2015): clips of 92 films.
+
+A clip's caption is what a narrator says for the blind.
 
 Clips lie in a folder for each film and are called ``<film>_DVS<number>.avi``. Captions come as lists
 ``corpus_M-VAD_train.txt``, ``…_val.txt`` and ``…_test.txt`` (a clip's name, a tab, a caption a line), or as

@@ -1,4 +1,4 @@
-"""VATEX (Wang et al., ICCV 2019): clips of ten seconds from Kinetics-600 with ten English captions each.
+"""Reads VATEX (Wang et al., ICCV 2019): clips of ten seconds from Kinetics-600 with ten English captions.
 
 Each JSON is a list of ``{"videoID": "<YouTube id>_<start>_<end>", "enCap": […], "chCap": […]}``, start and
 end with six digits. The Chinese captions are not read: words here are Latin letters. Clips are looked for by
