@@ -1,6 +1,6 @@
 """A tiny run of training on drawn shapes, with a teacher; as a process it kills itself, as the kernel would.
 
-Arguments: the corpus's folder, the run's folder, and the step whose batch is never made.
+Arguments: the corpus's folder, the run's folder, and the step whose batch is never tiny.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     return Trainer(recipe, batches, whole, TrainingRun(out), save, torch.float32, shots)
 
 
-def captioner(made: Trainer) -> Stats:
-    return stats(made.batches.vocabulary, made.recipe.seed)
+def captioner(tiny: Trainer) -> Stats:
+    return stats(tiny.batches.vocabulary, tiny.recipe.seed)
 
 
 def stats(vocabulary: Vocabulary, seed: int) -> Stats:
@@ -116,9 +116,9 @@ def stats(vocabulary: Vocabulary, seed: int) -> Stats:
     return Stats(config, vocabulary)
 
 
-def refine(made: Trainer, refined: Stats) -> None:
-    words = made.batches.vocabulary.words
-    made.refine(refined, SelfCritical.for_items(made.recipe, made.batches.items, words))
+def refine(tiny: Trainer, refined: Stats) -> None:
+    words = tiny.batches.vocabulary.words
+    tiny.refine(refined, SelfCritical.for_items(tiny.recipe, tiny.batches.items, words))
 
 
 if __name__ == "__main__":

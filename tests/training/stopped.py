@@ -15,7 +15,7 @@ def stopped_before(last: int, batches: type[Any]) -> Callable[[Any, int], Traini
     def at(of: Any, step: int) -> TrainingBatch:
         if step == last:
             raise InterruptedError
-        made: TrainingBatch = real(of, step)
-        return made
+        batch: TrainingBatch = real(of, step)
+        return batch
 
     return at

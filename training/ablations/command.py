@@ -99,13 +99,13 @@ def _run(
     def corpus(streams: str) -> AblationCorpus:
         return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers)
 
-    bench = AblationRunner(plan, results, corpus, minutes)
+    runner = AblationRunner(plan, results, corpus, minutes)
     for place, job in enumerate(jobs, 1):
         if results.has(job):
             continue
         typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
         try:
-            result = bench.run(job)
+            result = runner.run(job)
         except (NotThere, TooLittleTime) as error:
             typer.echo(f"{job.name} is left out: {error}", err=True)
             continue

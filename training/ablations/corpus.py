@@ -49,9 +49,10 @@ class TimedBatches(PictureBatches):
 
 @dataclass(frozen=True, eq=False)
 class AblationCorpus:
-    """items: trained on. held_out: never trained on, the same for every run. specs: the streams' name tags.
+    """Pictures of some stream sets, with the words and the scorer that follow from them.
 
-    soft: what teachers would have written, where there are any.
+    items: trained on. held_out: never trained on, the same for every run. specs: the streams' name tags.
+    soft: words of teachers, where there are any.
     """
 
     streams: str

@@ -47,7 +47,9 @@ class SheetScores(BaseModel):
 
 
 class RowResult(BaseModel):
-    """steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
+    """A row's result.
+
+    steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -42,7 +42,7 @@ class TooLittleTime(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class TrainedRow:
-    """steps of ``planned`` were taken, in ``seconds`` of this process."""
+    """A trained captioner; ``steps`` of ``planned`` were taken, in ``seconds`` of this process."""
 
     captioner: AnyCaptioner
     steps: int

@@ -27,8 +27,11 @@ FUSED_WEIGHTS = {"fused": 0.0, "judged": LIKELIHOOD_WEIGHT}
 
 @dataclass(frozen=True, eq=False)
 class AblationRunner:
-    """corpus: from the names of stream sets, joined by "+"; asked often, so it should remember. minutes: a
-    trained row's most."""
+    """Runs jobs of a plan.
+
+    corpus: from the names of stream sets, joined by "+"; asked often, so it should remember. minutes: a
+    trained row's most.
+    """
 
     plan: AblationPlan
     results: AblationResults
@@ -110,4 +113,4 @@ def _check_streams(checkpoint: Checkpoint, corpus: AblationCorpus) -> None:
     """Raises NotThere where it was trained on other streams than the corpus has."""
     for name, spec in checkpoint.card.streams.items():
         if name not in corpus.specs or corpus.specs[name].identity != spec.identity:
-            raise NotThere(f"its {checkpoint.card.captioner} eats {name!r}, which {corpus.streams!r} lacks")
+            raise NotThere(f"its {checkpoint.card.captioner} reads {name!r}, which {corpus.streams!r} lacks")

@@ -38,7 +38,9 @@ class FoundAnnotation:
 
 @dataclass(frozen=True)
 class SplitCount:
-    """annotated, captions: videos and their captions. expected: as the paper has them, None where it says
+    """Counts of one split.
+
+    annotated, captions: videos and their captions. expected: as the paper has them, None where it says
     nothing. found: videos whose file is there; unreadable: those of them that cannot be opened."""
 
     split: Split

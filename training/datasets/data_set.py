@@ -19,7 +19,9 @@ from training.datasets.files import AnnotationFile
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
+    """Says which words are known.
+
+    min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
     so many. whole_set: words are counted in all splits. printed: the size that the paper gives."""
 
     min_count: int = 1
@@ -48,7 +50,7 @@ class VocabularyRule:
 
 @dataclass(frozen=True)
 class PaperProtocol:
-    """paper: which of the five, or who else. splits: videos of each, as far as the paper says."""
+    """A paper's use of a set. paper: one of the five, or another name. splits: videos of each."""
 
     paper: str
     splits: Mapping[Split, int]

@@ -40,7 +40,9 @@ def recognise_data_set(root: Path) -> DataSet:
 
 @dataclass(frozen=True)
 class SetFolder:
-    """name: of the set, by default what its files tell. paper: whose splits. split: by default all of them.
+    """A folder that a captioned set lies in.
+
+    name: of the set, by default what its files are of. paper: whose splits. split: by default all of them.
 
     cache: where its videos' features are kept.
     """

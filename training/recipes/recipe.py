@@ -17,7 +17,7 @@ def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
 
 @dataclass(frozen=True)
 class TrainingMoment:
-    """done: the share of the phase's steps that are taken. epoch: how many epochs those are."""
+    """A moment of a phase. done: the share of its steps that are taken. epoch: how many epochs those are."""
 
     done: float
     epoch: float

@@ -172,7 +172,7 @@ class CiderD:
         return np.asarray(cosine)
 
     def _match_n_grams(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> tuple[_Ints, _Ints]:
-        """Returns entries of hypotheses, and beside each one of a reference of its item with the same n-gram."""
+        """Returns entries of hypotheses, and beside each the equal n-gram of a reference of its item."""
         size = max(1, len(self._keys))
         wanted = np.where(hypothesis.column < 0, -1, pairs.item_of[hypothesis.row] * size + hypothesis.column)
         held = pairs.caption_item[reference.row] * size + reference.column

@@ -14,8 +14,9 @@ from typing import Final
 from training.scores.java import Java, JavaError, find_scorer_file
 
 # Our own rules, for machines on which Java does not run: Stanford's PTBTokenizer is a lexer of some thousand
-# lines, and captions need few of them. With those below and the punctuation dropped, the tokens were Stanford's
-# for all but 48 of 398,207 captions of Flickr, COCO, MSVD and MSR-VTT; rare abbreviations and smileys differed.
+# lines, and captions need few of them. With those below and the punctuation dropped, the tokens were
+# Stanford's for all but 48 of 398,207 captions of Flickr, COCO, MSVD and MSR-VTT, with rare abbreviations
+# and smileys.
 _NAMES: Final = {
     "(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-", '"': "''"
 }  # fmt: skip

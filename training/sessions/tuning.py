@@ -90,7 +90,7 @@ def freeze(tuned: TunedCaptioner, part: str) -> None:
 
 
 def load_start_end(start: Path) -> PairEnd:
-    """Loads the packaged networks' end, or the one that the checkpoint's tuned grid was made by.
+    """Loads the packaged networks' end, or the one that computed the checkpoint's tuned grid.
 
     Their changes are looked for beside the checkpoint, where its run has left them, and where the repository
     keeps them. Raises CheckpointError where neither are the ones that its card names, WeightsError.

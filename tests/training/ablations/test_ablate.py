@@ -69,57 +69,59 @@ def job(name: str) -> AblationJob:
     return next(each for each in list_jobs(FAMILIES, rows=[name]) if each.row.name == name)
 
 
-def with_embedding(corpus: AblationCorpus, made: AblationRunner) -> None:
+def with_embedding(corpus: AblationCorpus, runner: AblationRunner) -> None:
     torch.manual_seed(5)
     embedding = SemanticEmbedding(SemanticEmbeddingConfig.demo(), corpus.vocabulary)
     card = Card(embedding.name, {"grid": corpus.specs["grid"]}, {}, {})
-    save_checkpoint(made.weights / EMBEDDING, embedding, card)
+    save_checkpoint(runner.weights / EMBEDDING, embedding, card)
 
 
 @pytest.mark.parametrize("family", ROWS)
 def test_rows_of_each_family_are_trained_read_scored_and_kept(
     family: str, corpus: AblationCorpus, tmp_path: Path
 ) -> None:
-    made = bench(corpus, tmp_path)
-    with_embedding(corpus, made)
+    runner = bench(corpus, tmp_path)
+    with_embedding(corpus, runner)
     for name in ROWS[family]:
-        result = made.run(job(name))
+        result = runner.run(job(name))
         trained = isinstance(job(name).row.make, TrainingSpec)
         assert (result.steps, result.planned) == ((2, 2) if trained else (None, None))
         assert result.parameters > 100_000
         for sheet in result.sheets.values():
             assert len(sheet.captions) == len(sheet.cider) == HELD_OUT
             assert all(len(shares) == HELD_OUT for shares in sheet.looked.values())
-        assert made.results.load([job(name)]) == {name: [result]}
+        assert runner.results.load([job(name)]) == {name: [result]}
         measured = result.sheets["shots"].looked.keys()
         assert measured >= ({"chance", "attention"} if job(name).row.looks else set())
         assert ("key_frame" in measured) == name.startswith("refocus")
-    assert not list(made.results.folder.glob("*/last.pt"))
+    assert not list(runner.results.folder.glob("*/last.pt"))
 
 
 def test_a_shipped_checkpoint_is_read_with_another_config(corpus: AblationCorpus, tmp_path: Path) -> None:
     """Without the file nothing is read."""
-    made = bench(corpus, tmp_path)
+    runner = bench(corpus, tmp_path)
     with pytest.raises(NotThere, match=r"g2l\.safetensors"):
-        made.run(job("g2l-demo"))
-    made.run(job("g2l"))
-    shutil.copy(locate_checkpoint(made.results.run_folder(job("g2l").name)), made.weights / "g2l.safetensors")
-    shots = made.run(job("g2l-demo")).sheets["shots"]
-    assert shots == made.results.load([job("g2l")])["g2l"][0].sheets["shots"]
-    masked = made.run(job("g2l-demo-mask-al-50"))
+        runner.run(job("g2l-demo"))
+    runner.run(job("g2l"))
+    shutil.copy(
+        locate_checkpoint(runner.results.run_folder(job("g2l").name)), runner.weights / "g2l.safetensors"
+    )
+    shots = runner.run(job("g2l-demo")).sheets["shots"]
+    assert shots == runner.results.load([job("g2l")])["g2l"][0].sheets["shots"]
+    masked = runner.run(job("g2l-demo-mask-al-50"))
     assert masked.sheets.keys() == {"shots"}
-    assert masked.parameters == made.results.load([job("g2l")])["g2l"][0].parameters
+    assert masked.parameters == runner.results.load([job("g2l")])["g2l"][0].parameters
 
 
 def test_other_streams_than_the_pictures_have_are_refused(corpus: AblationCorpus, tmp_path: Path) -> None:
-    made = bench(corpus, tmp_path)
-    made.run(job("fusion-vanilla"))
+    runner = bench(corpus, tmp_path)
+    runner.run(job("fusion-vanilla"))
     shutil.copy(
-        locate_checkpoint(made.results.run_folder(job("fusion-vanilla").name)),
-        made.weights / "g2l.safetensors",
+        locate_checkpoint(runner.results.run_folder(job("fusion-vanilla").name)),
+        runner.weights / "g2l.safetensors",
     )
     lacking = replace(corpus, specs={})
-    with pytest.raises(NotThere, match="eats 'grid'"):
+    with pytest.raises(NotThere, match="reads 'grid'"):
         bench(lacking, tmp_path).run(job("g2l-demo"))
 
 
@@ -127,14 +129,14 @@ def test_rows_begin_with_the_shipped_words_that_all_of_them_have(
     corpus: AblationCorpus, tmp_path: Path
 ) -> None:
     """Where the rows' decoders read what they attend to in other widths, the words' columns alone."""
-    made = replace(bench(corpus, tmp_path), plan=PLAN.model_copy(update={"words": True}))
+    runner = replace(bench(corpus, tmp_path), plan=PLAN.model_copy(update={"words": True}))
     with pytest.raises(NotThere, match=r"refocus\.safetensors.*--from-nothing"):
-        made.run(job("refocus-plain"))
+        runner.run(job("refocus-plain"))
     torch.manual_seed(3)
     shipped = TrainingSpec("refocus").build(corpus.vocabulary)
     specs = {"grid": corpus.specs["grid"]}
-    save_checkpoint(made.weights / "refocus.safetensors", shipped, Card(shipped.name, specs, {}, {}))
-    words = load_word_weights(job("refocus-plain").family, corpus.vocabulary, made.weights)
+    save_checkpoint(runner.weights / "refocus.safetensors", shipped, Card(shipped.name, specs, {}, {}))
+    words = load_word_weights(job("refocus-plain").family, corpus.vocabulary, runner.weights)
     decoder = {f"decoder.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     assert words.keys() == {"word_embedding.weight", "output.weight", "output.bias"} | decoder
     assert words["decoder.weight_ih"].shape[1] == words["word_embedding.weight"].shape[1]
@@ -147,7 +149,7 @@ def test_rows_begin_with_the_shipped_words_that_all_of_them_have(
             columns = value.shape[-1]
             ours, theirs = (of[name][..., -columns:] for of in (begun, shipped.state_dict()))
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-    made.run(job("refocus-plain"))
+    runner.run(job("refocus-plain"))
 
 
 def test_words_of_other_captions_are_refused(corpus: AblationCorpus, tmp_path: Path) -> None:
@@ -168,31 +170,31 @@ def test_every_family_begins_with_its_embedding_and_output(family: RowFamily, co
 
 def test_a_shipped_checkpoint_is_fed_by_its_own_stream_set(corpus: AblationCorpus, tmp_path: Path) -> None:
     """Whatever the family's trained rows eat; and the embedding too, where captions are fused."""
-    made = bench(corpus, tmp_path)
+    runner = bench(corpus, tmp_path)
     asked: list[str] = []
 
     def noted(streams: str) -> AblationCorpus:
         asked.append(streams)
         return corpus
 
-    made = replace(made, corpus=noted)
+    runner = replace(runner, corpus=noted)
     captioner = TrainingSpec("g2l").build(corpus.vocabulary)
     moved = Card("g2l", {"tuned_pair_grid": corpus.specs["grid"]}, {}, {"streams": "demo-tuned"})
-    save_checkpoint(made.weights / "g2l.safetensors", captioner, moved)
-    with pytest.raises(NotThere, match="eats 'tuned_pair_grid', which 'demo' lacks"):
-        made.run(job("g2l-demo"))
+    save_checkpoint(runner.weights / "g2l.safetensors", captioner, moved)
+    with pytest.raises(NotThere, match="reads 'tuned_pair_grid', which 'demo' lacks"):
+        runner.run(job("g2l-demo"))
     for name in ("fusion-spatial", "fusion-temporal"):
-        made.run(job(name))
-    with_embedding(corpus, made)
+        runner.run(job(name))
+    with_embedding(corpus, runner)
     for name in ("fusion-fused", "fusion-judged"):
-        made.run(job(name))
+        runner.run(job(name))
     assert asked == ["demo+demo-tuned", *["demo"] * 4]
 
 
 def test_a_judged_row_weighs_what_is_served_and_a_fused_one_what_the_paper_has() -> None:
-    made = {row.name: row.make for family in FAMILIES for row in family.rows}
+    runner = {row.name: row.make for family in FAMILIES for row in family.rows}
     for name, weight in (("fusion-fused", 0.0), ("fusion-judged", LIKELIHOOD_WEIGHT)):
-        make = made[name]
+        make = runner[name]
         assert isinstance(make, ReadingSpec)
         assert FUSED_WEIGHTS[make.how] == weight
 
@@ -222,7 +224,7 @@ def test_a_stopped_row_goes_on_to_the_weights_of_one_that_was_not(
     assert not stopped.results.has(vanilla)
     stopped.run(vanilla)
     ours, theirs = (
-        load_file(locate_checkpoint(made.results.run_folder(vanilla.name))) for made in (stopped, whole)
+        load_file(locate_checkpoint(runner.results.run_folder(vanilla.name))) for runner in (stopped, whole)
     )
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -301,8 +303,8 @@ def test_every_trained_row_is_another_captioner_or_trained_otherwise(
     assert isinstance(row.make, TrainingSpec)
     first = family.rows[0].make
     assert isinstance(first, TrainingSpec)
-    made, reference = (make.build(corpus.vocabulary) for make in (row.make, first))
+    runner, reference = (make.build(corpus.vocabulary) for make in (row.make, first))
     recipes = [build_recipe(replace(job(name), row=each), PLAN) for each in (row, family.rows[0])]
-    assert made.config != reference.config or recipes[0] != recipes[1] or made.name != reference.name
+    assert runner.config != reference.config or recipes[0] != recipes[1] or runner.name != reference.name
     assert recipes[0].steps == PLAN.steps
     assert build_recipe(job(name), AblationPlan()).steps == family.steps

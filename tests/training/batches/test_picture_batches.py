@@ -42,18 +42,18 @@ def test_a_batch_is_a_function_of_seed_and_step(items: list[TrainingItem]) -> No
 
 
 def test_every_item_comes_once_an_epoch_in_another_order(items: list[TrainingItem]) -> None:
-    made = batches(items)
-    assert made.steps_per_epoch == 4
-    first, second = ([name for i in range(4) for name in made.at(4 * epoch + i).ids] for epoch in (0, 1))
+    order = batches(items)
+    assert order.steps_per_epoch == 4
+    first, second = ([name for i in range(4) for name in order.at(4 * epoch + i).ids] for epoch in (0, 1))
     assert sorted(first) == sorted(second) == sorted(item.id for item in items)
     assert first != second
 
 
 def test_targets_are_captions_of_the_batchs_own_items(items: list[TrainingItem]) -> None:
-    made, by_id = batches(items), {item.id: item for item in items}
-    batch = made.at(3)
+    order, by_id = batches(items), {item.id: item for item in items}
+    batch = order.at(3)
     for row, target in enumerate(batch.targets.tolist()):
-        words = made.vocabulary.decode(target[: target.index(EOS)])
+        words = order.vocabulary.decode(target[: target.index(EOS)])
         assert tuple(words) in by_id[batch.ids[row // 2]].captions
 
 
@@ -64,8 +64,8 @@ def test_captions_of_an_item_differ_as_long_as_there_are_enough(items: list[Trai
 
 
 def test_all_samples_of_a_batch_have_one_length(items: list[TrainingItem]) -> None:
-    made = batches(items)
-    lengths = Counter(made.at(step).batches["grid"].values.shape[1] for step in range(60))
+    order = batches(items)
+    lengths = Counter(order.at(step).batches["grid"].values.shape[1] for step in range(60))
     assert set(lengths) <= set(range(1, 9))
     assert len(lengths) > 4
     assert lengths[1] > 20

@@ -137,9 +137,9 @@ def test_a_stream_of_two_views_shows_the_whole_or_its_mirror() -> None:
 
 
 def test_whole_is_every_frame_once() -> None:
-    made = sample_whole(pictures(3, 1, 4))
-    assert rows_and_views(made.values) == [(3, WHOLE), (1, WHOLE), (4, WHOLE)]
-    assert made.true.tolist() == [True] * 3
+    stills = sample_whole(pictures(3, 1, 4))
+    assert rows_and_views(stills.values) == [(3, WHOLE), (1, WHOLE), (4, WHOLE)]
+    assert stills.true.tolist() == [True] * 3
 
 
 def test_a_videos_frames_run_in_order() -> None:

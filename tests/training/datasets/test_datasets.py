@@ -32,9 +32,9 @@ CAPTIONS = (("a red square", "The Square, red."), ("a square",), ("two squares",
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Captioned]]:
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Captioned]]:
     """Four small videos and four stills."""
-    place = tmp_path_factory.mktemp("made")
+    place = tmp_path_factory.mktemp("samples")
     clip, still = write_video(place / "clip.avi", codec="mpeg4", frames=6), write_still(place / "still.jpg")
     return {
         "videos": [Captioned(clip, captions) for captions in CAPTIONS],
@@ -71,9 +71,9 @@ def lay(layout: str, root: Path, clips: Sequence[Captioned]) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_set_is_read_in_its_own_layout(
-    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+    layout: str, tmp_path: Path, samples: dict[str, list[Captioned]]
 ) -> None:
-    clips = made["pictures" if layout in PICTURES else "videos"]
+    clips = samples["pictures" if layout in PICTURES else "videos"]
     lay(layout, tmp_path, clips)
     name, _ = LAYOUTS[layout]
     report = check_data_set(find_data_set(name), tmp_path, probe=probe_header)
@@ -93,10 +93,10 @@ def test_real_clips_are_read_in_every_layout(layout: str, tmp_path: Path, real: 
 
 @pytest.mark.parametrize("layout", ["msrvtt", "vatex", "mvad", "flickr8k", "folder", "coco by Karpathy"])
 def test_splits_are_as_the_annotations_say(
-    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+    layout: str, tmp_path: Path, samples: dict[str, list[Captioned]]
 ) -> None:
     name, write = LAYOUTS[layout]
-    write(tmp_path, made["pictures" if layout in PICTURES else "videos"])
+    write(tmp_path, samples["pictures" if layout in PICTURES else "videos"])
     found = SetFolder(tmp_path, name).load()
     assert Counter(video.split for video in found.videos) == {"train": 2, "val": 1, "test": 1}
 
@@ -126,8 +126,8 @@ def test_each_paper_splits_msrvtt_its_own_way() -> None:
     assert "video9999" not in _choose_splits(videos, "dual_afr")
 
 
-def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
-    clip = made["videos"][0]
+def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
+    clip = samples["videos"][0]
     whole = tmp_path / "vatex" / "abcdefghijk.avi"
     whole.parent.mkdir()
     whole.symlink_to(clip.file)
@@ -137,10 +137,10 @@ def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str,
     assert (video.path, video.start, video.end) == (whole, 57.0, 67.0)
 
 
-def test_subtitles_of_films_are_read(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
+def test_subtitles_of_films_are_read(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
     film, clip = tmp_path / "A FILM.avi", tmp_path / "A FILM_DVS2.avi"
     for path in (film, clip):
-        path.symlink_to(made["videos"][0].file)
+        path.symlink_to(samples["videos"][0].file)
     subtitles = (
         "1\r\n00:00:01,500 --> 00:00:03,000\r\nSOMEONE walks\r\nin.\r\n\r\n"
         "2\r\n01:00:00,0 --> 01:00:02,0\r\nRain.\r\n"
@@ -164,10 +164,10 @@ def notices(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def films(tmp_path: Path, made: dict[str, list[Captioned]]) -> Path:
+def films(tmp_path: Path, samples: dict[str, list[Captioned]]) -> Path:
     """Two videos whose names have a space, a comma and letters of other languages."""
     for name in ("a, b.avi", "Ünïcode 影片.avi"):
-        (tmp_path / name).symlink_to(made["videos"][0].file)
+        (tmp_path / name).symlink_to(samples["videos"][0].file)
     return tmp_path
 
 
@@ -296,10 +296,15 @@ def test_unknown_names_are_told() -> None:
     ],
 )
 def test_damaged_annotations_say_where(
-    tmp_path: Path, made: dict[str, list[Captioned]], write: object, file: str, text: str, said: str
+    tmp_path: Path,
+    samples: dict[str, list[Captioned]],
+    write: object,
+    file: str,
+    text: str,
+    said: str,
 ) -> None:
     name = next(name for name, lay in LAYOUTS.values() if lay is write)
-    dict(LAYOUTS.values())[name](tmp_path, made["videos"])
+    dict(LAYOUTS.values())[name](tmp_path, samples["videos"])
     (tmp_path / file).write_text(text)
     with pytest.raises(AnnotationsDamaged, match=said):
         SetFolder(tmp_path, name).load()

@@ -36,13 +36,13 @@ OPTIONS = DecodingOptions(beam_size=3, max_length=12, attention=False)
 
 @pytest.fixture(scope="module")
 def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("pictures")
     for name in PICTURES:
-        shutil.copy(root / f"tests/extractors/pictures/{name}.jpg", made)
+        shutil.copy(root / f"tests/extractors/pictures/{name}.jpg", folder)
     images = [{"id": name, "file_name": f"{name}.jpg", "split": "val"} for name in PICTURES]
     annotations = [{"image_id": name, "caption": text} for name, text in PICTURES.items()]
-    write_json(made / "photos_captions.json", {"images": images, "annotations": annotations})
-    return made
+    write_json(folder / "photos_captions.json", {"images": images, "annotations": annotations})
+    return folder
 
 
 @pytest.fixture(scope="module")

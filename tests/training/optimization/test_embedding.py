@@ -58,10 +58,10 @@ class FixedEmbedding(SemanticEmbedding):
         return self.said[words[:, 0] - 3]
 
 
-def test_recall_counts_captions_whose_video_is_found(made: Trainer) -> None:
+def test_recall_counts_captions_whose_video_is_found(tiny: Trainer) -> None:
     """Three videos, four captions: one is first, one is second, one ties with the first, one is last."""
     items = [
-        TrainingItem(str(i), held_out(made)[0].pictures, captions)
+        TrainingItem(str(i), held_out(tiny)[0].pictures, captions)
         for i, captions in enumerate([(("w0",), ("w1",)), (("w2",),), (("w3",),)])
     ]
     relevance = torch.tensor([[3.0, 2, 1], [2, 3, 1], [1, 2, 2], [2, 3, 1.0]])  # caption × video
@@ -73,33 +73,33 @@ def test_recall_counts_captions_whose_video_is_found(made: Trainer) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     folder = tmp_path_factory.mktemp("shapes")
     return trainer(folder, folder / "run", recipe=EMBEDDING_RECIPE)
 
 
-def held_out(made: Trainer) -> Sequence[TrainingItem]:
-    assert isinstance(made.validation, PictureValidation)
-    return made.validation.items
+def held_out(tiny: Trainer) -> Sequence[TrainingItem]:
+    assert isinstance(tiny.validation, PictureValidation)
+    return tiny.validation.items
 
 
-def test_shapes_are_found_by_what_is_said_of_them(made: Trainer) -> None:
+def test_shapes_are_found_by_what_is_said_of_them(tiny: Trainer) -> None:
     """The best weights are a checkpoint with its card."""
     torch.manual_seed(0)
-    embedding = SemanticEmbedding(CONFIG, made.batches.vocabulary)
-    assert isinstance(made.batches, PictureBatches)
-    items = made.batches.items
+    embedding = SemanticEmbedding(CONFIG, tiny.batches.vocabulary)
+    assert isinstance(tiny.batches, PictureBatches)
+    items = tiny.batches.items
     before = Recall(items, 8).measure(embedding)
     inputs = PictureInputs(DEMO, ("grid",), (CachedNetwork(Averages(), 5),))
-    checkpoints = CheckpointWriter(made.recipe, ("shapes/1",), inputs, made.run)
-    train_embedding(replace(made, save_best=checkpoints.save), embedding, held_out(made))
+    checkpoints = CheckpointWriter(tiny.recipe, ("shapes/1",), inputs, tiny.run)
+    train_embedding(replace(tiny, save_best=checkpoints.save), embedding, held_out(tiny))
     after = Recall(items, 8).measure(embedding)
     assert after["recall"] > before["recall"] + 20
-    kept, card = load_embedding(made.run.best)
+    kept, card = load_embedding(tiny.run.best)
     assert card.captioner == "semantic_embedding"
     assert card.streams["grid"] == Averages.spec
     assert card.scores[WHOLE_PICTURES]["recall"] == pytest.approx(
-        Recall(held_out(made), 8).measure(kept)["recall"], abs=5
+        Recall(held_out(tiny), 8).measure(kept)["recall"], abs=5
     )
 
 

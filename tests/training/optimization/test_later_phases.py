@@ -49,9 +49,16 @@ def refocus(vocabulary: Vocabulary) -> Refocus:
 def test_each_phase_goes_on_from_the_one_before(
     tmp_path: Path, is_refocus: bool, steps: dict[str, int], expected: list[str]
 ) -> None:
-    made = trainer(tmp_path, tmp_path, recipe=RECIPE.model_copy(update=steps))
-    vocabulary = made.batches.vocabulary
-    noting = Noting(made.recipe, made.batches, made.validation, made.run, made.save_best, made.precision)
+    tiny = trainer(tmp_path, tmp_path, recipe=RECIPE.model_copy(update=steps))
+    vocabulary = tiny.batches.vocabulary
+    noting = Noting(
+        tiny.recipe,
+        tiny.batches,
+        tiny.validation,
+        tiny.run,
+        tiny.save_best,
+        tiny.precision,
+    )
     captioner: Captioner = refocus(vocabulary) if is_refocus else stats(vocabulary, seed=0)
     begun_from: list[str] = []
 

@@ -264,8 +264,8 @@ def test_what_is_kept_is_what_was_judged(
     (averaged,) = judged
     memory, expected = kept.encode_batches(batches()), averaged.eval().encode_batches(batches())
     given, wanted = (
-        each.step(each.start(made, 1), each.first_word(made, 1), made)[0]
-        for each, made in ((kept, memory), (averaged, expected))
+        each.step(each.start(seen, 1), each.first_word(seen, 1), seen)[0]
+        for each, seen in ((kept, memory), (averaged, expected))
     )
     torch.testing.assert_close(given, wanted, atol=2e-2, rtol=0)
 

@@ -52,7 +52,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shapes")
 
 
-def saving(made: Trainer, out: Path) -> Trainer:
+def saving(tiny: Trainer, out: Path) -> Trainer:
     """Keeps checkpoints as a session does."""
     run = TrainingRun(out)
 
@@ -60,15 +60,15 @@ def saving(made: Trainer, out: Path) -> Trainer:
         card = Card("refocus", {"grid": SPEC}, {"": best.value}, {"at": best.where})
         save_checkpoint(run.best, network, card)
 
-    return replace(made, run=run, save_best=save)
+    return replace(tiny, run=run, save_best=save)
 
 
 def train(corpus: Path, out: Path, last: int = -1) -> str:
     out.mkdir(parents=True, exist_ok=True)
-    made = saving(trainer(corpus, out, last, recipe=SHOTS), out)
+    tiny = saving(trainer(corpus, out, last, recipe=SHOTS), out)
     torch.manual_seed(0)
-    made.train(Refocus(CONFIG, made.batches.vocabulary))
-    return train_refocus(made, made.run.best_after)
+    tiny.train(Refocus(CONFIG, tiny.batches.vocabulary))
+    return train_refocus(tiny, tiny.run.best_after)
 
 
 def state(out: Path) -> dict[str, Any]:
@@ -158,11 +158,11 @@ def test_rewards_are_found_by_the_videos_id() -> None:
 
 def test_a_second_epoch_moves_the_refocusing_attention(corpus: Path, tmp_path: Path) -> None:
     """In the first there is no reward to compare with, and its weights get no gradient."""
-    made = trainer(corpus, tmp_path, recipe=SHOTS)
-    captioner = Refocus(CONFIG, made.batches.vocabulary).train()
-    rewards, gradients = LastRewards([item.id for item in made.batches.items]), []
-    for step in (0, made.batches.steps_per_epoch * 2):
-        batch: TrainingBatch = made.batches.at(step)
+    tiny = trainer(corpus, tmp_path, recipe=SHOTS)
+    captioner = Refocus(CONFIG, tiny.batches.vocabulary).train()
+    rewards, gradients = LastRewards([item.id for item in tiny.batches.items]), []
+    for step in (0, tiny.batches.steps_per_epoch * 2):
+        batch: TrainingBatch = tiny.batches.at(step)
         found = captioner.combined_loss(
             captioner.encode_batches(batch.inputs_of(captioner)), batch.targets, rewards.get(batch.ids)
         )
@@ -171,6 +171,6 @@ def test_a_second_epoch_moves_the_refocusing_attention(corpus: Path, tmp_path: P
         refocusing = captioner.watcher.vre
         assert refocusing is not None
         gradients.append([p.grad for p in refocusing.refocusing.parameters()])
-        rewards.remember([item.id for item in made.batches.items], torch.zeros(len(made.batches.items)))
+        rewards.remember([item.id for item in tiny.batches.items], torch.zeros(len(tiny.batches.items)))
     assert not any(g is not None and g.any() for g in gradients[0])
     assert all(g is not None and g.any() for g in gradients[1])

@@ -49,9 +49,9 @@ def test_rewards_are_a_weighted_sum() -> None:
         "rouge_l": alone(rouge_l=1.0),
     }
     for weights in ({"cider": 1.0}, {"cider": 0.5, "bleu": 2.0}, {"cider": 0.0, "rouge_l": 1.5, "bleu": 1.0}):
-        made = Rewards(RewardWeights(**weights), REFERENCES)
+        rewarding = Rewards(RewardWeights(**weights), REFERENCES)
         wanted = sum(weight * parts[name] for name, weight in weights.items())
-        np.testing.assert_allclose(made.score(IDS, CAPTIONS, FINISHED), wanted)
+        np.testing.assert_allclose(rewarding.score(IDS, CAPTIONS, FINISHED), wanted)
         assert min(parts["cider"]) < max(parts["cider"])
 
 
@@ -61,14 +61,14 @@ def test_meteor_is_asked_where_it_is_paid_for(tmp_path: Path, monkeypatch: pytes
     said = " ".join(f"{count:g}" for count in counts)
     java = fake_java(tmp_path, f"while read line; do echo {said}; done")
     monkeypatch.setattr(rewards, "find_java", lambda: java)
-    made = Rewards(RewardWeights(cider=0.0, meteor=2.0), REFERENCES)
+    rewarding = Rewards(RewardWeights(cider=0.0, meteor=2.0), REFERENCES)
     try:
-        found = made.score(IDS, CAPTIONS, FINISHED)
+        found = rewarding.score(IDS, CAPTIONS, FINISHED)
     finally:
-        made.close()
+        rewarding.close()
     np.testing.assert_allclose(found, [2 * float(compute_meteor(counts))] * 3)
     with pytest.raises(JavaError, match="was ended"):
-        made.score(IDS, CAPTIONS, FINISHED)
+        rewarding.score(IDS, CAPTIONS, FINISHED)
 
 
 def test_without_java_meteor_says_so_and_the_others_do_without(monkeypatch: pytest.MonkeyPatch) -> None:

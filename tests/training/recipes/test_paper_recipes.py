@@ -56,7 +56,7 @@ def test_other_rates_are_held_or_decay() -> None:
 def test_optimisers_are_the_papers() -> None:
     network = torch.nn.Linear(2, 2)
     kinds = {who: build_optimizer(run.recipe, network) for (_, who), run in PAPER_RUNS.items()}
-    assert {who: type(made).__name__ for who, made in kinds.items()} == {
+    assert {who: type(optimizer).__name__ for who, optimizer in kinds.items()} == {
         "stats": "RMSprop",
         "g2l": "AdamW",
         **dict.fromkeys(("refocus", "dual_afr", "vanilla", "temporal", "spatial"), "Adam"),
@@ -120,15 +120,15 @@ def test_each_captioner_eats_what_its_stream_set_makes(recipe: str, captioner: s
     run = find_paper_run(recipe, captioner)
     wanted = stream_set(run.streams)
     config: Any = run.config(wanted)
-    made = {each.stream: each.width for each in wanted.inputs}
-    assert {each.name: each.width for each in config.streams}.items() <= made.items()
+    inputs = {each.stream: each.width for each in wanted.inputs}
+    assert {each.name: each.width for each in config.streams}.items() <= inputs.items()
 
 
 def random_features(config: Any, wanted: StreamSet) -> Features:
     """Two rows of every stream, as wide and as many as the extractors make them."""
-    made = {each.stream: each for each in wanted.inputs}
+    inputs = {each.stream: each for each in wanted.inputs}
     return {
-        each.name: stream(2, made[each.name].count or 1, each.width, seed)
+        each.name: stream(2, inputs[each.name].count or 1, each.width, seed)
         for seed, each in enumerate(config.streams)
     }
 
@@ -158,30 +158,32 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
     wanted = stream_set(run.streams)
     torch.manual_seed(0)
     config = light(run.config(wanted))
-    made = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))
+    network = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))
     plan = run.plan(32 * EPOCH)
-    learner, inputs = build_learner(plan, made), VideoInputs.for_captioner(made)
+    learner, inputs = build_learner(plan, network), VideoInputs.for_captioner(network)
     batches = inputs.collate([random_features(config, wanted)])
     batch = TrainingBatch(("a",), batches, pad_captions([[5, 6, 7, 8]], plan.max_length), None)
 
     def loss() -> torch.Tensor:
         generator = torch.Generator().manual_seed(1)
-        memory = made.memory_to_learn_from(made.encode_batches(batch.inputs_of(made)), generator)
-        return supervised_loss(made, memory, batch, plan, 1.0, generator)["total"]
+        memory = network.memory_to_learn_from(network.encode_batches(batch.inputs_of(network)), generator)
+        return supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
 
-    before = [parameter.detach().clone() for parameter in made.parameters()]
+    before = [parameter.detach().clone() for parameter in network.parameters()]
     with torch.no_grad():
-        first = float(loss_of(made, batch))
+        first = float(loss_of(network, batch))
     learner.update(loss(), plan.rate(5 * EPOCH, 30 * EPOCH, 5.0), plan.clip)
-    moved = [not torch.equal(old, new) for old, new in zip(before, made.parameters(), strict=True)]
+    moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
     assert sum(moved) > 0.6 * len(moved)
     with torch.no_grad():
-        assert float(loss_of(made, batch)) < first
+        assert float(loss_of(network, batch)) < first
 
 
-def loss_of(made: Any, batch: TrainingBatch) -> torch.Tensor:
+def loss_of(network: Any, batch: TrainingBatch) -> torch.Tensor:
     """Cross-entropy as in use."""
-    made.eval()
-    found = caption_loss(made, made.encode_batches(batch.inputs_of(made)), batch.targets).cross_entropy
-    made.train()
+    network.eval()
+    found = caption_loss(
+        network, network.encode_batches(batch.inputs_of(network)), batch.targets
+    ).cross_entropy
+    network.train()
     return found

@@ -1,4 +1,4 @@
-"""What a run may start from."""
+"""Runs start from weights that fit, and are fed what their stream set gives."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
 
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
-    for made in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
-        describer = CachedNetwork(made(engine="torch", precision="fp32"), VIEWS)
-        monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
+    for network in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
+        describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
+        monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(replace, describer))
     assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]
@@ -155,5 +155,5 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
 @pytest.mark.parametrize("name", DEMO_CONFIGS)
 def test_every_demo_captioner_eats_what_its_stream_set_makes(name: str) -> None:
     config: Any = DEMO_CONFIGS[name]()
-    made = {each.stream: each.width for each in stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
-    assert all(made[stream.name] == stream.width for stream in config.streams)
+    widths = {each.stream: each.width for each in stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
+    assert all(widths[stream.name] == stream.width for stream in config.streams)

@@ -37,9 +37,9 @@ def vocabulary(items: list[TrainingItem]) -> Vocabulary:
 
 
 def captioner(vocabulary: Vocabulary, seed: int) -> Stats:
-    made = Stats(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
-    randomised(made, seed)
-    return made.eval()
+    built = Stats(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
+    randomised(built, seed)
+    return built.eval()
 
 
 @pytest.fixture(scope="module")
