@@ -37,7 +37,11 @@ Data = Annotated[
 @app.command()
 def train(
     captioner: Annotated[
-        str, typer.Argument(help=f"Its name (`python -m app models` lists them), or {EMBEDDING}.")
+        str,
+        typer.Argument(
+            help="stats, g2l, refocus, dual_afr, vanilla, temporal, spatial, another name of "
+            f"models/captioners/registry.py, or {EMBEDDING}."
+        ),
     ],
     data: Data,
     recipe: Annotated[

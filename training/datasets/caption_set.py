@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -104,7 +104,7 @@ class CaptionSet:
 def assemble(
     name: str,
     entries: Iterable[VideoItem],
-    named: Mapping[str, str],
+    file_name: Callable[[str], str],
     *,
     expected: Mapping[Split, int] | None = None,
     annotations: Sequence[Path] = (),
@@ -115,7 +115,7 @@ def assemble(
     Args:
         name: of the set.
         entries: in the annotations' order.
-        named: id → what the annotations call the file, for the notices.
+        file_name: from an id to what the annotations call the file, for the notices.
         expected: how many videos a split should have.
         annotations: the files that were read.
         notices: of what was lost in reading them.
@@ -125,7 +125,7 @@ def assemble(
     """
     counts = _Counts()
     videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
-    missing = [named.get(video.id, video.id) for video in videos if video.path is None]
+    missing = [file_name(video.id) for video in videos if video.path is None]
     bare = [video.id for video in videos if not video.captions]
     found = (
         *notices,

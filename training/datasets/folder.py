@@ -95,8 +95,9 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]
     named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
-    expected = dict(protocol.splits)
-    return assemble(FOLDER.name, items, named, expected=expected, annotations=[path], notices=notices)
+    return assemble(
+        FOLDER.name, items, named.__getitem__, expected=protocol.splits, annotations=[path], notices=notices
+    )
 
 
 def _read_entries(path: Path) -> list[FolderEntry]:

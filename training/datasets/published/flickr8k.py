@@ -46,8 +46,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             for split, listed in lists.items()
             for name in read_text(listed).split()
         ]
-    named = {entry.id: f"{entry.id}.jpg" for entry in entries}
-    return assemble(FLICKR8K.name, entries, named, expected=protocol.splits, annotations=paths)
+    return assemble(FLICKR8K.name, entries, "{}.jpg".format, expected=protocol.splits, annotations=paths)
 
 
 def _read_captions(path: Path) -> dict[str, list[str]]:

@@ -72,7 +72,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     return assemble(
         MSRVTT.name,
         entries,
-        {entry.id: f"{entry.id}.mp4" for entry in entries},
+        "{}.mp4".format,
         expected=protocol.splits,
         annotations=paths,
         notices=notices,

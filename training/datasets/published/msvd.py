@@ -56,7 +56,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     return assemble(
         MSVD.name,
         entries,
-        {entry.id: f"{entry.id}.avi" for entry in entries},
+        "{}.avi".format,
         expected=protocol.splits,
         annotations=[path],
         notices=notices,

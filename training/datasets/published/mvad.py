@@ -60,7 +60,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     return assemble(
         MVAD.name,
         entries,
-        {entry.id: f"{entry.id}.avi" for entry in entries},
+        "{}.avi".format,
         expected=protocol.splits,
         annotations=annotations,
     )

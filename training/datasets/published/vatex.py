@@ -55,7 +55,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     return assemble(
         VATEX.name,
         entries,
-        {entry.id: f"{entry.id}.mp4" for entry in entries},
+        "{}.mp4".format,
         expected=protocol.splits,
         annotations=list(paths.values()),
         notices=notices,
