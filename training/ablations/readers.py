@@ -104,5 +104,5 @@ def _decode_words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
 
 
 def average_readers(captioners: Sequence[AnyCaptioner]) -> AveragedReader:
-    """Raises ValueError where their vocabularies differ."""
+    """Joins captioners whose probabilities are averaged. Raises ValueError for different vocabularies."""
     return AveragedReader(Ensemble(captioners).eval())

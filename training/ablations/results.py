@@ -69,7 +69,7 @@ class AblationResults:
     folder: Path
 
     def follow(self, plan: AblationPlan) -> None:
-        """Raises AnotherPlan where the folder's rows were run by another one."""
+        """Notes the plan, or checks that it is the folder's. Raises AnotherPlan."""
         path = self.folder / "plan.json"
         if not path.exists():
             with atomic_write(path) as unfinished:

@@ -40,7 +40,10 @@ class AblationRunner:
     weights: Path = WEIGHTS
 
     def run(self, job: AblationJob) -> RowResult:
-        """Trains or reads, scores, and saves. Raises NotThere, TooLittleTime, FileNotFoundError."""
+        """Trains or reads a row, scores it, and saves the result.
+
+        Raises NotThere, TooLittleTime, FileNotFoundError.
+        """
         corpus, make = self.corpus(self._name_streams(job)), job.row.make
         done: TrainedRow | None = None
         if isinstance(make, TrainingSpec):
@@ -110,7 +113,7 @@ def _require(path: Path) -> Path:
 
 
 def _check_streams(checkpoint: Checkpoint, corpus: AblationCorpus) -> None:
-    """Raises NotThere where it was trained on other streams than the corpus has."""
+    """Checks that a captioner was trained on the corpus's streams. Raises NotThere."""
     for name, spec in checkpoint.card.streams.items():
         if name not in corpus.specs or corpus.specs[name].identity != spec.identity:
             raise NotThere(f"its {checkpoint.card.captioner} reads {name!r}, which {corpus.streams!r} lacks")

@@ -98,7 +98,7 @@ class PictureInputs:
         return {name: built[name] for name in self.names}
 
     def check_streams(self, card: Card) -> None:
-        """Raises StreamMismatch unless the card's streams are the ones that these networks make."""
+        """Checks that a card's streams are the ones that these networks compute. Raises StreamMismatch."""
         built = self._specs
         for name, spec in card.streams.items():
             if built[name].identity != spec.identity:

@@ -90,7 +90,7 @@ class DataSet:
     source: str
 
     def find_protocol(self, paper: str | None = None) -> PaperProtocol:
-        """Raises UnknownProtocol."""
+        """Finds how a paper used the set, by default the first that did. Raises UnknownProtocol."""
         if paper is None:
             return self.protocols[0]
         for protocol in self.protocols:
@@ -100,5 +100,5 @@ class DataSet:
         raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {known}.")
 
     def load(self, root: Path, paper: str | None = None) -> CaptionSet:
-        """Raises the leaves of DataSetError."""
+        """Reads the set in a folder, as a paper used it. Raises the leaves of DataSetError."""
         return self.read(root, self.find_protocol(paper))

@@ -37,7 +37,7 @@ class AnnotationFile:
         return next((place for place in places if place.is_file()), None)
 
     def require(self, root: Path, obtain: str) -> Path:
-        """Raises FolderMissing, AnnotationsMissing."""
+        """Finds the file, or says how to get it. Raises FolderMissing, AnnotationsMissing."""
         if not root.is_dir():
             raise FolderMissing(f"There is no folder {root}.", obtain)
         found = self.find(root)

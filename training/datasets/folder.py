@@ -90,7 +90,7 @@ class _ByFile(RootModel[dict[str, str | list[str]]]):
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
     path = CAPTIONS.require(root, OBTAIN)
     entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]

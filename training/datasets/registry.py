@@ -55,7 +55,7 @@ class SetFolder:
 
     @property
     def data_set(self) -> DataSet:
-        """Raises UnknownDataSet."""
+        """The set of that name, or the one whose files lie there. Raises UnknownDataSet."""
         return recognise_data_set(self.root) if self.name is None else find_data_set(self.name)
 
     @property
@@ -64,7 +64,7 @@ class SetFolder:
         return self.data_set.find_protocol(self.paper).rule
 
     def load(self) -> CaptionSet:
-        """Raises the leaves of DataSetError."""
+        """Reads the set. Raises the leaves of DataSetError."""
         return self.data_set.load(self.root, self.paper)
 
     def choose_evaluated(self, captions: CaptionSet) -> tuple[VideoItem, ...]:

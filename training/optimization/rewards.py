@@ -82,7 +82,7 @@ class Rewards:
 
 
 def check_rewards(weights: RewardWeights) -> None:
-    """Raises NoReward at once where training would raise it only after all its supervised steps."""
+    """Checks at once that rewards can be computed, and not after all supervised steps. Raises NoReward."""
     if weights.meteor:
         _start_meteor().close()
 

@@ -24,7 +24,7 @@ from training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class RecipeBook:
+class RecipeFile:
     """The recipes of recipes.toml.
 
     continuing: names of those that go on from a captioner. tuning: of those that train the image networks'
@@ -37,7 +37,7 @@ class RecipeBook:
     for_one: Mapping[str, str]
 
     @classmethod
-    def read(cls, file: Path) -> RecipeBook:
+    def read(cls, file: Path) -> RecipeFile:
         """Reads recipes in their order; one may extend another that stands before it."""
         tables = tomllib.loads(file.read_text())
         marks = {
@@ -53,9 +53,9 @@ class RecipeBook:
         )
 
 
-_BOOK = RecipeBook.read(Path(__file__).with_name("recipes.toml"))
-RECIPES = _BOOK.recipes
-CONTINUING, TUNING, FOR_ONE = _BOOK.continuing, _BOOK.tuning, _BOOK.for_one
+_FILE = RecipeFile.read(Path(__file__).with_name("recipes.toml"))
+RECIPES = _FILE.recipes
+CONTINUING, TUNING, FOR_ONE = _FILE.continuing, _FILE.tuning, _FILE.for_one
 DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 

@@ -49,7 +49,7 @@ class TrainOptions:
         return tuple(option for option, value in by_name.items() if value is not None)
 
     def refuse(self, unread: Unread) -> None:
-        """Raises UnreadOption for the first of the given ones that is not read."""
+        """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""
         for option in self.options:
             if option in unread:
                 raise UnreadOption(f"{option}: {unread[option]}")

@@ -48,7 +48,7 @@ class Decay(BaseModel):
 
 
 class HoldAndDrop(BaseModel):
-    """From ``first`` in a line to one over ``warm`` epochs, held there, and ``last`` from ``drop`` on."""
+    """Rises from ``first`` in a line to one over ``warm`` epochs, holds, and is ``last`` from ``drop`` on."""
 
     model_config = ConfigDict(frozen=True)
     kind: Literal["hold_and_drop"] = "hold_and_drop"

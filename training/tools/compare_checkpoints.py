@@ -46,7 +46,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, eq=False)
 class CheckpointScore:
-    """Of each picture. cider: (n,), ×100, the mean over WAYS. nats: (n,), of its captions; words: (n,)."""
+    """Scores of each picture. cider: (n,), ×100, the mean over WAYS. nats, words: (n,), of its captions."""
 
     cider: NDArray[np.float64]
     nats: NDArray[np.float64]
@@ -95,7 +95,10 @@ def _measure_likelihood(
 
 
 def _load_held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
-    """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
+    """Loads the held-out pictures with all that the checkpoints read.
+
+    Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none.
+    """
     inputs = PictureInputs.build(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
     held_out = inputs.items(data, cache, DEMO.held_out)[1]
     if not held_out:

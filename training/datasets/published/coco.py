@@ -59,7 +59,7 @@ class _CocoDocument(BaseModel):
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path, files = TRAIN.require(root, OBTAIN), find_pictures(root)
     paths, expected = [path], dict(protocol.splits)
     if path.name == TRAIN.names[0]:

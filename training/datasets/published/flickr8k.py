@@ -32,7 +32,7 @@ OBTAIN = (
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path, files = CAPTIONS.require(root, OBTAIN), find_pictures(root)
     paths = [path]
     if path.suffix == ".json":

@@ -51,7 +51,7 @@ class _MsrvttDocument(BaseModel):
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths = [TRAIN_VAL.require(root, OBTAIN)]
     test = TEST.find(root)
     notices = []

@@ -42,7 +42,7 @@ COLUMNS = {
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path = CAPTIONS.require(root, OBTAIN)
     captions, notices = _read_table_captions(path) if path.suffix == ".csv" else (_read_captions(path), [])
     files = MediaFiles.find_below(root)

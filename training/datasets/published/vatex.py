@@ -41,7 +41,7 @@ class _VatexVideo(BaseModel):
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths: dict[Split, Path] = {"train": ANNOTATIONS["train"].require(root, OBTAIN)}
     notices = []
     for split, wanted in ANNOTATIONS.items():
