@@ -110,6 +110,6 @@ def _run(
             typer.echo(f"{job.name} is left out: {error}", err=True)
             continue
         scores = ", ".join(
-            f"{sum(each.cider) / len(each.cider):.1f} on {sheet}" for sheet, each in result.sheets.items()
+            f"{sum(each.cider) / len(each.cider):.1f} on {name}" for name, each in result.scores.items()
         )
         typer.echo(f"{job.name}: CIDEr-D {scores}")

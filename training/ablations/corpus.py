@@ -19,7 +19,7 @@ import torch
 from extractors.features import StreamSpec
 from models.feature_sources.stream_sets import stream_set, together
 from models.vocabulary import Vocabulary
-from training.ablations.row import RECIPE, SHEETS, SheetName
+from training.ablations.row import EVAL_SETS, RECIPE, EvalSetName
 from training.batches.picture_batches import PictureBatches, TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole
@@ -141,14 +141,14 @@ class AblationCorpus:
             until=until,
         )
 
-    def show_sheets(self) -> dict[SheetName, JudgedPictures]:
-        """Returns the held-out pictures in both ways of showing them."""
-        return {name: JudgedPictures.show(name, self.held_out) for name in SHEETS}
+    def show_eval_sets(self) -> dict[EvalSetName, JudgedPictures]:
+        """Returns the held-out pictures as stills, and among other shots."""
+        return {name: JudgedPictures.show(name, self.held_out) for name in EVAL_SETS}
 
 
 GROUP = 50
-#: Steps of a sample on each sheet; ablations are trained on up to as many.
-STEPS: dict[SheetName, int] = {"stills": 1, "shots": 6}
+#: Steps of a sample of each; ablations are trained on up to as many.
+STEPS: dict[EvalSetName, int] = {"stills": 1, "shots": 6}
 SEED = 2020
 ALWAYS_BETWEEN_OTHERS = Shots(lengths=(1.0,), distractors=1.0)
 
@@ -161,8 +161,8 @@ class JudgedPictures:
     steps: int
 
     @classmethod
-    def show(cls, name: SheetName, items: Sequence[TrainingItem]) -> JudgedPictures:
-        """Returns the items as that sheet shows them."""
+    def show(cls, name: EvalSetName, items: Sequence[TrainingItem]) -> JudgedPictures:
+        """Returns the items as stills, or as one of several shots."""
         return cls(items, STEPS[name])
 
     def draw_groups(self) -> Iterator[tuple[Sequence[TrainingItem], list[Sample]]]:

@@ -16,7 +16,7 @@ UNRANKED = {"ranking_weight": 0.0}
 def _table_2(name: str, title: str, pooling: str, cider: str, ranked: bool = True) -> AblationRow:
     make = TrainingSpec("stats", {**ST, "pooling": pooling}, {} if ranked else UNRANKED)
     paper = f"Table 2, MSR-VTT: CIDEr {cider}, against 40.4 of mean + ranked."
-    return AblationRow(f"stats-{name}", title, make, "stats-st", paper, looks=False)
+    return AblationRow(f"stats-{name}", title, make, "stats-st", paper, measures_attention=False)
 
 
 STATS = RowFamily(
@@ -38,7 +38,7 @@ STATS = RowFamily(
             "stats",
             "Table 1: 74.2 and 42.9, below both branches together.",
             headline=True,
-            looks=False,
+            measures_attention=False,
         ),
         AblationRow(
             "stats-ts",
@@ -66,7 +66,7 @@ STATS = RowFamily(
             ReadingSpec(("stats",), config=ST, shipped=True),
             "stats-demo",
             "Figure 5: ST writes more verbs: 27 % of its words, 8 % more than TS.",
-            looks=False,
+            measures_attention=False,
         ),
         AblationRow(
             "stats-demo-ts",
@@ -102,7 +102,7 @@ def _masked(level: str, share: float) -> AblationRow:
         ReadingSpec(("g2l",), config={"masked": {level: share}}, shipped=True),
         "g2l-demo",
         paper,
-        sheets=("shots",),
+        eval_sets=("shots",),
     )
 
 
@@ -243,7 +243,7 @@ VATEX = RowFamily(
             None,
             "VATEX: CIDEr 72.5, the lowest.",
             headline=True,
-            looks=False,
+            measures_attention=False,
         ),
         AblationRow(
             "fusion-spatial",
@@ -266,7 +266,7 @@ VATEX = RowFamily(
             ReadingSpec(MEMBERS, how="fused"),
             "fusion-spatial",
             "VATEX, after reinforcement: CIDEr 88.8, 3.4 above either member's 85.4.",
-            looks=False,
+            measures_attention=False,
         ),
         AblationRow(
             "fusion-judged",
@@ -274,7 +274,7 @@ VATEX = RowFamily(
             ReadingSpec(MEMBERS, how="judged"),
             "fusion-fused",
             "No row of the paper: the rule that is served.",
-            looks=False,
+            measures_attention=False,
         ),
         AblationRow(
             "fusion-averaged",
@@ -282,7 +282,7 @@ VATEX = RowFamily(
             ReadingSpec(MEMBERS, how="averaged"),
             "fusion-spatial",
             "No row of the paper: what the embedding has to surpass.",
-            looks=False,
+            measures_attention=False,
         ),
     ),
     words="spatial",

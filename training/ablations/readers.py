@@ -50,11 +50,11 @@ class SingleReader:
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
         forced = teacher_forced(self.captioner, self._encode(batches), targets)
-        looks = [(place, check) for place, check in enumerate(forced.attentions) if check is not None]
-        written = (targets > EOS)[:, [place for place, _ in looks]]
-        temporal = torch.stack([check.temporal for _, check in looks], 1)
+        steps = [(place, step) for place, step in enumerate(forced.attentions) if step is not None]
+        written = (targets > EOS)[:, [place for place, _ in steps]]
+        temporal = torch.stack([step.temporal for _, step in steps], 1)
         extras = {
-            name: torch.stack([check.extras[name] for _, check in looks], 1) for name in looks[0][1].extras
+            name: torch.stack([step.extras[name] for _, step in steps], 1) for name in steps[0][1].extras
         }
         return [
             StepAttention(temporal[video][kept], None, {name: of[video][kept] for name, of in extras.items()})

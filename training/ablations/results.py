@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from extractors.files import atomic_write
 from training.ablations.row import AblationJob
@@ -32,18 +32,17 @@ class AblationPlan(BaseModel):
     words: bool = False
 
 
-class SheetScores(BaseModel):
-    """Item by item, in the sheet's order.
+class EvalSetScores(BaseModel):
+    """Scores item by item, in the order of the held-out pictures.
 
-    cider: CIDEr-D × 100. looked: by what was measured
-    (scoring.py), shares from 0 to 1.
+    cider: CIDEr-D × 100. attention_shares: by what was measured (scoring.py), from 0 to 1; "looked" in files.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     captions: tuple[str, ...]
     cider: tuple[float, ...]
-    looked: Mapping[str, tuple[float, ...]]
+    attention_shares: Mapping[str, tuple[float, ...]] = Field(alias="looked")
 
 
 class RowResult(BaseModel):
@@ -51,7 +50,7 @@ class RowResult(BaseModel):
 
     steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     row: str
     seed: int
@@ -59,7 +58,7 @@ class RowResult(BaseModel):
     planned: int | None
     seconds: float
     parameters: int
-    sheets: Mapping[str, SheetScores]
+    scores: Mapping[str, EvalSetScores] = Field(alias="sheets")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class AblationResults:
     def save(self, job: AblationJob, result: RowResult) -> None:
         """Writes a result; the file appears whole or not at all."""
         with atomic_write(self._path(job.name)) as unfinished:
-            unfinished.write_text(result.model_dump_json())
+            unfinished.write_text(result.model_dump_json(by_alias=True))
 
     def load(self, jobs: Sequence[AblationJob]) -> dict[str, list[RowResult]]:
         """Reads the results that are there: row → one a seed."""

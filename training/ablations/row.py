@@ -11,9 +11,9 @@ from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
 from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS
 
-#: A sheet shows the held-out pictures as stills, or as one of several shots (corpus.py).
-SheetName = Literal["stills", "shots"]
-SHEETS: tuple[SheetName, ...] = ("stills", "shots")
+#: The held-out pictures as stills, or each as one of several shots (corpus.py).
+EvalSetName = Literal["stills", "shots"]
+EVAL_SETS: tuple[EvalSetName, ...] = ("stills", "shots")
 #: Every row is trained with the first; the two headline rows of a family with all.
 SEEDS = (2020, 2021, 2022)
 
@@ -67,8 +67,8 @@ class AblationRow:
     """One line of the table.
 
     against: the row it is compared with, None for what others are compared with. paper: what the paper
-    claims, with its figures. headline: run first, and with every seed. looks: whether its temporal attention
-    is in use.
+    claims, with its figures. headline: run first, and with every seed. measures_attention:
+    whether its temporal attention is in use. eval_sets: what it is scored on.
     """
 
     name: str
@@ -77,8 +77,8 @@ class AblationRow:
     against: str | None
     paper: str
     headline: bool = False
-    looks: bool = True
-    sheets: tuple[SheetName, ...] = SHEETS
+    measures_attention: bool = True
+    eval_sets: tuple[EvalSetName, ...] = EVAL_SETS
 
     @property
     def seeds(self) -> tuple[int, ...]:

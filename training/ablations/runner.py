@@ -55,7 +55,7 @@ class AblationRunner:
         else:
             captioners = {name: self._read(make, name, job.seed, corpus) for name in make.of}
             reader = self._make_reader(make, captioners)
-        sheets = corpus.show_sheets()
+        shown = corpus.show_eval_sets()
         result = RowResult(
             row=job.row.name,
             seed=job.seed,
@@ -63,7 +63,10 @@ class AblationRunner:
             planned=done.planned if done else None,
             seconds=done.seconds if done else 0.0,
             parameters=sum(p.numel() for each in captioners.values() for p in each.parameters()),
-            sheets={name: score_row(reader, sheets[name], corpus, job.row.looks) for name in job.row.sheets},
+            scores={
+                name: score_row(reader, shown[name], corpus, job.row.measures_attention)
+                for name in job.row.eval_sets
+            },
         )
         self.results.save(job, result)
         return result

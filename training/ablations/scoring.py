@@ -16,39 +16,41 @@ from numpy.typing import NDArray
 from models.captioner import StepAttention
 from training.ablations.corpus import AblationCorpus, JudgedPictures
 from training.ablations.readers import Reader, SingleReader, Words
-from training.ablations.results import SheetScores
+from training.ablations.results import EvalSetScores
 from training.batches.pseudo_video import stack_samples
 from training.batches.training_batch import autocast
 
 DIGITS = 4
 
 
-def score_row(reader: Reader, sheet: JudgedPictures, corpus: AblationCorpus, looks: bool) -> SheetScores:
-    """Scores a reader on a sheet.
+def score_row(
+    reader: Reader, pictures: JudgedPictures, corpus: AblationCorpus, measures_attention: bool
+) -> EvalSetScores:
+    """Scores a reader on pictures.
 
     Args:
         reader: writes the captions.
-        sheet: the pictures that it is shown.
+        pictures: as they are shown to it.
         corpus: has the scorer.
-        looks: whether the reader's temporal attention is worth reading.
+        measures_attention: whether the reader's temporal attention is worth reading.
     """
     captions: list[Words] = []
-    looked: defaultdict[str, list[float]] = defaultdict(list)
-    for items, samples in sheet.draw_groups():
+    attention_shares: defaultdict[str, list[float]] = defaultdict(list)
+    for items, samples in pictures.draw_groups():
         batches = stack_samples(samples, corpus.precision)
         with torch.inference_mode(), autocast(corpus.precision):
             captions += reader.write_captions(batches)
             attentions: Sequence[StepAttention] = ()
-            if looks and sheet.steps > 1 and isinstance(reader, SingleReader):
+            if measures_attention and pictures.steps > 1 and isinstance(reader, SingleReader):
                 attentions = reader.read_attention(batches, [item.captions[0] for item in items])
         for attention, shown in zip(attentions, samples, strict=False):
             for name, share in measure_attention(attention, shown.true).items():
-                looked[name].append(round(share, DIGITS))
-    scores = 100 * corpus.scorer.score([item.id for item in sheet.items], captions)
-    return SheetScores(
+                attention_shares[name].append(round(share, DIGITS))
+    scores = 100 * corpus.scorer.score([item.id for item in pictures.items], captions)
+    return EvalSetScores(
         captions=tuple(" ".join(words) for words in captions),
         cider=tuple(np.round(scores, DIGITS).tolist()),
-        looked={name: tuple(shares) for name, shares in looked.items()},
+        attention_shares={name: tuple(shares) for name, shares in attention_shares.items()},
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from training.ablations.results import RowResult
-from training.ablations.row import SHEETS, AblationRow, RowFamily, SheetName
+from training.ablations.row import EVAL_SETS, AblationRow, EvalSetName, RowFamily
 from training.scores.bootstrap import Comparison, Floats, compare, mean_metric
 
 Found = Mapping[str, Sequence[RowResult]]
@@ -47,9 +47,9 @@ def _format_scores(families: Sequence[RowFamily], found: Found) -> Iterator[str]
 
 def _format_numbers(row: AblationRow, found: Found) -> list[str]:
     results = found[row.name]
-    scores = ["; ".join(_format_score(results, sheet)) for sheet in SHEETS]
+    scores = ["; ".join(_format_score(results, eval_set)) for eval_set in EVAL_SETS]
     reference = found.get(row.against or "", ())
-    differences = [_format_difference(compare_cider(results, reference, sheet)) for sheet in SHEETS]
+    differences = [_format_difference(compare_cider(results, reference, eval_set)) for eval_set in EVAL_SETS]
     return [_format_steps(results), *scores, *differences]
 
 
@@ -62,8 +62,10 @@ def _format_steps(results: Sequence[RowResult]) -> str:
     return f"{taken}" if taken == first.planned else f"{taken} of {first.planned}"
 
 
-def _format_score(results: Sequence[RowResult], sheet: str) -> Iterator[str]:
-    scores = [float(np.mean(result.sheets[sheet].cider)) for result in results if sheet in result.sheets]
+def _format_score(results: Sequence[RowResult], eval_set: str) -> Iterator[str]:
+    scores = [
+        float(np.mean(result.scores[eval_set].cider)) for result in results if eval_set in result.scores
+    ]
     if scores:
         yield f"{np.mean(scores):.1f}"
     if len(scores) > 1:
@@ -79,15 +81,15 @@ def _format_attention_rows(families: Sequence[RowFamily], found: Found) -> Itera
 
 def _format_attention(row: AblationRow, result: RowResult) -> Iterator[str]:
     """Yields the lines of a row, without what is chance by construction, or always the middle frame."""
-    looked = result.sheets["shots"].looked if "shots" in result.sheets else {}
+    shares_by_name = result.scores["shots"].attention_shares if "shots" in result.scores else {}
     for name, title in MEASURES.items():
-        shares, middle = looked.get(name), looked.get("middle")
-        by_construction = looked.get("chance"), middle if name == "key_frame" else None
+        shares, middle = shares_by_name.get(name), shares_by_name.get("middle")
+        by_construction = shares_by_name.get("chance"), middle if name == "key_frame" else None
         if shares is None or shares in by_construction:
             continue
-        above = compare_shares(shares, looked["chance"])
+        above = compare_shares(shares, shares_by_name["chance"])
         than_middle = compare_shares(shares, middle) if name == "key_frame" and middle else None
-        numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, looked["chance"])]
+        numbers = [f"{100 * np.mean(values):.1f}" for values in (shares, shares_by_name["chance"])]
         yield _join_cells(
             [row.title, title, *numbers, _format_difference(above), _format_difference(than_middle)]
         )
@@ -105,7 +107,7 @@ def _join_cells(values: Sequence[str]) -> str:
 
 
 def compare_cider(
-    results: Sequence[RowResult], reference: Sequence[RowResult], sheet: SheetName
+    results: Sequence[RowResult], reference: Sequence[RowResult], eval_set: EvalSetName
 ) -> Comparison | None:
     """Compares rows by paired bootstraps over the held-out pictures (training/scores/bootstrap.py).
 
@@ -114,12 +116,12 @@ def compare_cider(
     Args:
         results: of a row, one a seed.
         reference: of the row that it is compared with.
-        sheet: which pictures.
+        eval_set: which pictures.
 
     Returns:
         CIDEr-D of the row less the reference's, over the seeds that both have; None where they share none.
     """
-    ours, theirs = _sort_by_seed(results, sheet), _sort_by_seed(reference, sheet)
+    ours, theirs = _sort_by_seed(results, eval_set), _sort_by_seed(reference, eval_set)
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
@@ -132,5 +134,5 @@ def compare_shares(first: Sequence[float], second: Sequence[float]) -> Compariso
     return compare(mean_metric("share", 100 * np.array(first)), mean_metric("share", 100 * np.array(second)))
 
 
-def _sort_by_seed(results: Sequence[RowResult], sheet: SheetName) -> dict[int, Floats]:
-    return {r.seed: np.array(r.sheets[sheet].cider) for r in results if sheet in r.sheets}
+def _sort_by_seed(results: Sequence[RowResult], eval_set: EvalSetName) -> dict[int, Floats]:
+    return {r.seed: np.array(r.scores[eval_set].cider) for r in results if eval_set in r.scores}

@@ -87,12 +87,12 @@ def test_rows_of_each_family_are_trained_read_scored_and_kept(
         trained = isinstance(job(name).row.make, TrainingSpec)
         assert (result.steps, result.planned) == ((2, 2) if trained else (None, None))
         assert result.parameters > 100_000
-        for sheet in result.sheets.values():
-            assert len(sheet.captions) == len(sheet.cider) == HELD_OUT
-            assert all(len(shares) == HELD_OUT for shares in sheet.looked.values())
+        for eval_set in result.scores.values():
+            assert len(eval_set.captions) == len(eval_set.cider) == HELD_OUT
+            assert all(len(shares) == HELD_OUT for shares in eval_set.attention_shares.values())
         assert runner.results.load([job(name)]) == {name: [result]}
-        measured = result.sheets["shots"].looked.keys()
-        assert measured >= ({"chance", "attention"} if job(name).row.looks else set())
+        measured = result.scores["shots"].attention_shares.keys()
+        assert measured >= ({"chance", "attention"} if job(name).row.measures_attention else set())
         assert ("key_frame" in measured) == name.startswith("refocus")
     assert not list(runner.results.folder.glob("*/last.pt"))
 
@@ -106,10 +106,10 @@ def test_a_shipped_checkpoint_is_read_with_another_config(corpus: AblationCorpus
     shutil.copy(
         locate_checkpoint(runner.results.run_folder(job("g2l").name)), runner.weights / "g2l.safetensors"
     )
-    shots = runner.run(job("g2l-demo")).sheets["shots"]
-    assert shots == runner.results.load([job("g2l")])["g2l"][0].sheets["shots"]
+    shots = runner.run(job("g2l-demo")).scores["shots"]
+    assert shots == runner.results.load([job("g2l")])["g2l"][0].scores["shots"]
     masked = runner.run(job("g2l-demo-mask-al-50"))
-    assert masked.sheets.keys() == {"shots"}
+    assert masked.scores.keys() == {"shots"}
     assert masked.parameters == runner.results.load([job("g2l")])["g2l"][0].parameters
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from training.ablations.command import app
 from training.ablations.families import FAMILIES
-from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, RowResult, SheetScores
+from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, EvalSetScores, RowResult
 from training.ablations.row import list_jobs
 from training.ablations.tables import compare_cider, format_tables
 
@@ -28,17 +29,17 @@ def result(
 ) -> RowResult:
     """As good as EASY on stills and by ``gain`` better on shots, where shares are the same for every item."""
     shares = {key: (share,) * N for key, share in (looked or {}).items()}
-    sheets = {
-        sheet: SheetScores(
+    scores = {
+        eval_set: EvalSetScores(
             captions=("a man",) * N,
             cider=tuple((EASY + more).tolist()),
-            looked=shares if sheet == "shots" else {},
+            attention_shares=shares if eval_set == "shots" else {},
         )
-        for sheet, more in (("stills", 0.0), ("shots", gain))
+        for eval_set, more in (("stills", 0.0), ("shots", gain))
     }
     planned = None if steps is None else 600
     return RowResult(
-        row=name, seed=seed, steps=steps, planned=planned, seconds=1, parameters=9, sheets=sheets
+        row=name, seed=seed, steps=steps, planned=planned, seconds=1, parameters=9, scores=scores
     )
 
 
@@ -110,6 +111,18 @@ def test_the_command_prints_what_the_folder_holds(tmp_path: Path) -> None:
     assert code == 0
     assert len(cells(text, "TS alone")) == 1
     assert cells(text, "ST alone") == []
+
+
+def test_results_keep_the_names_that_their_files_have_had(tmp_path: Path) -> None:
+    """So that rows of an older version are still in the table."""
+    job = next(job for job in list_jobs(FAMILIES) if job.row.name == "stats-ts")
+    results = AblationResults(tmp_path)
+    written = result("stats-ts", looked={"chance": 0.4})
+    results.save(job, written)
+    [file] = tmp_path.glob("*.json")
+    document = json.loads(file.read_text())
+    assert document["sheets"]["shots"].keys() == {"captions", "cider", "looked"}
+    assert results.load([job])["stats-ts"] == [written]
 
 
 def test_the_command_lists_every_row() -> None:
