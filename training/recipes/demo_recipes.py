@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from extractors.errors import ReelwordError
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
@@ -94,8 +95,11 @@ def make_demo_config(captioner: str) -> BaseModel:
     return make()
 
 
-class UnknownRecipe(ValueError):
+class UnknownRecipe(ReelwordError, ValueError):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
+
+    code = "unknown_recipe"
+    hint = "Choose one of those that the message lists."
 
 
 def find_recipe(name: str | None, captioner: str) -> Recipe:
