@@ -72,7 +72,7 @@ def test_meteor_is_asked_where_it_is_paid_for(tmp_path: Path, monkeypatch: pytes
 
 
 def test_without_java_meteor_says_so_and_the_others_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
     with pytest.raises(NoReward, match=r"METEOR as a reward needs Java .* No Java: .* Give it no weight"):
         Rewards(RewardWeights(meteor=0.1), REFERENCES)
     with pytest.raises(NoReward):

@@ -98,7 +98,7 @@ def test_a_set_that_a_paper_does_not_have_is_told() -> None:
 def test_without_java_what_is_paid_for_by_meteor_is_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
     run, place = (
         find_paper_run("paper-msvd", "stats"),
         RunSettings(tmp_path / "run", tmp_path / "cache", print),

@@ -26,7 +26,7 @@ def agrees(report: ScoreReport, corpus: coco_golden.Corpus) -> None:
 
 
 def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
 
 
 def test_everything_with_no_java_on_path(monkeypatch: pytest.MonkeyPatch) -> None:

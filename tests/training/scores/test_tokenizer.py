@@ -65,7 +65,7 @@ def test_a_jar_below_a_folder_with_a_space(
 ) -> None:
     spaced = tmp_path / "a folder"
     spaced.symlink_to(find_scorer_file("."), target_is_directory=True)
-    monkeypatch.setattr("training.scores.tokenizer.scorer_file", spaced.joinpath)
+    monkeypatch.setattr("training.scores.tokenizer.find_scorer_file", spaced.joinpath)
     assert tokenize(["He can't swim."], java) == ["he ca n't swim"]
 
 

@@ -51,7 +51,7 @@ def candidate(words: str, merit: float) -> Candidate:
 
 
 @pytest.fixture
-def told_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_candidate_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny captioners are sure of nothing."""
     monkeypatch.setattr(write_captions, "LEAST_MERIT", -100.0)
 
@@ -68,7 +68,7 @@ def test_what_is_empty_or_cut_is_not_learned() -> None:
     assert choose_sure_captions([cut, candidate("", 0.3), candidate("a dog", 0.2)]) == ["a dog"]
 
 
-@pytest.mark.usefixtures("told_all")
+@pytest.mark.usefixtures("every_candidate_is_sure")
 def test_a_picture_is_captioned_alike_whatever_its_companions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,10 +104,10 @@ def wrote(archive: Path, out: Path, *others: str) -> Any:
 @pytest.fixture
 def tiny_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = PictureInputs(DEMO_STREAMS, ("grid",), (CachedNetwork(Averages(), 1),))
-    monkeypatch.setattr(write_captions, "writers", lambda named: (fusion(), inputs, str(named)))
+    monkeypatch.setattr(write_captions, "load_writers", lambda named: (fusion(), inputs, str(named)))
 
 
-@pytest.mark.usefixtures("told_all", "tiny_writers")
+@pytest.mark.usefixtures("every_candidate_is_sure", "tiny_writers")
 def test_a_stopped_run_goes_on_and_another_does_not(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 6)
     names = list_pictures(archive)
