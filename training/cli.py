@@ -177,7 +177,7 @@ def _choose_picture_training(
 ) -> Path:
     """Trains the embedding, a captioner, or one and the end of its image networks."""
     from models.checkpoint import read_card
-    from models.feature_sources.stream_sets import stream_set
+    from models.feature_sources.stream_sets import find_stream_set
     from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, TUNING
     from training.sessions.pictures import train_captioner, train_semantic_embedding
     from training.sessions.tuning import tune_network
@@ -188,7 +188,7 @@ def _choose_picture_training(
     if plan.name in TUNING and start is not None:
         return tune_network(name, plan, data, settings, start, teachers)
     own = None if start is None else read_card(start).training.get("streams")
-    wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
+    wanted = find_stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
     if name == EMBEDDING:
         return train_semantic_embedding(plan, data, settings, start, wanted)
     return train_captioner(name, plan, data, settings, start, wanted, teachers)
@@ -224,7 +224,7 @@ def _train_on_videos(
     """Trains a captioner on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, stream_set
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, find_stream_set
     from training.datasets.errors import DataSetError
     from training.recipes.demo_recipes import DEMO_STREAMS, FINETUNE
     from training.sessions.videos import finetune, train_on_videos
@@ -234,7 +234,7 @@ def _train_on_videos(
     try:
         if start is not None:
             return finetune(start, name, plan, data.load(), settings)
-        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
+        wanted = find_stream_set(streams or DEMO_STREAMS.get(name, "demo"))
         return train_on_videos(name, wanted, plan, data.load(), data.rule, settings)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import PictureBatches, TrainingItem, hold_out
@@ -97,12 +97,12 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     return Trainer(recipe, batches, whole, TrainingRun(out), save, torch.float32, shots)
 
 
-def captioner(tiny: Trainer) -> Stats:
+def captioner(tiny: Trainer) -> STaTS:
     return stats(tiny.batches.vocabulary, tiny.recipe.seed)
 
 
-def stats(vocabulary: Vocabulary, seed: int) -> Stats:
-    config = StatsConfig(
+def stats(vocabulary: Vocabulary, seed: int) -> STaTS:
+    config = STaTSConfig(
         streams=(StreamConfig(name="grid", width=8),),
         embedded=16,
         words=16,
@@ -113,10 +113,10 @@ def stats(vocabulary: Vocabulary, seed: int) -> Stats:
         tie_words=True,
     )
     torch.manual_seed(seed)
-    return Stats(config, vocabulary)
+    return STaTS(config, vocabulary)
 
 
-def refine(tiny: Trainer, refined: Stats) -> None:
+def refine(tiny: Trainer, refined: STaTS) -> None:
     words = tiny.batches.vocabulary.words
     tiny.refine(refined, SelfCritical.for_items(tiny.recipe, tiny.batches.items, words))
 

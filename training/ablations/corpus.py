@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from extractors.features import StreamSpec
-from models.feature_sources.stream_sets import stream_set, together
+from models.feature_sources.stream_sets import combine_stream_sets, find_stream_set
 from models.vocabulary import Vocabulary
 from training.ablations.row import EVAL_SETS, RECIPE, EvalSetName
 from training.batches.picture_batches import PictureBatches, TrainingItem
@@ -80,7 +80,7 @@ class AblationCorpus:
         Raises:
             FileNotFoundError: ``data`` lacks the sets.
         """
-        wanted = together([stream_set(name) for name in streams.split("+")])
+        wanted = combine_stream_sets([find_stream_set(name) for name in streams.split("+")])
         inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers))
         kept, held_out = inputs.items(data, cache, RECIPE.held_out)
         if not held_out:

@@ -11,11 +11,11 @@ import torch
 from models.captioner import AnyCaptioner, StepAttention
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.combining.ensemble import Ensemble
-from models.combining.reranking import Fusion
+from models.combining.reranking import Reranker
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
-from models.inputs import Batch, inputs_of
-from models.likelihood import pad_captions, teacher_forced
-from models.vocabulary import EOS
+from models.inputs import Batch, order_inputs
+from models.likelihood import teacher_force
+from models.vocabulary import EOS, pad_captions
 
 #: Beams in every reading, and the candidates that each member sends into a fusion. Words may return, as they
 #: might when the tables in docs/results/ablations.md were made.
@@ -49,7 +49,7 @@ class SingleReader:
         """
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
-        forced = teacher_forced(self.captioner, self._encode(batches), targets)
+        forced = teacher_force(self.captioner, self._encode(batches), targets)
         steps = [(place, step) for place, step in enumerate(forced.attentions) if step is not None]
         written = (targets > EOS)[:, [place for place, _ in steps]]
         temporal = torch.stack([step.temporal for _, step in steps], 1)
@@ -62,7 +62,7 @@ class SingleReader:
         ]
 
     def _encode(self, batches: Mapping[str, Batch]) -> Any:
-        memory = self.captioner.encode_batches(inputs_of(self.captioner, batches))
+        memory = self.captioner.encode_batches(order_inputs(self.captioner, batches))
         if not self.step_1:
             return memory
         earlier = self.captioner.earlier_memory(memory)
@@ -79,7 +79,7 @@ class AveragedReader:
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         """Writes the best caption of each video."""
-        memory = self.ensemble.encode_batches(inputs_of(self.ensemble, batches))
+        memory = self.ensemble.encode_batches(order_inputs(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
         return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
@@ -95,7 +95,9 @@ class RerankedReader:
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         """Writes the caption of each video that is picked."""
-        chosen = Fusion(self.members, self.embedding, self.likelihood_weight).from_batches(batches, OPTIONS)
+        chosen = Reranker(self.members, self.embedding, self.likelihood_weight).caption_batches(
+            batches, OPTIONS
+        )
         return [each.best.words for each in chosen]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.likelihood import pad_captions
+from models.vocabulary import pad_captions
 from training.batches.archives import ArchiveItem, read_items
 from training.batches.picture_features import FeatureCache, PictureNetwork, load_features
 from training.batches.pseudo_video import Pictures, Shots, draw_sample, stack_samples

@@ -17,11 +17,10 @@ from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.captioner import InputDescription
-from models.checkpoint import Card, read_card
-from models.checkpoint_folder import checkpoint_path
-from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
+from models.checkpoint import Card, find_checkpoint, read_card
+from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
-from models.inputs import ConfigT, renamed
+from models.inputs import ConfigT, rename_streams
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 
@@ -71,7 +70,7 @@ class PictureInputs:
             StreamMismatch: a teacher reads video, or another network's streams.
         """
         _check_shown_by_pictures(streams)
-        parts = [streams.of(names), *(_find_teacher_streams(card) for card in teachers)]
+        parts = [streams.select(names), *(_find_teacher_streams(card) for card in teachers)]
         makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
         built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
         for card in teachers:
@@ -122,7 +121,7 @@ def _describe_spec(spec: StreamSpec) -> str:
 
 def read_cards(teachers: Sequence[str]) -> list[Card]:
     """Reads the cards of captioners by name or file. Raises UnknownCaptioner, CheckpointError."""
-    return [read_card(checkpoint_path(teacher)) for teacher in teachers]
+    return [read_card(find_checkpoint(teacher)) for teacher in teachers]
 
 
 @runtime_checkable
@@ -150,13 +149,13 @@ def fit_to_streams(config: ConfigT, streams: StreamSet) -> ConfigT:
         alike = [each.stream for each in streams.inputs if each.width == stream.width]
         if stream.name not in streams.streams and len(alike) == 1:
             given[stream.name] = alike[0]
-    return renamed(config, given)
+    return rename_streams(config, given)
 
 
 def _find_teacher_streams(card: Card) -> StreamSet:
     """Returns the set that a teacher is fed from. Raises StreamMismatch where pictures do not show it."""
     try:
-        streams = stream_set_for(card)
+        streams = select_stream_set(card)
         _check_shown_by_pictures(streams)
     except (NeedsVideo, UnknownStreamSet) as error:
         raise StreamMismatch(f"{card.captioner} cannot teach here: {error}") from error

@@ -20,8 +20,9 @@ from tqdm import tqdm
 
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
-from models.inputs import inputs_of
-from models.likelihood import pad_captions, teacher_distributions
+from models.inputs import order_inputs
+from models.likelihood import predict_top_words
+from models.vocabulary import pad_captions
 from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
 from training.batches.training_batch import TeacherTargets, autocast
 
@@ -121,8 +122,8 @@ def _compute_distributions(
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
         samples = [sample_whole(pictures) for _, pictures, _ in items]
         with torch.inference_mode(), autocast(precision):
-            memory = teacher.encode_batches(inputs_of(teacher, stack_samples(samples, precision)))
-            top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
+            memory = teacher.encode_batches(order_inputs(teacher, stack_samples(samples, precision)))
+            top = predict_top_words(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)
         yield top.indices[valid].numpy(), top.values[valid].float().numpy()

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.captioner import Rows
-from models.inputs import Batch, StreamReader, inputs_of
+from models.captioner import TensorRows
+from models.inputs import Batch, StreamReader, order_inputs
 from models.vocabulary import Vocabulary
 
 
@@ -41,7 +41,7 @@ ItemT_co = TypeVar("ItemT_co", bound=CaptionedItem, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class TeacherTargets(Rows):
+class TeacherTargets(TensorRows):
     """A teacher's most probable words at every place of a batch's captions.
 
     words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended.
@@ -73,7 +73,7 @@ class TrainingBatch:
 
     def inputs_of(self, network: StreamReader) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""
-        return inputs_of(network, self.batches)
+        return order_inputs(network, self.batches)
 
 
 @dataclass(frozen=True, eq=False)

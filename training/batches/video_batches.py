@@ -13,7 +13,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
-from models.likelihood import pad_captions
+from models.vocabulary import pad_captions
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import VideoFeatures, describe_failures
 from training.datasets.caption_set import VideoItem, split_words

@@ -11,7 +11,7 @@ import torch
 
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
-from models.inputs import Batch, inputs_of
+from models.inputs import Batch, order_inputs
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
 from training.batches.training_batch import ItemT_co, autocast
@@ -79,7 +79,7 @@ class Validation(ABC, Generic[ItemT_co]):
         for start in range(0, len(self.items), self.group):
             batches = self.load_group(start)
             with torch.inference_mode(), autocast(precision):
-                memory = captioner.encode_batches(inputs_of(captioner, batches))
+                memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, choose_memory(memory), self.options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)
 

@@ -27,8 +27,8 @@ from pydantic import BaseModel
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
-from models.captioners.stats import StatsConfig, StreamConfig
-from models.captioners.vatex import FusionConfig, SpatialConfig
+from models.captioners.stats import STaTSConfig, StreamConfig
+from models.captioners.vatex import SpatialVatexConfig, VatexConfig
 from models.feature_sources.stream_sets import StreamSet
 from models.inputs import InputStream
 from training.recipes.demo_recipes import DEMO, UnknownRecipe
@@ -131,9 +131,9 @@ VATEX_EPOCHS = {"cross_entropy": 30, "self_critical": 10}
 LONG = {"cross_entropy": 30}
 
 
-def make_stats_config(streams: StreamSet) -> StatsConfig:
+def make_stats_config(streams: StreamSet) -> STaTSConfig:
     """Gives STaTS an input for each stream of the set; one vector a row is a grid of one cell."""
-    return StatsConfig(
+    return STaTSConfig(
         streams=tuple(
             StreamConfig(
                 name=each.stream, width=each.width, regions="boxes" if each.regions == "boxes" else "grid"
@@ -163,18 +163,18 @@ def make_hard_dual_afr_config(_: StreamSet) -> DualAFRConfig:
     return DualAFRConfig(kind="hard")
 
 
-def make_fusion_config(_: StreamSet) -> FusionConfig:
+def make_fusion_config(_: StreamSet) -> VatexConfig:
     """Gives the members of the fusion the motion of IRCSN-152."""
-    return FusionConfig(motion=InputStream(name="ircsn152", width=2048))
+    return VatexConfig(motion=InputStream(name="ircsn152", width=2048))
 
 
-def make_spatial_config(streams: StreamSet) -> SpatialConfig:
+def make_spatial_config(streams: StreamSet) -> SpatialVatexConfig:
     """Gives objects both networks' maps, as the paper says."""
     objects, moving = (
         InputStream(name=f"roi:{network}@mask_rcnn:10", width=2048) for network in ("resnext101", "ircsn152")
     )
     pooled = make_fusion_config(streams).model_dump()
-    return SpatialConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
+    return SpatialVatexConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
 
 
 def _make_run(

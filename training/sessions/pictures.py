@@ -15,10 +15,16 @@ from torch import nn
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
-from models.checkpoint_folder import load_captioner
+from models.checkpoint import (
+    Card,
+    CheckpointError,
+    load_captioner,
+    load_checkpoint,
+    load_embedding,
+    save_checkpoint,
+)
 from models.feature_sources.stream_sets import DEMO, StreamSet
-from models.inputs import renamed
+from models.inputs import rename_streams
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from training.batches.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
@@ -280,7 +286,7 @@ def _alike(one: BaseModel, other: BaseModel) -> bool:
     if type(one) is not type(other) or len(ours) != len(theirs):
         return False
     names = {a.name: b.name for a, b in zip(ours, theirs, strict=True)}
-    return bool(renamed(one, names) == other)
+    return bool(rename_streams(one, names) == other)
 
 
 @dataclass(frozen=True, eq=False)

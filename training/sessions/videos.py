@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
-from models.feature_sources.stream_checks import check_extractors, check_streams, stream_set_of
-from models.feature_sources.stream_sets import StreamSet, stream_set
+from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
+from models.feature_sources.stream_sets import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import fit_to_streams, list_streams
 from training.batches.training_batch import training_precision
@@ -115,7 +115,7 @@ def train_on_videos(
     torch.set_num_threads(settings.threads)
     config = fit_to_streams(make_demo_config(name), streams) if config is None else config
     names = [stream.name for stream in list_streams(config)]
-    source = FeatureSource(streams.of(names), threads=settings.threads, cache=settings.cache)
+    source = FeatureSource(streams.select(names), threads=settings.threads, cache=settings.cache)
     videos = _load_videos(captions, source, settings)
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
@@ -154,7 +154,7 @@ def train_as_paper(
     if self_critical and "self_critical" in run.epochs:
         check_rewards(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
-    captions, wanted = folder.load(), stream_set(streams or run.streams)
+    captions, wanted = folder.load(), find_stream_set(streams or run.streams)
     plan = run.plan(sum(len(video.captions) for video in captions.in_split("train")), self_critical)
     return train_on_videos(name, wanted, plan, captions, folder.rule, settings, run.config(wanted))
 
@@ -205,7 +205,7 @@ def open_feature_source(checkpoint: Checkpoint, cache: Path, threads: int) -> Fe
     Raises:
         StreamMismatch: the captioner was trained on other streams.
     """
-    wanted = stream_set_of(checkpoint)
+    wanted = select_stream_set(checkpoint.card)
     source = FeatureSource(wanted, threads=threads, cache=cache)
     check_extractors(checkpoint, wanted, source.extractors)
     return source

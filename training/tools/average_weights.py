@@ -19,8 +19,14 @@ import typer
 from torch import Tensor
 
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from models.checkpoint_folder import checkpoint_path
+from models.checkpoint import (
+    Card,
+    Checkpoint,
+    CheckpointError,
+    find_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from models.feature_sources.stream_sets import DEMO
 
 app = typer.Typer(add_completion=False)
@@ -77,7 +83,7 @@ def main(
         raise typer.BadParameter("name two checkpoints or more")
     try:
         captioner, card = average_checkpoints(
-            [load_checkpoint(checkpoint_path(each)) for each in checkpoints]
+            [load_checkpoint(find_checkpoint(each)) for each in checkpoints]
         )
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
