@@ -1,6 +1,6 @@
 """Lists which extractors feed which captioner: the papers' stream sets, and the one that needs no download.
 
-A stream set says which streams a captioner reads; a recipe (training/recipes/recipe_book.py) says how it is
+A stream set says which streams a captioner reads; a recipe (training/recipes/demo_recipes.py) says how it is
 trained. They are chosen apart: any captioner whose shapes fit can be trained on any set. What a set's
 extractors make is told by their streams' name tags, and a captioner takes only what it was trained on
 (models/feature_sources/stream_checks.py).
