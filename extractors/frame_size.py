@@ -1,8 +1,7 @@
 """The size in which an extractor is handed frames, as data that needs no torch.
 
-``extract`` streams frames as stored through the networks. Serving and training gather a video's frames before
-a network looks at them, so each is first made as small as its extractor makes it anyway, by Pillow as the
-extractor itself does on a CPU: preparing such a frame gives the very bytes that the stored one gives.
+The decoder makes each frame as small as the extractor makes it anyway, by Pillow as the extractor itself does
+on a CPU: preparing such a frame gives the very bytes that the stored one gives.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Resizing:
         return kept_ratio(height, width, self.target)
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Frames uint8 (T, H, W, 3) resized; left as they are where that would only make them larger."""
+        """Resize frames uint8 (T, H, W, 3); leave them as they are where that would only make them larger."""
         rows, columns = self.size(*pixels.shape[1:3])
         if rows * columns >= pixels.shape[1] * pixels.shape[2]:
             return pixels
@@ -56,15 +55,18 @@ class Resizing:
 
 @dataclass(frozen=True)
 class FrameSize:
-    """short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
+    """A size of frames by how they are made.
+
+    short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
     stored. resizing: what the extractor does to whole frames first, None where it does nothing or frames that
-    the decoder made smaller are small enough."""
+    the decoder made smaller are small enough.
+    """
 
     short_side: int | None = None
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Frames uint8 (T, H, W, 3) as the decoder hands them over, made as small as they may be."""
+        """Make frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
         return pixels if self.resizing is None else self.resizing.shrink(pixels)
 
 

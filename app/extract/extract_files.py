@@ -18,9 +18,9 @@ from app.extract.plan import ExtractionOutcome, ExtractionPlan, form_of
 from app.extract.pool import describe_all
 from app.progress import progress
 from app.terminal import complain, printable
-from extractors.extraction.feature_files import FeaturesDamaged, VideoSource, path_digest
-from extractors.extraction.npy_hdf5 import link
 from extractors.extractor import UnknownExtractor, inputs_of, names
+from extractors.video_features.feature_files import FeaturesDamaged, VideoSource, path_digest
+from extractors.video_features.npy_hdf5 import link
 
 
 def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:

@@ -1,4 +1,4 @@
-"""The process that decodes: reads a request, decodes, answers, waits for the next.
+"""Runs the process that decodes: reads a request, streams its parts, waits for the next.
 
 Started by ``extractors.decoder.decoder`` as ``python -m extractors.decoder.child LINK SHARED PARENT READER``.
 It holds no torch, no secrets and no connection but the one to its parent, and dies with it.
@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
@@ -20,28 +20,34 @@ from extractors.decoder.messages import (
     LONGEST_MESSAGE,
     SLOTS,
     TAKEN,
-    pack_answer,
     pack_error,
     pack_part,
     unpack_request,
 )
 from extractors.media import errors
-from extractors.media.chunks import Chunk, End, StreamPart, StreamRequest
-from extractors.media.decode import decode_here, stream_here
-from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.decode import stream_here
+from extractors.media.request import DecodeRequest, Limits
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
 
-Read: TypeAlias = Callable[[str, DecodeRequest, Limits], Decoded]
+StreamFile: TypeAlias = Callable[[str, DecodeRequest, Limits], Iterator[StreamPart]]
 
 PR_SET_PDEATHSIG = 1
 
 
 def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
-    """Serve requests from the connection until the parent closes it."""
+    """Serve requests from the connection until the parent closes it.
+
+    Args:
+        link_descriptor: of the connection.
+        shared: descriptor of the file that pixels are written to.
+        parent: process id to die with.
+        reader: "pyav" or "decord".
+    """
     _die_with(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Ctrl-C reaches the whole group; it is the parent that decides what becomes of a running decode
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    decode = _reader(reader)
+    stream_file = _load_reader(reader)
     held = _address_space()
     link = Connection(link_descriptor)
     link.send_bytes(b"ready")
@@ -52,10 +58,7 @@ def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
             return
         _limit_memory(held + limits.memory)
         try:
-            if isinstance(request, StreamRequest):
-                _stream(link, path, request, limits, shared)
-            else:
-                link.send_bytes(_answer(decode, path, request, limits, shared))
+            _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: say which, and let a fresh process go on
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
@@ -63,45 +66,33 @@ def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
             return
 
 
-def _reader(name: str) -> Read:
+def _load_reader(name: str) -> StreamFile:
     if name == "decord":
         # its libraries alone map gigabytes, so they are loaded before memory is counted
-        from extractors.media.decord import decode_with_decord
+        from extractors.media.decord import stream_with_decord
 
-        return decode_with_decord
-    return decode_here
-
-
-def _answer(decode: Read, path: str, request: DecodeRequest, limits: Limits, shared: int) -> bytes:
-    try:
-        return pack_answer(decode(path, request, limits), shared)
-    except errors.MediaError as error:
-        return pack_error(error)
-    except MemoryError:
-        return pack_error(_out_of_memory())
+        return stream_with_decord
+    return stream_here
 
 
-def _out_of_memory() -> errors.MediaError:
-    return errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
-
-
-def _stream(link: Connection, path: str, request: StreamRequest, limits: Limits, shared: int) -> None:
+def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: _Slots) -> None:
     """Send the parts of a stream as they come; the last is its end or an error."""
-    slots = _Slots(link, shared, request.chunk_bytes)
     try:
-        for part in stream_here(path, request, limits):
+        for part in parts:
             slots.send(part)
         return
     except errors.MediaError as error:
         message = pack_error(error)
     except MemoryError:
-        message = pack_error(_out_of_memory())
+        message = pack_error(
+            errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
+        )
     slots.wait_until_empty()
     link.send_bytes(message)
 
 
 class _Slots:
-    """Places for chunks in the shared file. While all are full, decoding waits for the parent."""
+    """Keeps places for chunks in the shared file. While all are full, decoding waits for the parent."""
 
     def __init__(self, link: Connection, shared: int, chunk_bytes: int) -> None:
         self._link, self._shared, self._chunk_bytes = link, shared, chunk_bytes
@@ -110,13 +101,13 @@ class _Slots:
 
     def send(self, part: StreamPart) -> None:
         offset = 0
-        if isinstance(part, Chunk):
+        if isinstance(part, FrameChunk):
             self._wait(SLOTS - 1)
             # a frame may be larger than chunks are meant to be; all frames of a file are of the same sizes
             frame = sum(pixels[0].nbytes for pixels in part.pixels)
             offset = self._sent % SLOTS * max(self._chunk_bytes, frame)
             self._sent += 1
-        elif isinstance(part, End):
+        elif isinstance(part, StreamEnd):
             self.wait_until_empty()
         self._link.send_bytes(pack_part(part, self._shared, offset))
 

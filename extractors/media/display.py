@@ -1,4 +1,4 @@
-"""From a decoded frame to pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
+"""Turns decoded frames into pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -65,12 +65,16 @@ def _at_most(width: int, height: int, short_side: int | None) -> tuple[int, int]
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def plan_display(
-    frame: VideoFrame, sample_aspect: Fraction | None, short_side: int | None, crop: Crop | None = None
-) -> Display:
-    """Rotation from the frame's display matrix, aspect and crop from the stream.
+def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, crop: Crop | None = None) -> Display:
+    """Work out how the frames of a film are shown.
 
-    frame: the first of the film. short_side: pixels of the shorter edge at most, None for no limit.
+    Args:
+        frame: the first of the film, whose display matrix turns all of them.
+        sample_aspect: width of a stored pixel over its height, None where the stream names none.
+        crop: the part of a stored frame that is shown, None for all of it.
+
+    Returns:
+        The display of frames as stored; ``Display.at`` makes it smaller.
     """
     aspect = sample_aspect or Fraction(1)
     if not Fraction(1, WIDEST_PIXEL) <= aspect <= WIDEST_PIXEL:
@@ -83,7 +87,7 @@ def plan_display(
         height = round(height / aspect)
     turns, mirrored = _orientation(frame)
     shown = (height, width) if turns % 2 else (width, height)
-    return Display(*shown, *_at_most(width, height, short_side), turns, mirrored, crop)
+    return Display(*shown, *_at_most(width, height, None), turns, mirrored, crop)
 
 
 def _orientation(frame: VideoFrame) -> tuple[int, bool]:

@@ -20,7 +20,7 @@ from extractors.media.containers.container import (
 )
 from extractors.media.containers.side_data import TrackFacts, track_facts
 from extractors.media.display import Display, is_untagged_hd, picture_warnings, plan_display
-from extractors.media.frame_reader import DecodePass, MediaSource, decoded
+from extractors.media.frame_reader import DecodePass, MediaSource, decode_packets
 from extractors.media.video import MediaWarning
 
 ALIEN_COLOURS = 5  # the Dolby Vision profile whose base layer is in colours of its own
@@ -41,7 +41,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the file says about itself, and its first frame.
+    """Facts that the file states about itself, and its first frame.
 
     tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
     expected: frames the header claims. container_duration: seconds the header claims.
@@ -61,12 +61,12 @@ class Probe:
     assumes_bt709: bool = False
 
 
-def probe_media(source: MediaSource, short_side: int | None) -> Probe:
+def probe_media(source: MediaSource) -> Probe:
     """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     reading = DecodePass()
     with source.open() as (container, stream):
         packets = packets_of(container, stream)
-        frame = next(decoded(packets, container.format.name, source, reading), None)
+        frame = next(decode_packets(packets, container.format.name, source, reading), None)
         if frame is None:
             raise errors.NoFrames(_nothing_shown(reading.lost))
         keep_pixels(frame.width, frame.height, source.max_pixels)
@@ -79,7 +79,7 @@ def probe_media(source: MediaSource, short_side: int | None) -> Probe:
         return Probe(
             container=container.format.name,
             codec=stream.codec_context.name,
-            display=plan_display(frame, stream.sample_aspect_ratio, short_side, facts.crop),
+            display=plan_display(frame, stream.sample_aspect_ratio, facts.crop),
             tick=frame.pts,
             zero=0.0 if frame.pts is None else float(frame.pts * time_base),
             expected=_promised(source, container, stream),

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.features import WHOLE, Stream, View
-from extractors.sampling import TICK
 from extractors.windowing.rows import WindowRows, on_the_cpu, stream
-from extractors.windows import Cut
+from extractors.windows import TICK, Cut
 
 if TYPE_CHECKING:
     from extractors.windowing.window_extractor import WindowExtractor

@@ -2,7 +2,7 @@
 
 A subclass says how frames are prepared, which is done once however many windows share a frame, and what it
 says of a batch of windows. extractors/windowing/batching.py cuts and batches them, in memory here or as a
-decoder hands the frames over (extractors/extraction/extract_videos.py).
+decoder hands the frames over (extractors/video_features/extract_videos.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 from models.checkpoint import Checkpoint, load_embedding
 from models.checkpoint_folder import embedding_path, load_captioner
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer

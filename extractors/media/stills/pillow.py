@@ -18,12 +18,12 @@ import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from extractors.features import Frames
+from extractors.frame_size import FrameSize
 from extractors.media import errors
-from extractors.media.chunks import Begin, End, Sizes, StreamPart, StreamRequest, chunked
 from extractors.media.containers.container import keep_pixels
-from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.picture_format import picture_format
+from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
 from extractors.media.video import MediaWarning, Video
 
 STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
@@ -53,25 +53,28 @@ def is_picture(path: str | os.PathLike[str]) -> bool:
     return picture_format(path) is not None
 
 
-def decode_picture(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
-    """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
-    with _opened(path, limits) as picture:
-        chosen = request.choose(picture.times, picture.duration)
-        pixels = np.stack([picture.pixels(int(position), request.short_side) for position in chosen])
-        rate = len(picture.times) / picture.duration
-        return Decoded(picture.video(), Frames(pixels, picture.times[chosen], picture.duration, rate))
-
-
 def stream_picture(
-    path: str | os.PathLike[str], request: StreamRequest, limits: Limits
+    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
 ) -> Iterator[StreamPart]:
-    """The same parts as of any video. Raises what ``decode_picture`` raises."""
+    """Decode a picture file into the same parts as any video.
+
+    Args:
+        path: a file that ``is_picture`` accepts.
+        request: which of its frames, in which sizes.
+        limits: what the file may cost.
+
+    Returns:
+        The parts, ``StreamEnd`` last.
+
+    Raises:
+        IncompleteFile, UnsupportedCodec, TooManyPixels, TooManyFrames, TooLong, DecodeTimeout.
+    """
     with _opened(path, limits) as picture:
         chosen = request.choose(picture.times, picture.duration)
-        yield Begin(picture.duration, len(picture.times) / picture.duration)
-        frames = (picture.sizes(int(position), request.short_sides) for position in chosen)
-        yield from chunked(frames, picture.times[chosen], request.chunk_bytes)
-        yield End(picture.video())
+        yield StreamStart(picture.duration, len(picture.times) / picture.duration)
+        frames = (picture.sizes(int(position), request.frame_sizes) for position in chosen)
+        yield from split_into_chunks(frames, picture.times[chosen], request.chunk_bytes)
+        yield StreamEnd(picture.video())
 
 
 class _PictureFile:
@@ -121,9 +124,11 @@ class _PictureFile:
             picture = picture.transpose(UPRIGHT[self._orientation][0])
         return np.asarray(picture, np.uint8)
 
-    def sizes(self, position: int, short_sides: tuple[int | None, ...]) -> Sizes:
-        """The same frame in each of the sizes."""
-        return tuple(self.pixels(position, side) for side in short_sides)
+    def sizes(self, position: int, sizes: tuple[FrameSize, ...]) -> Sizes:
+        """Decode one frame in each of the sizes."""
+        sides = dict.fromkeys(size.short_side for size in sizes)
+        pixels = {side: self.pixels(position, side)[None] for side in sides}
+        return tuple(size.shrink(pixels[size.short_side])[0] for size in sizes)
 
     def video(self) -> Video:
         """The decode report."""

@@ -12,10 +12,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from extractors.extraction.feature_files import FeatureSpec, SafetensorsForm, SavedFeatures, VideoSource, load
 from extractors.extractor import create, inputs_of, weights_of
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.pretrained.manifest import MANIFEST, candidates
+from extractors.video_features.feature_files import (
+    FeatureSpec,
+    SafetensorsForm,
+    SavedFeatures,
+    VideoSource,
+    load,
+)
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import WindowOptions, Windows
 from models.captioners.stats import StreamConfig

@@ -3,7 +3,7 @@
 One file holds one extractor's streams of one video. Its metadata says by which network, weights,
 preprocessing, windows, engine and precision the numbers came to be (``spec_hash`` stands for all of it), of
 which video, and what the bytes of the tensors sum up to, so that a damaged file is noticed when it is read.
-The forms for other people's code are in extractors/extraction/npy_hdf5.py.
+The forms for other people's code are in extractors/video_features/npy_hdf5.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.extraction.feature_files import (
+from extractors.files import atomic_write
+from extractors.video_features.feature_files import (
     Arrays,
     FeaturesDamaged,
     Header,
@@ -26,7 +27,6 @@ from extractors.extraction.feature_files import (
     checked,
     streams_of,
 )
-from extractors.files import atomic_write
 
 #: What the public extractor calls the same vectors; any other stream's key is its own name.
 PUBLIC_KEYS: Mapping[str, str] = {
