@@ -33,7 +33,7 @@ from benchmarks.support.likeness import HEADINGS, Likeness, compare
 from benchmarks.support.material import clips, describe, windows
 from extractors.engines.base import EngineName, Precision
 from extractors.extractor import AnyExtractor, create, names
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import WindowRows
 
 #: In fp32 the largest difference of a value that is no fault, as a share of the largest exact one.
 LARGEST = 1e-3

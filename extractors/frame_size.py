@@ -35,12 +35,12 @@ class Resizing:
     filter: Filter = "bilinear"
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """(rows, columns) of a picture of that size once it is resized."""
+        """Compute (rows, columns) of a picture of that size once it is resized."""
         if isinstance(self.target, tuple):
             return self.target
         if self.longest is not None:
-            return resized_size(height, width, self.target, self.longest)
-        return kept_ratio(height, width, self.target)
+            return fit_between(height, width, self.target, self.longest)
+        return scale_short_side(height, width, self.target)
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Resize frames uint8 (T, H, W, 3); leave them as they are where that would only make them larger."""
@@ -70,15 +70,34 @@ class FrameSize:
         return pixels if self.resizing is None else self.resizing.shrink(pixels)
 
 
-def kept_ratio(height: int, width: int, side: int) -> tuple[int, int]:
-    """(rows, columns) with the shorter one ``side``, the longer cut to a whole number."""
+def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
+    """Scale a size so that its shorter edge is as wished, keeping the aspect ratio.
+
+    Args:
+        height: pixels.
+        width: pixels.
+        side: pixels of the shorter edge afterwards.
+
+    Returns:
+        (rows, columns), the longer one cut to a whole number.
+    """
     short, long = min(height, width), max(height, width)
     longer = int(side * long / short)
     return (longer, side) if height > width else (side, longer)
 
 
-def resized_size(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """(height, width) with the shortest edge as wished, unless the longest would be too long."""
+def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
+    """Scale a size so that its shorter edge is as wished, unless the longer would be too long.
+
+    Args:
+        height: pixels.
+        width: pixels.
+        shortest: pixels of the shorter edge afterwards.
+        longest: pixels of the longer edge at most, which then decides.
+
+    Returns:
+        (rows, columns), rounded.
+    """
     scale = shortest / min(height, width)
     new_height, new_width = (shortest, scale * width) if height < width else (scale * height, shortest)
     if max(new_height, new_width) > longest:

@@ -42,7 +42,7 @@ class Sampling:
             raise ValueError("count, max_frames and fps must be above zero")
 
     def instants(self, duration: float) -> NDArray[np.float64]:
-        """Seconds (N,) at which to look, rising, all below ``duration`` (or the single instant 0)."""
+        """Compute the seconds (N,) at which to look: rising, below ``duration`` (or the single instant 0)."""
         if self.fps is None:
             parts = min(self.count, self.max_frames)
             return (np.arange(parts, dtype=np.float64) + 0.5) * np.float64(duration / parts)
@@ -52,7 +52,7 @@ class Sampling:
         return np.arange(wanted, dtype=np.float64) / np.float64(self.fps)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        """Choose positions in ``times`` (rising) of the frames to take, rising, no doubles."""
         return np.unique(find_shown_frames(times, self.instants(duration)))
 
 
@@ -88,7 +88,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Windows:
-    """How a video is cut, by the field's names for it.
+    """Cuts a video into windows, by the field's names for it.
 
     stack_size: frames of a window; step_size: frames from one window's first to the next one's. Both count
     ticks of the extraction clock. extraction_fps: ticks a second, None for the video's own average rate.
@@ -121,7 +121,7 @@ class Windows:
             raise ValueError("extraction_fps must be above zero")
 
     def cut(self, duration: float, fps: float) -> Cut:
-        """The windows of a video of ``duration`` seconds whose own average rate is ``fps``.
+        """Cut a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
 
         There is always one at least, and while there are no more than ``most`` no tick between the first
         and the last is left out (unless step_size exceeds stack_size, which asks for that).
@@ -180,7 +180,7 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """``own`` with what was said in its place; a rate takes a total's place, and the other way round.
+        """Put what was chosen in the place of ``own``'s; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """

@@ -50,13 +50,13 @@ def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
 def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
     """Read what ``pack_request`` wrote."""
     content = json.loads(message)
-    return content["path"], _request(content["request"]), Limits(**content["limits"])
+    return content["path"], _parse_request(content["request"]), Limits(**content["limits"])
 
 
-def _request(asked: dict[str, Any]) -> DecodeRequest:
+def _parse_request(asked: dict[str, Any]) -> DecodeRequest:
     sampling, part = asked.pop("sampling"), asked.pop("part")
     windows = tuple(Windows(**each) for each in asked.pop("windows"))
-    sizes = tuple(_frame_size(**each) for each in asked.pop("sizes"))
+    sizes = tuple(_parse_frame_size(**each) for each in asked.pop("sizes"))
     return DecodeRequest(
         sampling=None if sampling is None else Sampling(**sampling),
         part=None if part is None else tuple(part),
@@ -66,7 +66,7 @@ def _request(asked: dict[str, Any]) -> DecodeRequest:
     )
 
 
-def _frame_size(short_side: int | None, resizing: dict[str, Any] | None) -> FrameSize:
+def _parse_frame_size(short_side: int | None, resizing: dict[str, Any] | None) -> FrameSize:
     if resizing is None:
         return FrameSize(short_side)
     target = resizing.pop("target")
@@ -92,8 +92,8 @@ def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
         shapes = [pixels.shape for pixels in part.pixels]
         content = {"shapes": shapes, "pts": part.pts.tolist(), "until": part.until}
     else:
-        _write(shared, offset, *_samples(part.audio))
-        content = {"video": asdict(part.video), "audio": _of_audio(part.audio)}
+        _write(shared, offset, *_samples_of(part.audio))
+        content = {"video": asdict(part.video), "audio": _describe_audio(part.audio)}
     return json.dumps({**content, "offset": offset}).encode()
 
 
@@ -106,11 +106,11 @@ def _write(shared: int, offset: int, *arrays: NDArray[Any]) -> None:
             left, offset = left[written:], offset + written
 
 
-def _samples(audio: Audio | None) -> tuple[NDArray[Any], ...]:
+def _samples_of(audio: Audio | None) -> tuple[NDArray[Any], ...]:
     return () if audio is None else (audio.samples,)
 
 
-def _of_audio(audio: Audio | None) -> dict[str, int] | None:
+def _describe_audio(audio: Audio | None) -> dict[str, int] | None:
     return None if audio is None else {"samples": len(audio.samples), "rate": audio.rate}
 
 
@@ -134,46 +134,46 @@ def unpack_part(message: bytes, shared: int, most_bytes: int) -> StreamPart:
         MediaError: the one that the message reports.
         ValueError, KeyError, TypeError: where the message does not describe what was written.
     """
-    content = _content(message)
+    content = _parse(message)
     if "start" in content:
         return StreamStart(**content["start"])
     if "video" in content:
-        audio = _audio(content, shared, content["offset"], most_bytes)
-        return StreamEnd(_video(content["video"]), audio)
+        audio = _read_audio(content, shared, content["offset"], most_bytes)
+        return StreamEnd(_parse_video(content["video"]), audio)
     pts, until = np.array(content["pts"], np.float64), float(content["until"])
     pixels, offset = [], content["offset"]
     for shape in content["shapes"]:
-        pixels.append(_pixels(shape, shared, offset, most_bytes))
+        pixels.append(_read_pixels(shape, shared, offset, most_bytes))
         offset += pixels[-1].nbytes
         if len(pixels[-1]) != len(pts):
             raise ValueError("other times than pixels")
     return FrameChunk(tuple(pixels), pts, until)
 
 
-def _content(message: bytes) -> dict[str, Any]:
+def _parse(message: bytes) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(message)
     if "error" in content:
         raise error_from_code(content["error"]["code"], content["error"]["message"])
     return content
 
 
-def _pixels(sides: Sequence[int], shared: int, offset: int, most_bytes: int) -> NDArray[np.uint8]:
+def _read_pixels(sides: Sequence[int], shared: int, offset: int, most_bytes: int) -> NDArray[np.uint8]:
     shape = tuple(int(side) for side in sides)
     if len(shape) != 4 or min(shape) < 1 or math.prod(shape) > most_bytes:
         raise ValueError("impossible shape")
-    return _read(shared, offset, np.dtype(np.uint8), math.prod(shape)).reshape(shape)
+    return _read_array(shared, offset, np.dtype(np.uint8), math.prod(shape)).reshape(shape)
 
 
-def _audio(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -> Audio | None:
+def _read_audio(content: dict[str, Any], shared: int, offset: int, most_bytes: int) -> Audio | None:
     if not content["audio"]:
         return None
     samples = int(content["audio"]["samples"])
     if not 0 <= 4 * samples <= most_bytes:
         raise ValueError("impossible number of samples")
-    return Audio(_read(shared, offset, np.dtype(np.float32), samples), content["audio"]["rate"])
+    return Audio(_read_array(shared, offset, np.dtype(np.float32), samples), content["audio"]["rate"])
 
 
-def _read(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
+def _read_array(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
     found = np.empty(count, kind)
     left = found.view(np.uint8).data
     while left:
@@ -184,6 +184,6 @@ def _read(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[
     return found
 
 
-def _video(content: dict[str, Any]) -> Video:
+def _parse_video(content: dict[str, Any]) -> Video:
     warnings = tuple(MediaWarning(**warning) for warning in content.pop("warnings"))
     return Video(**content, warnings=warnings)

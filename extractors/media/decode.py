@@ -42,7 +42,7 @@ from extractors.media.frame_reader import (
     share_read_by_jumps,
 )
 from extractors.media.probe import Probe, probe_media
-from extractors.media.report import report
+from extractors.media.report import make_report
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stills.pillow import is_picture, stream_picture
 from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
@@ -146,7 +146,7 @@ def make_end(
     Raises:
         DecodeTimeout, DecodeMemory: where the sound passes a limit.
     """
-    video = report(probe, index, reading, timeline)
+    video = make_report(probe, index, reading, timeline)
     audio, warnings = _read_sound(source, request.audio_rate, probe, limits)
     taken = len(request.choose(timeline.times, timeline.duration))
     warnings += request.warn_of_shortfall(timeline.times, timeline.duration, taken)

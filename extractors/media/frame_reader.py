@@ -24,7 +24,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from extractors.media import errors
-from extractors.media.containers.container import has_room, open_media, packets_of, picture_stream
+from extractors.media.containers.container import has_room, open_media, read_packets, select_picture_stream
 from extractors.media.containers.packet_index import UNTIMED, PacketIndex, is_cut_off
 
 Picture = TypeVar("Picture")
@@ -48,7 +48,7 @@ class MediaSource:
     @contextmanager
     def open(self) -> Iterator[tuple[InputContainer, VideoStream]]:
         with open_media(self.path) as container:
-            yield container, picture_stream(container, self.max_pixels)
+            yield container, select_picture_stream(container, self.max_pixels)
 
 
 @dataclass
@@ -142,7 +142,7 @@ def read_in_order(
     """
     last, reading.agrees = max(wanted, default=-1), index.trusted
     with source.open() as (container, stream):
-        frames = decode_packets(packets_of(container, stream), container.format.name, source, reading)
+        frames = decode_packets(read_packets(container, stream), container.format.name, source, reading)
         for position, frame in enumerate(frames):
             tick = UNTIMED if frame.pts is None else frame.pts
             reading.ticks.append(tick)
@@ -195,7 +195,7 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
             container.seek(key - lead, stream=stream, backward=True)
         except av.error.FFmpegError:
             continue
-        packets = packets_of(container, stream)
+        packets = read_packets(container, stream)
         for packet in packets:
             if packet.is_keyframe and packet.pts is not None and packet.pts >= key:
                 if packet.pts == key:

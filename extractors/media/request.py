@@ -1,4 +1,4 @@
-"""Values that ask for a decode and that it returns."""
+"""Defines what a decode is asked for and what it returns, and chooses the frames."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, 
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """Which frames of a file, in which sizes, and whether its sound.
+    """Asks for frames of a file, in some sizes, and for its sound.
 
     sampling: frames by count or by rate; left aside where there are ``windows``. None takes no frame.
     short_side: pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged.
@@ -187,7 +187,7 @@ class DecodeRequest:
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
-        """One decode that has every frame, and the sound, that any of them asks for.
+        """Join requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Raises ValueError where there is none, or some ask by windows and others at a rate.
         """
@@ -204,7 +204,7 @@ class DecodeRequest:
         return replace(first, short_side=side, windows=tuple(windows), sizes=tuple(sizes))
 
     def as_windows(self) -> tuple[Windows, ...]:
-        """The frames in the words of windows. Raises ValueError where they are asked for at a rate."""
+        """Express the choice of frames by windows. Raises ValueError where they are asked for at a rate."""
         if self.windows or self.sampling is None:
             return self.windows
         if self.sampling.fps is not None:
@@ -214,7 +214,7 @@ class DecodeRequest:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may cost. Passing any of them is a named error, the sound's length excepted.
+    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted.
 
     seconds: wall clock. memory: bytes of address space that decoding may add to its process.
     pixels: of one stored frame (8K has 33 million). max_duration: seconds of video.
@@ -233,7 +233,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What a request gave, whole.
+    """All frames and the sound of one request.
 
     audio is None where none was asked for or the file has none (``video.has_audio`` tells).
     sized: the same frames in each of the request's ``frame_sizes`` but the first.
@@ -246,7 +246,7 @@ class Decoded:
 
     @property
     def footage(self) -> Footage:
-        """What is shown and heard, without what the file is."""
+        """Frames and sound without the decode report."""
         frames = self.frames
         return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
 

@@ -17,7 +17,7 @@ from extractors.media.containers.packet_index import UNTIMED
 from extractors.media.decode import Decoded, DecodeRequest, Sampling, decode_here, stream_here
 from extractors.media.frame_reader import read_in_order
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamStart
-from extractors.media.timeline import mend, rising
+from extractors.media.timeline import find_rising, mend_ticks
 from extractors.windows import Windows
 from tests.media import numbered, read_number, write_video
 
@@ -213,7 +213,7 @@ def test_streaming_mends_alike(straight: Path, tmp_path: Path) -> None:
 )
 def test_what_a_wrong_time_becomes(ticks: list[int], right: list[float]) -> None:
     values = np.array(ticks, np.int64)
-    assert mend(values, rising(values), 1).tolist() == pytest.approx(right)
+    assert mend_ticks(values, find_rising(values), 1).tolist() == pytest.approx(right)
 
 
 def longest_rising(ticks: list[int]) -> int:
@@ -228,11 +228,11 @@ def longest_rising(ticks: list[int]) -> int:
 @given(st.lists(st.one_of(st.integers(-50, 50), st.just(UNTIMED)), min_size=1, max_size=40))
 def test_the_most_times_that_can_be_kept_are_kept_and_all_rise(ticks: list[int]) -> None:
     values = np.array(ticks, np.int64)
-    good = rising(values)
+    good = find_rising(values)
     assert good.sum() == longest_rising(ticks)
     assert (np.diff(values[good]) > 0).all()
     if good.any():
-        times = mend(values, good, 3)
+        times = mend_ticks(values, good, 3)
         assert (np.diff(times) > 0).all()
         assert (times != values).sum() == (~good).sum()
 
