@@ -155,31 +155,31 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def names() -> tuple[str, ...]:
+def list_extractors() -> tuple[str, ...]:
     """List the extractors that there are, those of FAMILIES left out."""
     return tuple(sorted(MODULES))
 
 
-def module_of(name: str) -> str:
+def find_module(name: str) -> str:
     """Find the module that makes an extractor. Raises UnknownExtractor."""
     module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
     if module is None:
-        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(names())}")
+        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
     return module
 
 
-def inputs_of(name: str) -> tuple[str, ...]:
+def list_inputs(name: str) -> tuple[str, ...]:
     """List the extractors whose streams one takes. Raises UnknownExtractor."""
-    if module_of(name) != FAMILIES["roi"]:
+    if find_module(name) != FAMILIES["roi"]:
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
     return tuple(find_maker(stream) for stream in streams)
 
 
-def weights_of(name: str) -> tuple[str, ...]:
+def list_weights(name: str) -> tuple[str, ...]:
     """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
     own = name.partition(":")[0]
-    if module_of(name) == FAMILIES["roi"]:
+    if find_module(name) == FAMILIES["roi"]:
         return ()
     return SEVERAL_WEIGHTS.get(own, (own,))
 
@@ -187,7 +187,7 @@ def weights_of(name: str) -> tuple[str, ...]:
 def find_maker(stream: str) -> str:
     """Find the extractor that makes a vector, a map or boxes of that name. Raises UnknownExtractor."""
     name = OLDEST if stream in ("frames", "grid") else stream.removesuffix("_grid")
-    module_of(name)
+    find_module(name)
     return name
 
 
@@ -222,7 +222,7 @@ def create(
         WeightsError: where the weights are missing or damaged.
         ImportError: where a package that the extractor or the engine runs on is not installed.
     """
-    module = module_of(name)
+    module = find_module(name)
     options = ExtractorOptions(
         torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
     )

@@ -180,7 +180,7 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """Put what was chosen in the place of ``own``'s; a rate takes a total's place, and the other way round.
+        """Put what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """

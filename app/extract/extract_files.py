@@ -18,7 +18,7 @@ from app.extract.plan import ExtractionOutcome, ExtractionPlan, form_of
 from app.extract.pool import describe_all
 from app.progress import progress
 from app.terminal import complain, printable
-from extractors.extractor import UnknownExtractor, inputs_of, names
+from extractors.extractor import UnknownExtractor, list_extractors, list_inputs
 from extractors.video_features.feature_files import FeaturesDamaged, VideoSource, path_digest
 from extractors.video_features.npy_hdf5 import link
 
@@ -73,9 +73,9 @@ def _is_of(source: VideoSource, file: Path) -> bool:
 def _completed(plan: ExtractionPlan) -> ExtractionPlan:
     """The plan with the extractors that others take streams of. Raises UsageError where it cannot be done."""
     if not plan.extractors:
-        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(names())}.")
+        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(list_extractors())}.")
     try:
-        needed = [of for name in plan.extractors for of in inputs_of(name)]
+        needed = [of for name in plan.extractors for of in list_inputs(name)]
     except UnknownExtractor as error:
         raise UsageError(sentence(str(error))) from error
     try:

@@ -111,7 +111,7 @@ class _Mixer:
         self._resampler: AudioResampler | None = None
 
     def mix(self, frame: AudioFrame, zero: float) -> Iterator[tuple[NDArray[np.float32], float | None]]:
-        """(samples, start in seconds after ``zero`` or None). Broadcasts change their layout in mid-film."""
+        """Yield (samples, start in seconds after ``zero`` or None). Broadcasts change layout in mid-film."""
         kind = (frame.layout.name, frame.sample_rate, frame.format.name)
         if kind != self._kind:
             for samples in self.flush():
@@ -123,14 +123,14 @@ class _Mixer:
             yield _to_mono(block), None if block.pts is None or block.time is None else block.time - zero
 
     def flush(self) -> Iterator[NDArray[np.float32]]:
-        """What the resampler still holds; it follows the block before."""
+        """Return what the resampler still holds; it follows the block before."""
         if self._resampler is not None:
             for block in self._resampler.resample(None):
                 yield _to_mono(block)
 
 
 def _to_mono(block: AudioFrame) -> NDArray[np.float32]:
-    """Channels are taken interleaved: PyAV reads past the planes of a frame with more than eight."""
+    """Average the channels, taken interleaved: PyAV reads past the planes of a frame with more than eight."""
     channels = block.to_ndarray().reshape(-1, block.layout.nb_channels)
     return channels.mean(axis=1, dtype=np.float32)  # type: ignore[no-any-return]
 
@@ -138,7 +138,7 @@ def _to_mono(block: AudioFrame) -> NDArray[np.float32]:
 def _decode_blocks(
     container: InputContainer, stream: AudioStream, deadline: float
 ) -> Iterator[AudioFrame | None]:
-    """Decoded blocks; None for each packet that would not decode."""
+    """Decode blocks; None stands for each packet that would not decode."""
     for packet in read_packets(container, stream):
         if time.monotonic() > deadline:
             raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")

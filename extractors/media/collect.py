@@ -41,7 +41,7 @@ def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: 
 
 
 class _Collector:
-    """The frames so far, for each size the arrays of its chunks; a second ``StreamStart`` voids them."""
+    """Holds the frames so far, for each size the arrays of its chunks. ``StreamStart`` anew voids them."""
 
     def __init__(self, sizes: tuple[FrameSize, ...], limits: Limits) -> None:
         self._sizes, self._limits = sizes, limits

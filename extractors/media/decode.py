@@ -174,7 +174,7 @@ class _Streamer:
         _check_duration(self.timeline, limits)
 
     def parts(self) -> Iterator[StreamPart]:
-        """Raises TooDamaged where the file shows other frames each time."""
+        """Read until a reading holds. Raises TooDamaged where the file shows other frames each time."""
         if self._index.trusted and share_read_by_jumps(self._choose(), self._index) < JUMP_BELOW:
             try:
                 yield from self._jump()
@@ -232,13 +232,13 @@ class _Painter:
         self._converters = {size.short_side: FrameConverter(display.at(size.short_side)) for size in sizes}
 
     def paint(self, frame: VideoFrame) -> Sizes:
-        """The frame uint8 (H, W, 3) in each size."""
+        """Make uint8 (H, W, 3) of a frame in each size."""
         pixels = {side: converter.pixels(frame)[None] for side, converter in self._converters.items()}
         return tuple(size.shrink(pixels[size.short_side])[0] for size in self._sizes)
 
 
 class _KeptPictures:
-    """The pictures of one reading by their position, none once they take more than KEPT_BYTES."""
+    """Keeps the pictures of one reading by position, none once they take more than KEPT_BYTES."""
 
     def __init__(self) -> None:
         self._pictures: dict[int, Sizes] = {}
@@ -255,7 +255,7 @@ class _KeptPictures:
             yield position, sizes
 
     def at(self, positions: list[int]) -> list[Sizes] | None:
-        """The pictures at these positions, None where not all were kept."""
+        """Return the pictures at these positions, None where not all were kept."""
         if self._pictures.keys() >= set(positions):
             return [self._pictures[position] for position in positions]
         return None

@@ -38,8 +38,11 @@ LEADS = (0, 1, 5)
 
 @dataclass
 class MediaSource:
-    """A file and what reading it may cost. deadline: on the clock of ``time.monotonic``; it is moved by the
-    time that who takes the frames keeps the reader waiting."""
+    """A file and what reading it may cost.
+
+    deadline: on the clock of ``time.monotonic``; it is moved by the time that who takes the frames keeps the
+    reader waiting.
+    """
 
     path: str | os.PathLike[str]
     max_pixels: int
@@ -69,12 +72,12 @@ class DecodePass:
     complete: bool = False
 
     def ends_damaged(self, frames: int) -> bool:
-        """Whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
+        """Tell whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
         return self.damaged > 0 and self.damaged <= LAST_FRAMES and frames - self.last_damaged < LAST_FRAMES
 
 
 class JumpMissed(Exception):
-    """A jump did not hit the wanted frame; never seen outside the reading of files."""
+    """Raised where a jump did not hit the wanted frame; never seen outside the reading of files."""
 
 
 def decode_packets(
@@ -184,7 +187,7 @@ def read_by_jumps(
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
-    """Packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
+    """Read packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
 
     Containers without an index of their own land near the asked time, often behind it: then the jump is
     tried again from further ahead. Packets that are skipped cost no decoding.
@@ -208,7 +211,7 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
 def _pick_hits(
     frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
 ) -> Iterator[tuple[int, Picture]]:
-    """The frames at exactly the target ticks; raises JumpMissed as soon as one is passed over."""
+    """Pick the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
         tick = UNTIMED if frame.pts is None else frame.pts
@@ -223,7 +226,7 @@ def _pick_hits(
 
 
 def has_damaged_end(source: MediaSource, index: PacketIndex) -> bool:
-    """Whether decoding from the last key frame on ends with a damaged picture."""
+    """Tell whether decoding from the last key frame on ends with a damaged picture."""
     reading, frames = DecodePass(), 0
     with source.open() as (container, stream):
         stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage

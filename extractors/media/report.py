@@ -73,7 +73,7 @@ def _find_warnings(
 
 
 def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
-    """What the header claims; a claim of fewer frames than there are was made of a part of the file."""
+    """Take over the header's claim; one of fewer frames than there are was made of a part of the file."""
     if probe.expected is None:
         return None
     expected = max(0, probe.expected - index.hidden)
@@ -84,7 +84,7 @@ def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
 
 
 def _count_frames(index: PacketIndex) -> int:
-    """Frames in the file, with those that AVI leaves out because they equal the one before."""
+    """Count the frames in the file, with those that AVI leaves out because they equal the one before."""
     found = index.packets - index.hidden - index.damaged
     return max(found, (index.newest or 0) + 1) if index.container == "avi" else found
 
@@ -92,7 +92,7 @@ def _count_frames(index: PacketIndex) -> int:
 def _find_missing_end(
     index: PacketIndex, reading: DecodePass, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    """One warning at most, by the plainest of the claims that are not kept."""
+    """Make one warning at most, by the plainest of the claims that are not kept."""
     if expected is not None and _count_frames(index) < expected:
         claim = f"The header promises {expected} frames and the file has {len(timeline)}."
     elif index.promises_more and expected is None:

@@ -140,7 +140,7 @@ class DecodeRequest:
 
     @property
     def frame_sizes(self) -> tuple[FrameSize, ...]:
-        """The sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
+        """List the sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
         own = () if self.short_side is None else (FrameSize(self.short_side),)
         return tuple(dict.fromkeys((*own, *self.sizes))) or (FrameSize(),)
 

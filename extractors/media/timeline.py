@@ -68,7 +68,7 @@ def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
 
 
 def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
-    """Ticks in display order, wrong ones mended where they are few, else times from the rate."""
+    """Believe ticks in display order, wrong ones mended where they are few, else times from the rate."""
     ticks = _undo_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
     if len(ticks) and ticks.min() != UNTIMED and bool((np.diff(ticks) > 0).all()):
         return _from_ticks(ticks, index)
@@ -167,7 +167,7 @@ def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> 
 
 
 def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
-    """Of two frames with one time, the second is right where there is room for another before, not behind."""
+    """Choose of two frames with one time the second where there is room for one before, not behind."""
     good = good.copy()
     for place in map(int, np.flatnonzero(~good)):
         if place == 0 or not good[place - 1] or ticks[place] != ticks[place - 1]:
@@ -181,7 +181,7 @@ def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual:
 
 
 def _interpolate_times(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
-    """Times for the frames behind the good place ``left`` and before the good place ``right``.
+    """Find times for the frames behind the good place ``left`` and before the good place ``right``.
 
     They follow the one before by the usual step, or where they claim to be late precede the one behind by it;
     where there is too little room, they share it.

@@ -82,7 +82,7 @@ def make_stream(rows: WindowRows, cut: Cut, spec: StreamSpec, view: View = WHOLE
 
 
 class WindowCutter:
-    """Cuts one video into windows for one extractor; holds prepared frames of one window's span, and a few."""
+    """Cuts one video into windows for one extractor. Holds the prepared frames of one window, and a few."""
 
     def __init__(self, extractor: WindowExtractor, cut: Cut) -> None:
         self._extractor, self._cut = extractor, cut

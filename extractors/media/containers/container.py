@@ -164,7 +164,7 @@ def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
 
 
 def _is_doubtful(track: VideoStream) -> bool:
-    """Whether the track cannot be decoded or is a cover that nothing marks as one."""
+    """Tell whether the track cannot be decoded or is a cover that nothing marks as one."""
     context: VideoCodecContext | None = track.codec_context
     return context is None or (track.frames == 1 and context.name in COVER_CODECS)
 
@@ -209,7 +209,7 @@ def _explain_unreadable(place: Path) -> errors.MediaError:
 
 
 def _has_index(place: Path) -> bool:
-    """Whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
+    """Tell whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
     size, at = place.stat().st_size, 0
     with place.open("rb") as file:
         while at + 8 <= size:

@@ -49,7 +49,7 @@ def refuse_encrypted_packet(packet: Packet[Any]) -> None:
 
 
 def _is_scrambled(head: bytes) -> bool:
-    """Whether all packets of one stream have the scrambling bits of a transport stream (ISO/IEC 13818-1)."""
+    """Tell whether all packets of one stream have the scrambling bits set (ISO/IEC 13818-1)."""
     if head[:1] != b"\x47" or head[PACKET : PACKET + 1] != b"\x47":
         return False
     scrambled, clear = Counter[int](), set[int]()

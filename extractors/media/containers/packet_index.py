@@ -81,7 +81,7 @@ class PacketIndex:
 
     @property
     def step(self) -> int:
-        """Ticks from one frame to the next at the nominal rate, at least one."""
+        """Compute the ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
 
     @property
@@ -91,7 +91,7 @@ class PacketIndex:
 
     @property
     def promises_more(self) -> bool:
-        """Whether the header's duration goes on long after what was found."""
+        """Tell whether the header's duration goes on long after what was found."""
         claimed = self.claimed_seconds
         found = max(self.pictures_end, self.ends or 0.0)
         return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
@@ -105,7 +105,7 @@ class PacketIndex:
             del self.pts[:position]
 
     def key_before(self, wanted: int) -> int | None:
-        """The last tick at or before ``wanted`` where decoding can start."""
+        """Find the last tick at or before ``wanted`` where decoding can start."""
         position = bisect_right(self.keys, wanted) - 1
         return self.keys[position] if position >= 0 else None
 
@@ -213,7 +213,7 @@ def _finish(index: PacketIndex, reorders: bool) -> None:
 
 
 def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
-    """The header's duration of the picture track, or of all tracks."""
+    """Read the header's duration of the picture track, or of all tracks."""
     if container.format.name not in CLAIMING_FORMATS:
         return None
     if stream.duration is not None and stream.time_base is not None:
@@ -224,7 +224,7 @@ def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> flo
 
 
 def _find_last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
-    """Seconds at which the last of the other tracks ends, None without any; infinity where unknown."""
+    """Find when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
     tracks = [track for track in container.streams if track.type != "video"]
     if not tracks:
         return None
@@ -240,7 +240,7 @@ def _find_last_second(container: InputContainer, index: PacketIndex, deadline: f
 
 
 def _read_ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
-    """Seconds at which each packet ends."""
+    """Read the seconds at which each packet ends."""
     for packet in packets:
         if packet.pts is not None and packet.time_base is not None:
             yield float((packet.pts + (packet.duration or 0)) * packet.time_base)

@@ -29,7 +29,7 @@ DOLBY_VISION_BOXES = (b"\0\0\0\x20dvcC", b"\0\0\0\x20dvvC", b"\0\0\0\x20dvwC")
 
 @dataclass(frozen=True)
 class Crop:
-    """The part of a stored frame that is meant to be seen, in its pixels."""
+    """Names the part of a stored frame that is meant to be seen, in its pixels."""
 
     left: int
     top: int
@@ -83,7 +83,7 @@ def read_track_facts(stream: VideoStream) -> TrackFacts:
 
 
 def _write_header(stream: VideoStream, container_format: str) -> bytes:
-    """The header that FFmpeg writes for a file with this one track."""
+    """Write the header that FFmpeg makes for a file with this one track."""
     buffer = io.BytesIO()
     options = {"movflags": "frag_keyframe+empty_moov", "strict": "-2"}
     try:
@@ -96,7 +96,7 @@ def _write_header(stream: VideoStream, container_format: str) -> bytes:
 
 
 def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
-    """The clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
+    """Parse the clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
     _, box, rest = header.partition(CROP_BOX)
     if not box or len(rest) < CROP_NUMBERS.size:
         return None
@@ -112,7 +112,7 @@ def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
 
 
 def _parse_dolby_vision(header: bytes) -> int | None:
-    """The profile: seven bits behind two bytes of version."""
+    """Parse the profile: seven bits behind two bytes of version."""
     for name in DOLBY_VISION_BOXES:
         _, box, record = header.partition(name)
         if box and len(record) > 2:

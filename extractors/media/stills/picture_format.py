@@ -41,7 +41,7 @@ def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
 
 
 def _detect_by_brand(head: bytes) -> str | None:
-    """ISO/IEC 23008-12: the major brand says what to show, the others what else the file can be read as."""
+    """Go by the major brand: it names what to show, the others name other readings (ISO/IEC 23008-12)."""
     size = min(int.from_bytes(head[:4], "big"), len(head))
     major, others = head[8:12], {head[at : at + 4] for at in range(16, size, 4)}
     if major in AVIF_BRANDS or (major in HEIF_BRANDS and others & AVIF_BRANDS):
@@ -52,7 +52,7 @@ def _detect_by_brand(head: bytes) -> str | None:
 
 
 def _is_animated_png(descriptor: int) -> bool:
-    """Whether a chunk acTL with more than one frame stands before the pixels."""
+    """Tell whether a chunk acTL with more than one frame stands before the pixels."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
         at = len(PNG)
         while at + 12 <= len(content):
@@ -67,7 +67,7 @@ def _is_animated_png(descriptor: int) -> bool:
 
 @dataclass(frozen=True)
 class _JpegExtent:
-    """One JPEG among the bytes of a file. has_more: it says itself that other pictures belong to it."""
+    """Extent of one JPEG in a file. has_more: it says itself that other pictures belong to it."""
 
     end: int
     size: bytes
@@ -75,7 +75,7 @@ class _JpegExtent:
 
 
 def _is_film_of_jpegs(descriptor: int) -> bool:
-    """Whether pictures of one size stand end to end, and the first does not call the others its own."""
+    """Tell whether pictures of one size stand end to end and the first does not call the others its own."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
         first: _JpegExtent | None = None
         for count, jpeg in enumerate(_find_jpegs(content), start=1):
@@ -98,7 +98,7 @@ def _find_jpegs(content: mmap.mmap) -> Iterator[_JpegExtent]:
 
 
 def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
-    """The JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
+    """Parse the JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
     at, size, has_more = begin + 2, b"", False
     while at + 4 <= len(content) or content[at : at + 2] == b"\xff\xd9":
         marker = content[at + 1]

@@ -164,7 +164,7 @@ class _PictureFile:
 
 @contextmanager
 def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
-    """Raises IncompleteFile, UnsupportedCodec, TooManyPixels and what the limits are for."""
+    """Open a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
     wanted = detect_picture_format(path)
     if wanted is None:
         raise errors.NotAVideo("The file is not a picture that is read here.")
@@ -191,14 +191,14 @@ def _format_name(wanted: str) -> str:
 
 
 def _refuse_raw(image: Image.Image) -> None:
-    """A camera's raw file is a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
+    """Refuse a camera's raw file, a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
     tags = getattr(image, "tag_v2", {})
     if DNG_VERSION in tags or tags.get(NEW_SUBFILE_TYPE, 0) & 1:
         raise errors.UnsupportedCodec("The file is a camera's raw picture, which cannot be developed here.")
 
 
 def _read_orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
+    """Read the EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
     read: Callable[[], Image.Exif] = image.getexif
     try:
         found = read().get(ORIENTATION, 1)
@@ -208,7 +208,7 @@ def _read_orientation(image: Image.Image) -> int:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
+    """Convert to 8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
     if image.mode in DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
@@ -217,7 +217,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _find_warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
-    """What is lost when the picture is shown in 8-bit RGB."""
+    """Warn of what is lost when the picture is shown in 8-bit RGB."""
     found = []
     depth = image.info.get("bit_depth", 8)
     if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):

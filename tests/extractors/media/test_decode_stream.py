@@ -18,6 +18,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.frame_size import FrameSize, Resizing
 from extractors.media import decode, errors
 from extractors.media.decode import Limits, decode_here, stream_here
+from extractors.media.frame_reader import read_in_order
 from extractors.media.request import DecodeRequest
 from extractors.media.stream_parts import (
     CHUNK_FRAMES,
@@ -120,6 +121,39 @@ def test_a_bad_packet_starts_again_with_the_frames_that_there_are(tmp_path: Path
     assert begin.fps == pytest.approx(49 / 5)
     assert end.video.frames_lost == 1
     assert end.video.frames == 49
+
+
+@pytest.mark.parametrize("kept_bytes", [1 << 20, 0])
+def test_few_frames_of_a_doubtful_file_cost_no_second_reading(
+    kept_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An AVI with B-frames has no times to trust; few frames of its first reading are kept, many are not."""
+    path = write_video(
+        tmp_path / "a.avi", frames=40, painter=numbered, codec="mpeg4", options={"bf": "2"}, fps=RATE
+    )
+    readings = []
+
+    def count(*arguments: Any) -> Any:
+        readings.append(arguments)
+        return read_in_order(*arguments)
+
+    monkeypatch.setattr(decode, "read_in_order", count)
+    monkeypatch.setattr(decode, "KEPT_BYTES", kept_bytes)
+    parts = list(stream_here(path, DecodeRequest(Sampling(4), None)))
+    assert [type(part) for part in parts] == [StreamStart, FrameChunk, StreamEnd]
+    assert numbers(last_start(parts)[1]) == [5, 15, 25, 35]
+    assert len(readings) == (1 if kept_bytes else 2)
+
+
+def test_what_a_broken_child_sends_is_a_crash_by_name(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that make no stream cost the child, and the caller gets an error of the tree."""
+    start, end = StreamStart(1.0, 10.0), last_start(list(stream_here(clip, asked(EVERY))))[2]
+    chunk = FrameChunk((np.zeros((1, 4, 4, 3), np.uint8),) * 2, np.zeros(1), np.inf)
+    for parts in ([end], [chunk, end], [start, chunk, end]):
+        with Decoder() as decoder:
+            monkeypatch.setattr(decoder, "stream", lambda *_, parts=parts: (part for part in parts))
+            with pytest.raises(errors.DecoderCrashed, match="without sense"):
+                decoder.decode(clip)
 
 
 def test_a_file_of_mostly_bad_packets_is_refused(tmp_path: Path) -> None:

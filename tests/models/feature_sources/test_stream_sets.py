@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from extractors.extractor import create, inputs_of, weights_of
+from extractors.extractor import create, list_inputs, list_weights
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.pretrained.manifest import MANIFEST, candidates
 from extractors.video_features.feature_files import (
@@ -76,9 +76,9 @@ def test_every_paper_has_its_set() -> None:
 def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) -> None:
     wanted = stream_set(name)
     for extractor in wanted.extractors:
-        for needed in inputs_of(extractor):
+        for needed in list_inputs(extractor):
             assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
-        for weights in weights_of(extractor):
+        for weights in list_weights(extractor):
             assert candidates(weights, MANIFEST)
 
 
