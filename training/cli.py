@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 
 if TYPE_CHECKING:
     from training.datasets.registry import SetFolder

@@ -222,12 +222,12 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
 def check_networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
     """Finds the weights of the demo's image network, and of whatever else these extractors are made of."""
     from extractors.builtin.efficientnet_lite2 import NETWORK
-    from extractors.extractor import weights_of
+    from extractors.extractor import list_weights
     from extractors.pretrained.errors import WeightsError
     from extractors.pretrained.folder import WeightsFolder
 
     folder = WeightsFolder(settings.data, settings.manifest)
-    for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in weights_of(built))]):
+    for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in list_weights(built))]):
         label = "image network" if name == NETWORK else f"network {name}"
         try:
             yield Finding(label, str(folder.find(name).file))

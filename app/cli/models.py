@@ -15,7 +15,7 @@ from app.jobs.captioner_choice import default_captioner
 from app.jobs.captioner_info import ABOUT, CaptionerInfo
 from app.pipeline.installed_captioners import captioner_info, combination_infos
 from app.terminal import print_table
-from extractors.extractor import weights_of
+from extractors.extractor import list_weights
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
@@ -122,7 +122,7 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
 def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
     folder = WeightsFolder.of(data)
-    names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
+    names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
     return [
         name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
     ]

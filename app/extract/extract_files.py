@@ -17,9 +17,9 @@ from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
 from app.extract.pool import describe_videos
 from app.terminal import complain, printable, show_progress
-from extractors.extraction.feature_files import FeaturesDamaged, VideoSource, path_digest
-from extractors.extraction.npy_hdf5 import link
-from extractors.extractor import UnknownExtractor, inputs_of, names
+from extractors.extractor import UnknownExtractor, list_extractors, list_inputs
+from extractors.video_features.feature_files import FeaturesDamaged, VideoSource, path_digest
+from extractors.video_features.npy_hdf5 import link
 
 
 def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:
@@ -82,9 +82,9 @@ def _is_of(source: VideoSource, file: Path) -> bool:
 def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     """Adds the extractors that others take streams of. Raises UsageError where the plan cannot be done."""
     if not plan.extractors:
-        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(names())}.")
+        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(list_extractors())}.")
     try:
-        needed = [of for name in plan.extractors for of in inputs_of(name)]
+        needed = [of for name in plan.extractors for of in list_inputs(name)]
     except UnknownExtractor as error:
         raise UsageError(sentence(str(error))) from error
     try:

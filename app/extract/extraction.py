@@ -27,11 +27,11 @@ from app.extract.plan import (
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine import chosen_device
-from extractors.extraction.extract_videos import ExtractedVideo, extract_videos
-from extractors.extraction.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.extractor import OLDEST, AnyExtractor, create
 from extractors.features import Stream
 from extractors.media.errors import MediaError, MissingFile
+from extractors.video_features.extract_videos import ExtractedVideo, extract_videos
+from extractors.video_features.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.windows import Windows
 
 log = logging.getLogger(__name__)

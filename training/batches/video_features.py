@@ -14,7 +14,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.feature_files import (
+from extractors.extractor import AnyExtractor
+from extractors.features import Features, Footage, StreamSpec
+from extractors.media.errors import MediaError
+from extractors.media.request import Limits, cut_clip
+from extractors.video_features.feature_files import (
     FeaturesDamaged,
     FeatureSpec,
     SafetensorsForm,
@@ -22,10 +26,6 @@ from extractors.extraction.feature_files import (
     VideoSource,
     path_digest,
 )
-from extractors.extractor import AnyExtractor
-from extractors.features import Features, Footage, StreamSpec
-from extractors.media.errors import MediaError
-from extractors.media.request import Limits, cut_clip
 from extractors.windows import Windows
 from models.feature_sources.feature_source import FeatureSource
 from training.datasets.caption_set import VideoItem

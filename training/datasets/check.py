@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
-from extractors.media.containers.container import open_media, picture_stream
+from extractors.media.containers.container import open_media, select_picture_stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.pillow import is_picture
@@ -198,7 +198,7 @@ def probe_header(path: Path) -> None:
     if is_picture(path):
         return
     with open_media(path) as container:
-        picture_stream(container, Limits().pixels)
+        select_picture_stream(container, Limits().pixels)
 
 
 def make_deep_probe(decoder: Decoder) -> Probe:

@@ -15,9 +15,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from extractors.features import Frames, Stream
-from extractors.media.gathered import gather_here
+from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
-from extractors.sampling import FRAMES, Sampling
+from extractors.windows import FRAMES, Sampling
 from models.combining.caption_writers import Writer
 from models.decoding.decode import DecodingOptions
 from training.batches.archives import CorpusError, read_items, read_pictures
@@ -88,7 +88,7 @@ class CaptioningRun:
         ):
             raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
         entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
-        decoded = ((e["file"], gather_here(captions.parent / e["file"], request).footage) for e in entries)
+        decoded = ((e["file"], decode_here(captions.parent / e["file"], request).footage) for e in entries)
         return CaptionedSet(
             self._caption_frames(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
         )

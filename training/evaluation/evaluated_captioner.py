@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files

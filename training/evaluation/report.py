@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
