@@ -31,7 +31,8 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
             norm.weight,
             norm.bias,
         )
-        _replace(network, norm, nn.Identity())
+        # timm's norms hold the activation behind them (Inception-V4)
+        _replace(network, norm, getattr(norm, "act", nn.Identity()))
 
 
 def pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
