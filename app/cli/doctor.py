@@ -220,10 +220,10 @@ def weights(settings: Settings) -> Iterator[Finding]:
 
 def networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
     """The weights of the demo's image network, and of whatever else these extractors are made of."""
-    from extractors.builtin.efficientnet_lite2 import NETWORK
+    from extractors.catalog.efficientnet_lite2 import NETWORK
     from extractors.extractor import weights_of
     from extractors.pretrained.errors import WeightsError
-    from extractors.pretrained.folder import WeightsFolder
+    from extractors.pretrained.weights_folder import WeightsFolder
 
     folder = WeightsFolder(settings.data, settings.manifest)
     for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in weights_of(built))]):

@@ -25,8 +25,8 @@ from app.settings import Settings
 from app.terminal import complain, print_table, printable
 from extractors.pretrained.download import Downloader, fetch_weights
 from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
-from extractors.pretrained.folder import COMMAND, FileCheck, Found, WeightsFolder
 from extractors.pretrained.manifest import Entry, Source, entry, manifest
+from extractors.pretrained.weights_folder import COMMAND, FileCheck, Found, WeightsFolder
 
 #: How the table says where a file comes from.
 SOURCES: Mapping[Source, str] = {

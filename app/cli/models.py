@@ -13,8 +13,8 @@ from app.jobs.captioner_info import ABOUT, CaptionerInfo
 from app.pipeline.installed_captioners import captioner_info, combination_infos
 from app.terminal import print_table
 from extractors.extractor import weights_of
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
+from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.checkpoint import CheckpointError, read_card
 from models.checkpoint_folder import available, embedding_path

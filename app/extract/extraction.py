@@ -25,7 +25,7 @@ from app.extract.plan import (
 from app.extract.predictions import predictions
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import chosen_device
 from extractors.extraction.extract_videos import ExtractedVideo, extract_videos
 from extractors.extraction.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.extractor import OLDEST, AnyExtractor, create

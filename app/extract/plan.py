@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 from app.errors import NamedError
 from app.settings import Settings
-from extractors.engines.base import Precision
+from extractors.engines.engine import Precision
 from extractors.extraction.feature_files import FileFormat, SafetensorsForm
 from extractors.extraction.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.media.request import Limits

@@ -21,7 +21,7 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import chosen_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
 from models.caption import Caption

@@ -38,7 +38,7 @@ def anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 
 MOST_GROWTH = math.log(1000 / 16)
 
 
-def moved(
+def apply_deltas(
     boxes: Tensor, deltas: Tensor, weights: tuple[float, float, float, float], extra: float = 0
 ) -> Tensor:
     """(N, K · 4): boxes (N, 4) moved by the deltas (N, K · 4) of dx, dy, dw, dh, each divided by its weight.

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from extractors.detection.faster_rcnn import C4, FPN, FasterRCNN
 from extractors.detection.regions import Regions
-from extractors.engines.base import Precision
-from extractors.engines.engine import HALVES, fastest_precision
+from extractors.engines.engine import HALVES, Precision, fastest_precision
 from extractors.preprocessing.detection import DetectionInput
 
 #: What differs from the library's defaults, which are those of R50-C4: its configuration files for COCO,

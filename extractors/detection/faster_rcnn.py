@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from extractors.detection import roi
 from extractors.detection.backbone import Backbone, stage
-from extractors.detection.boxes import moved
+from extractors.detection.boxes import apply_deltas
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from extractors.detection.regions import DetectionRule, Regions, detect
 from extractors.detection.two_stage import Maps, Stages, TwoStage
@@ -64,7 +64,7 @@ class FasterRCNN(TwoStage):
     def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
         said = self._said(self.features(maps, boxes, run))
         scores = said.logits.softmax(1)[:, :-1]
-        moves = moved(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
+        moves = apply_deltas(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
         counts = [len(of_one) for of_one in boxes]
         kept = [
             detect(move, score, size, self.rule)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
-from extractors.detection.boxes import anchors, cell_anchors, clipped, moved, solid
+from extractors.detection.boxes import anchors, cell_anchors, clipped, apply_deltas, solid
 
 RATIOS = (0.5, 1.0, 2.0)
 #: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
@@ -115,7 +115,7 @@ class ProposalGenerator(nn.Module):
         boxes, logits, numbers = [], [], []
         for number, level in enumerate(levels):
             best, index = level.logits.topk(min(rule.before, len(level.logits)))
-            boxes.append(moved(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
+            boxes.append(apply_deltas(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
             logits.append(best)
             numbers.append(torch.full_like(index, number))
         height, width = size[0] - self.extra, size[1] - self.extra

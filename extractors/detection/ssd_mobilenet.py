@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.detection.boxes import moved
+from extractors.detection.boxes import apply_deltas
 from extractors.networks.efficientnet_lite import Block, Convolution, Stage
 from extractors.pretrained.parameters import load_strict
 
@@ -137,7 +137,7 @@ def boxes(moves: Tensor) -> Tensor:
     """Boxes (N, 1917, 4) in [0, 1] of the picture, from what the network says of each anchor."""
     placed = anchors().to(moves.device).repeat(len(moves), 1)
     x_before_y = moves.float().reshape(-1, 4)[:, [1, 0, 3, 2]]
-    return moved(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
+    return apply_deltas(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
 
 
 def from_graph(constants: Mapping[str, NDArray[np.float32]]) -> SSD:

@@ -1,32 +1,22 @@
-"""What runs a network: torch anywhere, compiled or not, or OpenVINO on a CPU, in the precision asked for.
+"""Runs networks: the interface of an engine, and torch's, eager or compiled, in the precision asked for.
 
-On a CPU OpenVINO is several times faster (`python -m benchmarks.extract` says by how much on your machine);
-where it is not installed, or the device is a GPU, torch runs the same module.
+extractors/engines/openvino.py is the other engine, extractors/engines/engine_choice.py takes one of them.
 """
 
 from __future__ import annotations
 
 import copy
-import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import EngineName, NetworkEngine, Precision
 from extractors.engines.batch_norm_folding import fold_norms
 
-# Where networks run.
-
-
-def chosen_device(wanted: str) -> str:
-    """``wanted`` itself, but for "auto": a GPU where there is one, else the CPU."""
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
+Precision = Literal["fp32", "bf16", "fp16"]
+EngineName = Literal["auto", "openvino", "compile", "torch"]
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 #: Kernels read a picture's or a clip's channels from neighbouring addresses.
@@ -34,7 +24,23 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: Layers that multiply matrices, and whose weights may be kept in 16 bits.
 MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
-log = logging.getLogger(__name__)
+
+class NetworkEngine(ABC):
+    """A network ready to run: rows (N, …) in, of any rank; float32 rows (N, …) out, one tensor an output.
+
+    What comes out lies on the engine's device; its input may lie anywhere.
+    """
+
+    name: str
+    precision: Precision
+
+    @abstractmethod
+    def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        """All that the network returns, in its order; one, where it returns a tensor."""
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """The first output."""
+        return self.outputs(pixels)[0]
 
 
 class TorchEngine(NetworkEngine):
@@ -108,41 +114,3 @@ def fastest_precision(device: torch.device) -> Precision:
         return "fp16"
     known = torch.cpu.get_capabilities()
     return "bf16" if known.get("amx_bf16") or known.get("avx512_bf16") else "fp32"
-
-
-def choose_engine(
-    module: nn.Module,
-    example: Tensor,
-    key: str,
-    *,
-    device: torch.device,
-    engine: EngineName,
-    precision: Precision | None,
-    threads: int,
-    cache: Path,
-    free: tuple[int, ...] = (0,),
-) -> NetworkEngine:
-    """The engine asked for; for "auto" OpenVINO on a CPU, for all kinds of networks the fastest that was
-    measured there, and torch elsewhere or where OpenVINO is not installed.
-
-    module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
-    free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
-    pictures of any number and size. key: names the network and its weights; a converted model is kept for it.
-
-    Raises ImportError where OpenVINO is asked for by name and absent, ValueError where it is asked for on
-    another device than a CPU, or there is no engine of that name.
-    """
-    if engine not in get_args(EngineName):
-        raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
-    if engine == "openvino" and device.type != "cpu":
-        raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
-    if engine in ("torch", "compile") or device.type != "cpu":
-        return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
-    try:
-        from extractors.engines.openvino import OpenVinoEngine
-    except ImportError as error:
-        if engine == "openvino":
-            raise
-        log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
-        return TorchEngine(module, device, precision, example=example)
-    return OpenVinoEngine(module, example, key, cache, precision, threads, free)

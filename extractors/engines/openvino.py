@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from extractors.engines.base import NetworkEngine, Precision
+from extractors.engines.engine import NetworkEngine, Precision
 
 # OpenVINO without its reporter: importing it would report to its maker's statistics.
 #

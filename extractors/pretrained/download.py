@@ -29,8 +29,8 @@ from extractors.pretrained.errors import (
     WeightsDamaged,
     WeightsError,
 )
-from extractors.pretrained.folder import FileCheck, Found, WeightsFolder
 from extractors.pretrained.manifest import Entry
+from extractors.pretrained.weights_folder import FileCheck, Found, WeightsFolder
 
 # The part of a download that has come, and what tells whether more of the same file can be asked for.
 

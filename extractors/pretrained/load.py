@@ -69,22 +69,29 @@ def seeded(blank: Callable[[], Network]) -> Network:
 # Which function of ours takes the checkpoint of an entry, and whether a file is one that it takes.
 
 
-#: Modules of readers by their names before this package had rooms: users' manifests may still say so.
+#: Readers by their names in earlier versions, of which users' manifests may still speak: a module's, or a
+#: function's.
 OLD_READERS: Mapping[str, str] = {
     "extractors.bottomup": "extractors.detection.bottom_up",
+    "extractors.builtin.pytorchvideo": "extractors.catalog.pytorchvideo",
+    "extractors.builtin.torchvision_detectors": "extractors.catalog.torchvision_detectors",
+    "extractors.builtin.tuned_pair": "extractors.catalog.tuned_pair",
     "extractors.c3d": "extractors.networks.c3d",
     "extractors.csn": "extractors.networks.csn",
     "extractors.efficientnet_lite": "extractors.networks.efficientnet_lite",
     "extractors.flow": "extractors.networks.raft",
     "extractors.i3d_weights": "extractors.networks.i3d",
-    "extractors.inception_v4": "extractors.networks.inception_v4",
-    "extractors.pytorchvideo_extractor": "extractors.builtin.pytorchvideo",
+    "extractors.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
+    "extractors.networks.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
+    "extractors.networks.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
+    "extractors.networks.slow": "extractors.networks.slow_resnet",
+    "extractors.pytorchvideo_extractor": "extractors.catalog.pytorchvideo",
     "extractors.rcnn": "extractors.detection.faster_rcnn",
-    "extractors.resnet": "extractors.networks.resnet",
+    "extractors.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
     "extractors.resnet3d": "extractors.networks.resnet3d",
-    "extractors.slow": "extractors.networks.slow",
-    "extractors.torchvision_checkpoint": "extractors.builtin.torchvision_detectors",
-    "extractors.tuned_pair": "extractors.builtin.tuned_pair",
+    "extractors.slow": "extractors.networks.slow_resnet",
+    "extractors.torchvision_checkpoint": "extractors.catalog.torchvision_detectors",
+    "extractors.tuned_pair": "extractors.catalog.tuned_pair",
     "extractors.vggish": "extractors.networks.vggish",
 }
 Reader = Callable[[Checkpoint], nn.Module]
@@ -94,7 +101,7 @@ def reader_of(known: Entry) -> Reader | None:
     """The function that the manifest names, with its variant; None for a file that is not a checkpoint."""
     if known.reader is None:
         return None
-    module, _, function = known.reader.partition(":")
+    module, _, function = OLD_READERS.get(known.reader, known.reader).partition(":")
     found: Callable[..., nn.Module] = getattr(
         importlib.import_module(OLD_READERS.get(module, module)), function
     )

@@ -1,6 +1,6 @@
 """An extractor that is one network: frames cut to size, their windows through an engine, outputs as streams.
 
-The families' files in extractors/builtin (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) say which
+The families' files in extractors/catalog (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) say which
 network, which cut and which outputs.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import NetworkEngine, Precision
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine import NetworkEngine, Precision
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec, View
 from extractors.frame_size import Resizing

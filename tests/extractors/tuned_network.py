@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import PairEnd, save_changes
+from extractors.catalog.efficientnet_lite2 import pretrained
+from extractors.catalog.tuned_pair import PairEnd, save_changes
 from extractors.pretrained.manifest import MANIFEST
 from training.tools.pack_tuned import noted
 

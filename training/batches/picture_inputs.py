@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
-from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
-from extractors.builtin.efficientnet_stages import EfficientNetStages
-from extractors.builtin.tuned_pair import TUNED, TunedPair
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
+from extractors.catalog.efficientnet_stages import EfficientNetStages
+from extractors.catalog.tuned_pair import TUNED, TunedPair
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.checkpoint import Card, read_card

@@ -1,7 +1,7 @@
 """The image nets learn too: their end is trained with a captioner that goes on from a checkpoint.
 
 What is kept are two files that belong together: best.safetensors, the captioner, whose card names the new
-networks' stream, and tuned.safetensors, what their weights have changed (extractors/builtin/tuned_pair.py).
+networks' stream, and tuned.safetensors, what their weights have changed (extractors/catalog/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import pretrained
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, save_changes, spec_of
 from extractors.files import sha256_of
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.formats import read
 from extractors.pretrained.load import find_weights
 from models.captioners.registry import captioner_class
 from models.checkpoint import CheckpointError, read_card, save_checkpoint

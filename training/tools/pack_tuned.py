@@ -11,13 +11,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
 from extractors.files import sha256_of
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.formats import read
 from extractors.pretrained.manifest import MANIFEST, entry
 from extractors.pretrained.manifest import manifest as entries
-from extractors.pretrained.pinned_digests import writing
+from extractors.pretrained.weights_folder import writing
 from models.checkpoint import CheckpointError, read_card
 from training.sessions.tuning import CHANGES
 

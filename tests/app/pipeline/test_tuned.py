@@ -14,7 +14,7 @@ from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_infos
 from app.settings import Settings
-from extractors.builtin.tuned_pair import NETWORK, TUNED_GRID, spec_of
+from extractors.catalog.tuned_pair import NETWORK, TUNED_GRID, spec_of
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights

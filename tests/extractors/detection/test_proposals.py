@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.detection.boxes import moved
+from extractors.detection.boxes import apply_deltas
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from tests.extractors.slow_boxes import cut, is_solid, overlap_of
 
@@ -44,7 +44,7 @@ def proposed_by_hand(made: ProposalGenerator, maps: dict[str, Tensor], extra: fl
         for y, x, a in [(y, x, a) for y in range(rows) for x in range(columns) for a in range(6)]:
             anchor = placed[(y * columns + x) * 6 + a]
             delta = deltas[0, 4 * a : 4 * a + 4, y, x]
-            box = moved(anchor[None], delta[None], (1.0, 1.0, 1.0, 1.0), extra)[0].tolist()
+            box = apply_deltas(anchor[None], delta[None], (1.0, 1.0, 1.0, 1.0), extra)[0].tolist()
             found.append((float(logits[0, a, y, x]), box))
         kept: list[tuple[float, list[float]]] = []
         for score, box in sorted(found, key=lambda one: -one[0])[: RULE.before]:

@@ -16,8 +16,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import EngineName, NetworkEngine, Precision
-from extractors.engines.engine import TorchEngine, choose_engine, fastest_precision, filled_up
+from extractors.engines.engine import (
+    EngineName,
+    NetworkEngine,
+    Precision,
+    TorchEngine,
+    choose_engine,
+    fastest_precision,
+    filled_up,
+)
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
@@ -235,7 +242,7 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
 
 READ_A_NETWORK = """
 import sys
-from extractors.pretrained.formats import read
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.load import find_weights
 assert len(read(find_weights("efficientnet-lite3").file)) > 100
 assert sys.modules["openvino_telemetry"] is None
@@ -261,8 +268,8 @@ import sys
 sys.modules["openvino"] = None
 from pathlib import Path
 import torch
-from extractors.pretrained.formats import read
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
+from extractors.pretrained.checkpoint_file import read
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 torch.save({"weight": torch.ones(1)}, sys.argv[1])
 assert read(Path(sys.argv[1])).keys() == {"weight"}
 assert EfficientNetLite2().spec.engine == "torch"

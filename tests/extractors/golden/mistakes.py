@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from extractors.networks import i3d
 from extractors.networks.efficientnet_lite import same_padding
 from extractors.networks.i3d import Size
-from extractors.networks.resnet import Bottleneck
+from extractors.networks.imagenet import Bottleneck
 from extractors.preprocessing import log_mel
 
 Spoil = Callable[[pytest.MonkeyPatch, nn.Module, dict[str, Tensor]], None]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from extractors.detection import roi
-from extractors.detection.boxes import anchors, cell_anchors, moved
+from extractors.detection.boxes import anchors, cell_anchors, apply_deltas
 from extractors.detection.proposals import RATIOS
 from extractors.frame_size import resized_size
 from extractors.networks import i3d, raft
@@ -75,10 +75,10 @@ def _boxes(boxes: Tensor, deltas: Tensor, case: Case) -> Tensors:
     rows, columns = int(case.said(r"(\d+)x\d+ map", "2")), int(case.said(r"\d+x(\d+) map", "3"))
     coco, visual_genome = (cell_anchors(sizes, RATIOS) for sizes in (COCO_SIZES, GENOME_SIZES))
     return {
-        "decoded_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0)),
-        "decoded_w10": moved(boxes, deltas, (10.0, 10.0, 5.0, 5.0)),
-        "decoded_plus1_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0), extra=1),
-        "decoded_plus1_w10": moved(boxes, deltas, (10.0, 10.0, 5.0, 5.0), extra=1),
+        "decoded_w1": apply_deltas(boxes, deltas, (1.0, 1.0, 1.0, 1.0)),
+        "decoded_w10": apply_deltas(boxes, deltas, (10.0, 10.0, 5.0, 5.0)),
+        "decoded_plus1_w1": apply_deltas(boxes, deltas, (1.0, 1.0, 1.0, 1.0), extra=1),
+        "decoded_plus1_w10": apply_deltas(boxes, deltas, (10.0, 10.0, 5.0, 5.0), extra=1),
         "anchors_coco_c4": anchors(rows, columns, 16, coco, 0.5),
         "anchors_bottomup_d2": anchors(rows, columns, 16, visual_genome, 0.5),
     }

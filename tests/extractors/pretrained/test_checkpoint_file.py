@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from extractors.pretrained import formats
+from extractors.pretrained import checkpoint_file
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WeightsDamaged
-from extractors.pretrained.formats import read
 
 WEIGHT = torch.arange(6.0).reshape(2, 3)
 STATE = {"fc.weight": WEIGHT, "fc.bias": torch.ones(2, dtype=torch.float16)}
@@ -120,7 +120,7 @@ def test_nested_dictionaries_become_paths(tmp_path: Path) -> None:
 def test_python_2_wrote_names_as_bytes(tmp_path: Path) -> None:
     # what Python 2 wrote for {'caf\xe9': None}
     (tmp_path / "net").write_bytes(b"\x80\x02}q\x00U\x04caf\xe9q\x01Ns.")
-    assert formats.load(tmp_path / "net") == {"café": None}
+    assert checkpoint_file.load(tmp_path / "net") == {"café": None}
 
 
 def test_arrays_of_the_other_byte_order(tmp_path: Path) -> None:
@@ -169,13 +169,13 @@ def test_a_pickle_calls_nothing_that_is_not_admitted(tmp_path: Path, call: str) 
     module, _, name = call.rpartition(".")
     (tmp_path / "net").write_bytes(f"c{module}\n{name}\n(S'1'\ntR.".encode())
     with pytest.raises(WeightsDamaged, match=rf"wants to call {call}"):
-        formats.load(tmp_path / "net")
+        checkpoint_file.load(tmp_path / "net")
 
 
 def test_only_bytes_are_encoded_again(tmp_path: Path) -> None:
     (tmp_path / "net").write_bytes(b"c_codecs\nencode\n(V1\nVrot13\ntR.")
     with pytest.raises(WeightsDamaged, match="rot13"):
-        formats.load(tmp_path / "net")
+        checkpoint_file.load(tmp_path / "net")
 
 
 def test_a_whole_module_is_not_a_checkpoint(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from extractors.media.errors import MediaError
 from extractors.pretrained import errors
 from extractors.pretrained.download import Downloader, Patience, fetch_weights
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.load import check_loads
 from extractors.pretrained.manifest import entry
+from extractors.pretrained.weights_folder import WeightsFolder
 from tests.extractors.manifests import small_checkpoint, write_manifest
 from tests.file_server import FileServer, serving
 

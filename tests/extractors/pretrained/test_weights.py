@@ -16,9 +16,9 @@ from extractors.files import git_blob_of, sha256_of
 from extractors.networks import i3d
 from extractors.networks.i3d import I3D
 from extractors.pretrained.errors import UnknownWeights, WeightsDamaged, WeightsMissing, WrongCheckpoint
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.load import check_loads, find_weights, load_pretrained, reader_of
 from extractors.pretrained.manifest import MANIFEST, Entry, entry, manifest
+from extractors.pretrained.weights_folder import WeightsFolder
 from tests.extractors.manifests import TERMS, Small, from_checkpoint, small_checkpoint, write_manifest
 
 TORCHVISION = {

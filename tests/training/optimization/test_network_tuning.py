@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.efficientnet_stages import FIRST_BLOCKS
-from extractors.builtin.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import pretrained
+from extractors.catalog.efficientnet_stages import FIRST_BLOCKS
+from extractors.catalog.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, save_changes, spec_of
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import EfficientNetLite
-from extractors.pretrained.formats import read
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.load import seeded
 from extractors.pretrained.parameters import random_weights
 from models.captioners.semantic_embedding import SemanticEmbedding

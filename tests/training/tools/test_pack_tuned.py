@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, PairEnd, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import pretrained
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, save_changes, spec_of
 from extractors.files import sha256_of
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import MANIFEST
+from extractors.pretrained.weights_folder import WeightsFolder
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from tests.models.tiny import tiny_stats
 from training.tools.pack_tuned import main, noted, pack

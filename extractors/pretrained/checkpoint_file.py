@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from extractors.pretrained.errors import NoRoom, WeightsDamaged
-from extractors.pretrained.pinned_digests import writing
+from extractors.pretrained.weights_folder import writing
 
 # Pickles read without running their code: numbers and arrays of numpy in dictionaries, lists and tuples.
 #

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.engines.base import EngineName, NetworkEngine, Precision
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine import EngineName, NetworkEngine, Precision
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
-from extractors.builtin.detectors import count_in
+from extractors.catalog.detectors import count_in
 from extractors.detection import ssd_mobilenet
 from extractors.detection.ssd_mobilenet import CLASSES, SIDE, SSD
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import fold_norms

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.builtin.vggish import VGGishExtractor, example, options_in, rows_of
+from extractors.catalog.vggish import VGGishExtractor, example, options_in, rows_of
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Audio, Stream
 from extractors.media.decode import decode_here

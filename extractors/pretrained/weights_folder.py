@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from extractors.files import git_blob_of, sha256_of
-from extractors.pretrained.errors import DownloadDamaged, WeightsDamaged, WeightsMissing
+from extractors.files import atomic_write, git_blob_of, sha256_of
+from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged, WeightsMissing
 from extractors.pretrained.manifest import MANIFEST, Entry, candidates, entry
-from extractors.pretrained.pinned_digests import pin, pinned, remember, writing
 
 COMMAND = "python -m app weights"
 #: Raises WeightsError where a file that nobody vouches for does not hold what it should.
@@ -160,3 +160,32 @@ def packaged(known: Entry) -> Path | None:
     found = importlib.util.find_spec(known.module)
     folders = (found.submodule_search_locations if found else None) or ()
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
+
+
+def pin(file: Path) -> Path:
+    """Where the digest of a file is noted."""
+    return file.with_name(f"{file.name}.sha256")
+
+
+def pinned(file: Path) -> str | None:
+    """The digest noted for a file, if there is one."""
+    try:
+        return pin(file).read_text(encoding="utf-8").split()[0]
+    except (FileNotFoundError, IndexError):
+        return None
+
+
+def remember(file: Path, digest: str) -> None:
+    """Notes it as sha256sum does, so that ``sha256sum --check`` reads it. Raises NoRoom."""
+    with writing(pin(file)) as unfinished:
+        unfinished.write_text(f"{digest}  {file.name}\n", encoding="utf-8")
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[Path]:
+    """``atomic_write`` for weights and what is noted of them. Raises NoRoom."""
+    try:
+        with atomic_write(file) as unfinished:
+            yield unfinished
+    except OSError as error:
+        raise NoRoom(f"{file} cannot be written: {error.strerror}.") from error

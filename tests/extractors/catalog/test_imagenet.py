@@ -9,12 +9,11 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.functional import center_crop, resize
 
-from extractors.builtin.images import plan
+from extractors.catalog.imagenet import PLANS
 from extractors.extractor import create
 from extractors.features import Frames
-from extractors.networks.inception_v4 import InceptionV4
+from extractors.networks.imagenet import LAYOUTS, InceptionV4, ResNet
 from extractors.networks.labels import IMAGENET, labels, likeliest
-from extractors.networks.resnet import LAYOUTS, ResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import seeded
 from extractors.pretrained.parameters import random_weights
@@ -83,7 +82,7 @@ def test_frames_of_all_videos_are_batched_and_keep_their_rows(resnet: NetworkExt
 @pytest.mark.parametrize(("height", "width"), [(75, 101), (301, 224), (480, 271), (256, 256)])
 def test_pixels_are_torchvisions_to_the_byte(name: str, height: int, width: int) -> None:
     """Odd rests too: torchvision rounds their half to even."""
-    framing = plan(name).framing
+    framing = PLANS[name].framing
     mode = InterpolationMode(framing.filter)
     assert isinstance(framing.size, int)
     assert framing.crop is not None
@@ -106,7 +105,7 @@ def test_a_framing_says_what_it_does() -> None:
 
 
 def test_every_network_has_its_own_name_tag(resnet: NetworkExtractor) -> None:
-    plans = [plan(name) for name in ("resnet50", "resnet101", "resnet152", "resnext101", "inception_v4")]
+    plans = [PLANS[name] for name in ("resnet50", "resnet101", "resnet152", "resnext101", "inception_v4")]
     assert len({made.network for made in plans}) == len(plans)
     assert resnet.spec.network == "resnet50"
     assert resnet.spec.preprocessing.startswith("short side 256, antialiased bilinear")

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.efficientnet_lite3 import NETWORK, SIDE, EfficientNetLite3, Lite3Cells
-from extractors.engines.base import EngineName
+from extractors.catalog.efficientnet_lite2 import pretrained
+from extractors.catalog.efficientnet_lite3 import NETWORK, SIDE, EfficientNetLite3, Lite3Cells
+from extractors.engines.engine import EngineName
 from extractors.engines.openvino import openvino
 from extractors.extractor import create
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, from_layers
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WeightsDamaged, WrongCheckpoint
-from extractors.pretrained.formats import read
 from extractors.pretrained.load import find_weights, load_pretrained, seeded
 from extractors.pretrained.manifest import MANIFEST, entry
 from extractors.pretrained.parameters import Checkpoint, random_weights
-from tests.extractors.builtin.test_efficientnet_lite2 import CLASSES, pattern, picture, video
+from tests.extractors.catalog.test_efficientnet_lite2 import CLASSES, pattern, picture, video
 from tests.extractors.manifests import write_manifest
 
 Picture = NDArray[np.uint8]

@@ -1,7 +1,7 @@
 """pytorchvideo's clip networks over windows of a video: slow_r50, i3d_r50, slowfast_r50 and csn_r101.
 
-The first two are networks of ours that read its checkpoints (extractors/networks/slow.py), so that it need
-not be installed; the other two are built by the library: `pip install -c constraints.txt --group
+The first two are networks of ours that read its checkpoints (extractors/networks/slow_resnet.py), so that
+it need not be installed; the other two are built by the library: `pip install -c constraints.txt --group
 pytorchvideo`. Streams: the pooled vector, the last map cell by cell (the mean over its steps of time),
 Kinetics' logits.
 """
@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from extractors.catalog.clip_networks import ClipsFromBytes
 from extractors.extractor import ExtractorOptions
-from extractors.networks import slow
-from extractors.networks.slow import DEVIATION, LAYOUTS, MEAN, Slow
+from extractors.networks import slow_resnet
+from extractors.networks.slow_resnet import DEVIATION, LAYOUTS, MEAN, SlowResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint, classes, load_strict, random_weights, unwrap
@@ -59,20 +60,11 @@ PLANS: Mapping[str, NetworkPlan] = {
 }
 
 
-class Ours(nn.Module):
-    """Windows of bytes (N, S, h, w, 3) to the pooled vector, the map's cells and the logits."""
+class CsnFromBytes(nn.Module):
+    """The library's csn_r101, a stem, four stages and a head that pools and projects, on windows of bytes.
 
-    def __init__(self, network: Slow) -> None:
-        super().__init__()
-        self.network, self.normalised = network, Normalised(MEAN, DEVIATION)
-
-    def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        said = self.network(self.normalised(stacks))
-        return said.pooled, cells(said.grid), said.logits
-
-
-class Csn(nn.Module):
-    """The same of the library's csn_r101: a stem, four stages, a head that pools and projects."""
+    Windows (N, S, h, w, 3) to the pooled vector, the map's cells and the logits.
+    """
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -86,8 +78,8 @@ class Csn(nn.Module):
         return head.pool(grid).mean((2, 3, 4)), cells(grid), head(grid)
 
 
-class SlowFast(nn.Module):
-    """The same of the library's slowfast_r50, its slow pathway's channels before its fast one's."""
+class SlowFastFromBytes(nn.Module):
+    """The same of the library's slowfast_r50: channels of the slow pathway before those of the fast one."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -97,7 +89,7 @@ class SlowFast(nn.Module):
         *stages, pool, head = self.network.blocks
         fast = self.normalised(stacks)
         # frames one by one: a list as an index cannot be exported
-        paths = [torch.stack([fast[:, :, t] for t in slow_frames(fast.shape[2])], 2), fast]
+        paths = [torch.stack([fast[:, :, t] for t in pick_slow_frames(fast.shape[2])], 2), fast]
         for stage in stages:
             paths = stage(paths)
         grid = torch.cat([cells(path) for path in paths], 2)
@@ -105,12 +97,12 @@ class SlowFast(nn.Module):
         return pooled.mean((2, 3, 4)), grid, head(pooled)
 
 
-def slow_frames(count: int) -> list[int]:
+def pick_slow_frames(count: int) -> list[int]:
     """The frames that the slow pathway sees, spread from the first to the last, as its recipe packs them."""
     return [int(place) for place in np.linspace(0, count - 1, count // ALPHA)]
 
 
-def library_network(name: str, count: int = 400) -> nn.Module:
+def build_library_network(name: str, count: int = 400) -> nn.Module:
     """slowfast_r50 or csn_r101 of so many classes, with initial weights. Raises ImportError."""
     with warnings.catch_warnings():
         # a library of its own scripts a loss when imported, which torch deprecates
@@ -139,7 +131,7 @@ def library_network(name: str, count: int = 400) -> nn.Module:
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> nn.Module:
     """slowfast_r50 or csn_r101 with its published weights. Raises WrongCheckpoint, ImportError."""
     parameters = unwrap(checkpoint)
-    return load_strict(library_network(name, classes(parameters, HEADS[name])), parameters)
+    return load_strict(build_library_network(name, classes(parameters, HEADS[name])), parameters)
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
@@ -148,17 +140,18 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
         ours, sha256 = load_pretrained(
             name,
             options.weights,
-            partial(slow.from_checkpoint, name),
-            lambda: random_weights(Slow(LAYOUTS[name]), LAST_NORM),
+            partial(slow_resnet.from_checkpoint, name),
+            lambda: random_weights(SlowResNet(LAYOUTS[name]), LAST_NORM),
         )
         count = len(ours.get_parameter(f"blocks.{len(ours.blocks) - 1}.proj.weight"))
-        return NetworkExtractor(PLANS[name], Ours(ours), count, sha256, options)
+        module = ClipsFromBytes(ours, Normalised(MEAN, DEVIATION))
+        return NetworkExtractor(PLANS[name], module, count, sha256, options)
     network, sha256 = load_pretrained(
         name,
         options.weights,
         partial(from_checkpoint, name),
-        lambda: random_weights(library_network(name), LAST_NORM),
+        lambda: random_weights(build_library_network(name), LAST_NORM),
     )
     count = len(network.get_parameter(HEADS[name]))
-    described = SlowFast(network) if name == "slowfast_r50" else Csn(network)
+    described = SlowFastFromBytes(network) if name == "slowfast_r50" else CsnFromBytes(network)
     return NetworkExtractor(PLANS[name], described, count, sha256, options)

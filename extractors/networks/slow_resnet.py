@@ -122,7 +122,7 @@ class _Head(nn.Module):
         return SlowFeatures(grid, positions, positions.mean((2, 3, 4)), logits)
 
 
-class Slow(nn.Module):
+class SlowResNet(nn.Module):
     """The network of one of LAYOUTS."""
 
     def __init__(self, layout: SlowLayout, classes: int = 400) -> None:
@@ -140,9 +140,9 @@ class Slow(nn.Module):
         return features
 
 
-def from_checkpoint(name: str, checkpoint: Checkpoint) -> Slow:
+def from_checkpoint(name: str, checkpoint: Checkpoint) -> SlowResNet:
     """The network of that name in LAYOUTS with its published weights, to evaluate. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     layout = LAYOUTS[name]
     head = 1 + len(DEPTHS) + layout.pooled
-    return load_strict(Slow(layout, classes(parameters, f"blocks.{head}.proj.weight")), parameters)
+    return load_strict(SlowResNet(layout, classes(parameters, f"blocks.{head}.proj.weight")), parameters)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Audio, Stream, StreamSpec
 from extractors.networks.vggish import (

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.ops import box_iou
 
-from extractors.builtin.coco_ssd import CocoSSD
+from extractors.catalog.coco_ssd import CocoSSD
 from extractors.detection import ssd_mobilenet
 from extractors.engines import openvino
 from extractors.extractor import UnknownExtractor, create

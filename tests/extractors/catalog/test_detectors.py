@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.ops import nms
 
-from extractors.builtin.detectors import FAMILIES, Detector, DetectorRun, RegionsExtractor, count_in
-from extractors.builtin.torchvision_detectors import KINDS, TorchvisionDetector, blank
+from extractors.catalog.detectors import FAMILIES, Detector, DetectorRun, RegionsExtractor, count_in
+from extractors.catalog.torchvision_detectors import KINDS, TorchvisionDetector, blank
 from extractors.detection import backbone, bottom_up, faster_rcnn, two_stage
 from extractors.detection.bottom_up import BottomUp, RegionRule, survivors
 from extractors.detection.detectron2 import Detectron2, is_installed
@@ -26,7 +26,7 @@ from extractors.detection.two_stage import Stages, TwoStage
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames, Stream
 from extractors.preprocessing.detection import DetectionInput, blue_first
-from extractors.pretrained.formats import read
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.load import seeded
 from extractors.windows import Windows
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extractors.builtin.i3d import I3DFlow
+from extractors.catalog.i3d import I3DFlow
 from extractors.extractor import create
 from extractors.features import Frames, Stream
 from extractors.media.decode import decode_here

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
-from extractors.builtin.efficientnet_lite3 import EfficientNetLite3, Lite3Cells
-from extractors.builtin.efficientnet_stages import StageMaps
-from extractors.builtin.tuned_pair import (
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Cells
+from extractors.catalog.efficientnet_stages import StageMaps
+from extractors.catalog.tuned_pair import (
     TUNED,
     TUNED_GRID,
     Pair,
@@ -23,19 +23,19 @@ from extractors.builtin.tuned_pair import (
     save_changes,
     spec_of,
 )
-from extractors.engines.base import EngineName
+from extractors.engines.engine import EngineName
 from extractors.extractor import create
 from extractors.features import Frames, Stream
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite
-from extractors.pretrained import folder
+from extractors.pretrained import weights_folder
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WeightsDamaged, WeightsMissing, WrongCheckpoint
-from extractors.pretrained.formats import read
 from extractors.pretrained.load import find_weights, seeded
 from extractors.pretrained.manifest import MANIFEST, entry
 from extractors.pretrained.parameters import random_weights
 from extractors.pretrained.weight_deltas import LARGEST, SCALE, apply_delta, quantized_delta
-from tests.extractors.builtin.test_efficientnet_lite2 import pattern
+from tests.extractors.catalog.test_efficientnet_lite2 import pattern
 from tests.extractors.tuned_network import moved, write_tuned
 
 
@@ -210,7 +210,7 @@ def test_the_repositorys_file_is_checked_like_any_other(
     with pytest.raises(WeightsDamaged, match="get the repository, or the image, again"):
         TunedPair()
     tuned_file.unlink()
-    monkeypatch.setattr(folder, "MANIFEST", tuned_file)  # whose folder has no networks/
+    monkeypatch.setattr(weights_folder, "MANIFEST", tuned_file)  # whose folder has no networks/
     with pytest.raises(WeightsMissing, match=r"weights/networks/tuned_pair\.safetensors, which comes with"):
         TunedPair()
 

@@ -20,7 +20,7 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 from torchvision.models.detection.transform import resize_boxes
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-from extractors.builtin.detectors import Kind, RegionsExtractor, engine_of
+from extractors.catalog.detectors import Kind, RegionsExtractor, engine_of
 from extractors.detection.regions import Regions
 from extractors.extractor import ExtractorOptions
 from extractors.networks.labels import COCO_90

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.models import detection
 from torchvision.models.detection import FasterRCNN
 
-from extractors.builtin.torchvision_detectors import blank, from_checkpoint
+from extractors.catalog.torchvision_detectors import blank, from_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 
 Enum = type[detection.FasterRCNN_ResNet50_FPN_Weights] | type[detection.MaskRCNN_ResNet50_FPN_Weights]

@@ -1,7 +1,7 @@
 """Two earlier stages of EfficientNet-Lite2, for captioners that choose a level of abstraction (dualAFR).
 
 The last map with a stride of 16 and the one before the head; ``grid`` is efficientnet-lite2's own stream.
-What lies between that map and the grid can be trained on with a captioner (extractors/builtin/tuned_pair.py).
+What lies between that map and the grid can be trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from torch import Tensor, nn
 
-from extractors.builtin.efficientnet_lite2 import CELLS, EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
 from extractors.extractor import ExtractorOptions
 from extractors.networks.efficientnet_lite import LITE2, EfficientNetLite, fold_norms, scaled
 

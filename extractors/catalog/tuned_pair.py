@@ -17,20 +17,20 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from extractors.builtin import efficientnet_lite2, efficientnet_lite3
-from extractors.builtin.efficientnet_lite2 import CELLS, EfficientNetLite2, pretrained
-from extractors.builtin.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
-from extractors.builtin.efficientnet_stages import FINE, FIRST_BLOCKS, cells_of
+from extractors.catalog import efficientnet_lite2, efficientnet_lite3
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, pretrained
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
+from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS, cells_of
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, scaled
+from extractors.pretrained.checkpoint_file import read
 from extractors.pretrained.errors import WrongCheckpoint
-from extractors.pretrained.formats import read
 from extractors.pretrained.load import SEEDED, WeightsChoice, find_weights
 from extractors.pretrained.parameters import Checkpoint
-from extractors.pretrained.pinned_digests import writing
 from extractors.pretrained.weight_deltas import apply_delta, quantized_delta
+from extractors.pretrained.weights_folder import writing
 
 TUNED = "tuned_pair"
 TUNED_GRID = "tuned_pair_grid"

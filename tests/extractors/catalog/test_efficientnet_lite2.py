@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2, Grid, pretrained
-from extractors.builtin.efficientnet_stages import EfficientNetStages
-from extractors.engines.base import EngineName
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, Grid, pretrained
+from extractors.catalog.efficientnet_stages import EfficientNetStages
+from extractors.engines.engine import EngineName
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import Frames
 from extractors.networks.efficientnet_lite import EfficientNetLite

@@ -12,23 +12,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extractors.builtin.pytorchvideo import (
+from extractors.catalog.pytorchvideo import (
     HEADS,
     LAST_NORM,
     PLANS,
-    Csn,
-    SlowFast,
+    CsnFromBytes,
+    SlowFastFromBytes,
+    build_library_network,
     from_checkpoint,
-    library_network,
-    slow_frames,
+    pick_slow_frames,
 )
 from extractors.extractor import create
 from extractors.features import Frames
-from extractors.networks import csn, resnet3d, slow
+from extractors.networks import csn, resnet3d, slow_resnet
 from extractors.networks.c3d import C3D
 from extractors.networks.csn import IrCsn
 from extractors.networks.resnet3d import ResNet3D
-from extractors.networks.slow import LAYOUTS, Slow
+from extractors.networks.slow_resnet import LAYOUTS, SlowResNet
 from extractors.preprocessing.images import middle, resized, shrink_or_enlarge
 from extractors.pretrained.load import seeded
 from extractors.pretrained.parameters import random_weights
@@ -118,7 +118,7 @@ def test_slow_r50_takes_every_eighth_of_thirty_frames_a_second() -> None:
     """Frames 0, 8, … 56 of a video of 30 a second; its head pools over two by two places."""
     video = moving(64, 40, 40, fps=30)
     (streams,) = made("slow_r50").extract([video])
-    net = seeded(lambda: random_weights(Slow(LAYOUTS["slow_r50"]), ".branch2.norm_c"))
+    net = seeded(lambda: random_weights(SlowResNet(LAYOUTS["slow_r50"]), ".branch2.norm_c"))
     said = net((clip(video, range(0, 64, 8), 256, 256) / 255 - 0.45) / 0.225)
     assert_same(streams["slow_r50"].values[0], said.pooled[0])
     assert_same(streams["slow_r50_logits"].values[0], said.logits[0])
@@ -139,7 +139,7 @@ def test_windows_are_lengthened_by_their_last_frame() -> None:
 
 
 def test_the_slow_pathway_sees_every_fourth_frame_spread_to_the_end() -> None:
-    assert slow_frames(32) == [0, 4, 8, 13, 17, 22, 26, 31]
+    assert pick_slow_frames(32) == [0, 4, 8, 13, 17, 22, 26, 31]
 
 
 @pytest.fixture
@@ -156,12 +156,12 @@ def library() -> None:
 def test_what_the_library_builds_says_what_its_own_forward_does(library: None, name: str) -> None:
     """From a checkpoint under its own names; one place of the pool, so that the classifier of the mean is
     the mean of the classifier."""
-    weights = seeded(lambda: random_weights(library_network(name), LAST_NORM)).state_dict()
+    weights = seeded(lambda: random_weights(build_library_network(name), LAST_NORM)).state_dict()
     network = from_checkpoint(name, weights)
     stacks = torch.from_numpy(moving(32, 224, 224).pixels)[None]
     clips = (stacks.permute(0, 4, 1, 2, 3).float() / 255 - 0.45) / 0.225
-    pooled, cells, logits = (SlowFast if name == "slowfast_r50" else Csn)(network)(stacks)
-    fed = [clips[:, :, slow_frames(32)], clips] if name == "slowfast_r50" else clips
+    pooled, cells, logits = (SlowFastFromBytes if name == "slowfast_r50" else CsnFromBytes)(network)(stacks)
+    fed = [clips[:, :, pick_slow_frames(32)], clips] if name == "slowfast_r50" else clips
     assert_same(logits, network(fed))
     assert_same(network.get_submodule(HEADS[name].removesuffix(".weight"))(pooled), logits)
     assert cells.shape == (1, 49, PLANS[name].width)
@@ -172,7 +172,7 @@ def test_our_slow_r50_is_the_library_s(library: None) -> None:
     hub = importlib.import_module("pytorchvideo.models.hub")
     theirs = seeded(lambda: hub.slow_r50(pretrained=False))
     clips = torch.rand(1, 3, 8, 224, 224, generator=torch.Generator().manual_seed(1))
-    ours = slow.from_checkpoint("slow_r50", theirs.state_dict())
+    ours = slow_resnet.from_checkpoint("slow_r50", theirs.state_dict())
     assert_same(ours(clips).logits, theirs(clips))
 
 
@@ -180,4 +180,4 @@ def test_what_the_library_builds_says_so_where_it_is_absent(monkeypatch: pytest.
     for module in ("csn", "slowfast"):
         monkeypatch.setitem(sys.modules, f"pytorchvideo.models.{module}", None)
     with pytest.raises(ImportError, match="--group pytorchvideo"):
-        library_network("csn_r101")
+        build_library_network("csn_r101")

@@ -2,7 +2,7 @@
 
 ``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO
 (extractors/detection/faster_rcnn.py), ``bottom_up`` is bottom-up attention on Visual Genome
-(extractors/detection/bottom_up.py); torchvision's two are in extractors/builtin/torchvision_detectors.py. A
+(extractors/detection/bottom_up.py); torchvision's two are in extractors/catalog/torchvision_detectors.py. A
 number after a colon says how many boxes: ``bottom_up:16``.
 """
 
@@ -19,8 +19,8 @@ from extractors.detection import bottom_up, faster_rcnn
 from extractors.detection.detectron2 import Detectron2, is_installed
 from extractors.detection.regions import Regions, rows
 from extractors.detection.two_stage import Embed, Stages, Trunk, TwoStage
-from extractors.engines.base import NetworkEngine
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine import NetworkEngine
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import StreamSpec
 from extractors.frame_size import Resizing

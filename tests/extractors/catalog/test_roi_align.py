@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.builtin.roi_align import RoiExtractor, nearest, within
+from extractors.catalog.roi_align import RoiExtractor, nearest, within
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import WHOLE, Stream, StreamSpec, View
 from extractors.preprocessing.images import ResizeAndCrop

@@ -1,7 +1,7 @@
 """EfficientNet-Lite3's last map before its head, on the cells of EfficientNet-Lite2's grid.
 
 The second picture network that comes inside a package. It knows the same thousand classes and is wrong
-elsewhere, so that both together say more of a picture than either (extractors/builtin/tuned_pair.py).
+elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.builtin.efficientnet_lite2 import CELLS, EfficientNetLite2
-from extractors.builtin.efficientnet_stages import cells_of
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
+from extractors.catalog.efficientnet_stages import cells_of
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, fold_norms, from_layers, scaled
