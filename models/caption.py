@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View
-from extractors.preprocessing.cell_edges import Edges, edges_in_view, even_edges
+from extractors.preprocessing.cell_edges import Edges, make_even_edges, map_to_picture
 
 # What a captioner tells of itself beside the two maps, under the names of its paper.
 #
@@ -185,7 +185,9 @@ class Attention:
 
     def _even_edges(self, rows: int, columns: int) -> tuple[Edges, Edges]:
         left, top, right, bottom = self.view
-        return edges_in_view(even_edges(rows), top, bottom), edges_in_view(even_edges(columns), left, right)
+        return map_to_picture(make_even_edges(rows), top, bottom), map_to_picture(
+            make_even_edges(columns), left, right
+        )
 
 
 def parts_of_clip(times: Array) -> Array:

@@ -13,7 +13,7 @@ from app.jobs.captioner_info import ABOUT, CaptionerInfo
 from app.pipeline.installed_captioners import captioner_info, combination_infos
 from app.terminal import print_table
 from extractors.extractor import weights_of
-from extractors.pretrained.manifest import candidates
+from extractors.pretrained.manifest import find_candidates
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.checkpoint import CheckpointError, read_card
@@ -107,7 +107,9 @@ def missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     folder = WeightsFolder.of(data)
     names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
     return [
-        name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
+        name
+        for name in names
+        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
     ]
 
 

@@ -25,7 +25,7 @@ from app.extract.plan import (
 from app.extract.predictions import predictions
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
-from extractors.engines.engine_choice import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.extraction.extract_videos import ExtractedVideo, extract_videos
 from extractors.extraction.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.extractor import OLDEST, AnyExtractor, create
@@ -185,7 +185,7 @@ class VideoExtraction:
         plan = self._plan
         return create(
             name,
-            chosen_device(plan.device),
+            choose_device(plan.device),
             precision=plan.precision,
             threads=plan.settings.threads,
             cache=plan.settings.data / "cache",

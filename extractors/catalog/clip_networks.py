@@ -20,7 +20,7 @@ from extractors.networks.csn import IrCsn
 from extractors.networks.resnet3d import ResNet3D
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
 from extractors.windows import Windows
 
@@ -95,9 +95,7 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
 
 
 def _make_c3d(options: ExtractorOptions) -> NetworkExtractor:
-    network, sha256 = load_pretrained(
-        "c3d", options.weights, c3d.from_checkpoint, lambda: random_weights(C3D())
-    )
+    network, sha256 = load_pretrained("c3d", options.weights, c3d.from_checkpoint, lambda: randomize(C3D()))
     return NetworkExtractor(C3D_PLAN, C3DFromBytes(network), network.fc8.out_features, sha256, options)
 
 
@@ -107,7 +105,7 @@ def _make_resnext(options: ExtractorOptions) -> NetworkExtractor:
         "resnext101_3d",
         options.weights,
         partial(resnet3d.from_checkpoint, "resnext101"),
-        lambda: random_weights(ResNet3D(layout), ".bn3"),
+        lambda: randomize(ResNet3D(layout), ".bn3"),
     )
     module = ClipsFromBytes(network, Normalised(resnet3d.MEAN_2018, (1.0, 1.0, 1.0), scale=1.0))
     return NetworkExtractor(RESNEXT_PLAN, module, network.fc.out_features, sha256, options)
@@ -115,7 +113,10 @@ def _make_resnext(options: ExtractorOptions) -> NetworkExtractor:
 
 def _make_ir_csn(options: ExtractorOptions) -> NetworkExtractor:
     network, sha256 = load_pretrained(
-        "ircsn152", options.weights, csn.from_checkpoint, lambda: random_weights(IrCsn(), ".conv3.1")
+        "ircsn152",
+        options.weights,
+        csn.from_checkpoint,
+        lambda: randomize(IrCsn(), ".conv3.1"),
     )
     module = ClipsFromBytes(network, Normalised(csn.MEAN, csn.DEVIATION))
     return NetworkExtractor(IR_CSN_PLAN, module, network.fc.out_features, sha256, options)

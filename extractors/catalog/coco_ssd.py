@@ -11,17 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
-from extractors.catalog.detectors import count_in
+from extractors.catalog.detectors import parse_count
 from extractors.detection import ssd_mobilenet
 from extractors.detection.ssd_mobilenet import CLASSES, SIDE, SSD
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
-from extractors.networks.efficientnet_lite import fold_norms
+from extractors.networks.efficientnet_lite import fold_lite_norms
 from extractors.networks.labels import COCO_90
 from extractors.preprocessing.images import shrink_or_enlarge
-from extractors.pretrained.load import SEEDED, find_weights, seeded
-from extractors.pretrained.tensorflow import constants
+from extractors.pretrained.load import SEEDED, build_seeded, find_weights
+from extractors.pretrained.tensorflow import read_constants
 from extractors.windowing.rows import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, sampling
 from extractors.windows import Windows
@@ -39,13 +39,13 @@ OVERLAP, SCORE = 0.6, 0.3
 WINDOWS = Windows(extraction_fps=2.0)
 
 
-class Squares(nn.Module):
+class SsdFromBytes(nn.Module):
     """The network on squares of bytes (N, 300, 300, 3), batch norms folded away."""
 
     def __init__(self, network: SSD) -> None:
         super().__init__()
         self.network = network
-        fold_norms(network)
+        fold_lite_norms(network)
 
     def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         x = squares.permute(0, 3, 1, 2).float() * (1 / 127.5) - 1
@@ -63,11 +63,11 @@ class CocoSSD(WindowExtractor):
     classes = COCO_90
 
     def __init__(self, name: str, network: SSD, weights: str, options: ExtractorOptions) -> None:
-        self.name, self.count = name, count_in(name, COUNT)
+        self.name, self.count = name, parse_count(name, COUNT)
         self.windows, self.device = options.windows_over(WINDOWS), options.device
         self.batch = 4 if self.device.type == "cpu" else 64
         self.engine = choose_engine(
-            Squares(network),
+            SsdFromBytes(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
             f"{NETWORK} {weights}",
             device=options.device,
@@ -88,18 +88,18 @@ class CocoSSD(WindowExtractor):
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         moves, logits = self.engine.outputs(stacks[:, -1])
-        boxes, scores = ssd_mobilenet.boxes(moves), logits.sigmoid()[:, :, 1:]
+        boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
         values = scores.new_zeros(len(boxes), self.count, CLASSES)
         kept_boxes = boxes.new_zeros(len(boxes), self.count, 4)
         mask = torch.zeros(len(boxes), self.count, dtype=torch.bool, device=boxes.device)
         for t in range(len(boxes)):
-            box, score, kind = best(boxes[t], scores[t], self.count)
+            box, score, kind = select_boxes(boxes[t], scores[t], self.count)
             places = torch.arange(len(box), device=box.device)
             kept_boxes[t, places], values[t, places, kind], mask[t, places] = box, score, True
         return {self.name: WindowRows(values.half(), kept_boxes, mask)}
 
 
-def best(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Boxes (K, 4), scores (K,) and classes (K,) of boxes (A, 4) and scores (A, 90), the best first."""
     row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
     score = scores[row, kind]
@@ -110,6 +110,6 @@ def best(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Ten
 def make(name: str, options: ExtractorOptions) -> CocoSSD:
     """The extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
     if options.weights == SEEDED:
-        return CocoSSD(name, seeded(SSD), SEEDED, options)
+        return CocoSSD(name, build_seeded(SSD), SEEDED, options)
     found = find_weights(NAME)
-    return CocoSSD(name, ssd_mobilenet.from_graph(constants(found.file)), found.sha256, options)
+    return CocoSSD(name, ssd_mobilenet.from_graph(read_constants(found.file)), found.sha256, options)

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from extractors.detection import bottom_up, faster_rcnn
 from extractors.detection.detectron2 import Detectron2, is_installed
-from extractors.detection.regions import Regions, rows
-from extractors.detection.two_stage import Embed, Stages, Trunk, TwoStage
+from extractors.detection.regions import Regions, pad_regions
+from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
 from extractors.engines.engine import NetworkEngine
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import StreamSpec
 from extractors.frame_size import Resizing
 from extractors.networks.labels import COCO_80
-from extractors.preprocessing.detection import blue_first
+from extractors.preprocessing.detection import to_bgr_planes
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint
 from extractors.windowing.rows import WindowRows
@@ -33,7 +33,7 @@ from extractors.windowing.window_extractor import WindowExtractor, sampling
 from extractors.windows import Windows
 
 
-class PictureInput(Protocol):
+class DetectorInput(Protocol):
     """How a detector's pictures are prepared: extractors/preprocessing/detection.py, or a library's own
     way."""
 
@@ -54,7 +54,7 @@ class Detector(Protocol):
     """width: of a region's feature. things: classes. engine, precision: what runs it, for the name tag."""
 
     @property
-    def input(self) -> PictureInput: ...
+    def input(self) -> DetectorInput: ...
 
     @property
     def width(self) -> int: ...
@@ -73,22 +73,26 @@ class Detector(Protocol):
         ...
 
 
-class DetectorRun:
+class TwoStageDetector:
     """A detector of ours whose two networks are run by engines."""
 
     def __init__(self, network: TwoStage, key: str, options: ExtractorOptions) -> None:
         self.network = network.to(options.device)
         self.input, self.width, self.things = network.input, network.width, network.things
-        trunk = engine_of(Trunk(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options)
-        bins = engine_of(Embed(network), torch.zeros(2, *network.bins), f"{key} second stage", (0,), options)
+        trunk = build_engine(
+            FirstStage(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options
+        )
+        bins = build_engine(
+            SecondStage(network), torch.zeros(2, *network.bins), f"{key} second stage", (0,), options
+        )
         self.engine, self.precision = trunk.name, trunk.precision
-        self._stages = Stages(trunk.outputs, bins)
+        self._stages = StageRunners(trunk.outputs, bins)
 
     def regions(self, planes: Tensor) -> list[Regions]:
         return self.network.regions(planes, self._stages)
 
 
-def engine_of(
+def build_engine(
     module: nn.Module, example: Tensor, key: str, free: tuple[int, ...], options: ExtractorOptions
 ) -> NetworkEngine:
     return choose_engine(
@@ -105,7 +109,7 @@ def engine_of(
 
 
 @dataclass(frozen=True)
-class Kind:
+class DetectorSettings:
     """One detector, apart from its weights. network: for the name tag. count: boxes a frame where none is
     said. windows: which frames, where none are said. labels: of the classes, where known."""
 
@@ -124,10 +128,10 @@ class RegionsExtractor(WindowExtractor):
     short_side = None
 
     def __init__(
-        self, name: str, kind: Kind, detector: Detector, weights: str, options: ExtractorOptions
+        self, name: str, kind: DetectorSettings, detector: Detector, weights: str, options: ExtractorOptions
     ) -> None:
         self.name, self.detector, self.width = name, detector, detector.width
-        self.count = count_in(name, kind.count)
+        self.count = parse_count(name, kind.count)
         self.windows, self.device = options.windows_over(kind.windows), options.device
         self.batch = 1 if self.device.type == "cpu" else 4
         self.classes = kind.labels
@@ -149,13 +153,13 @@ class RegionsExtractor(WindowExtractor):
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         pictures = stacks[:, -1]
-        found = self.detector.regions(blue_first(pictures))
+        found = self.detector.regions(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])
-        said = rows(found, size, self.count, self.detector.things)
+        said = pad_regions(found, size, self.count, self.detector.things)
         return {self.name + ending: of_one for ending, of_one in said.items()}
 
 
-def count_in(name: str, usual: int) -> int:
+def parse_count(name: str, usual: int) -> int:
     """Boxes a frame, from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
     _, colon, number = name.partition(":")
     if not colon:
@@ -169,7 +173,7 @@ def count_in(name: str, usual: int) -> int:
 class DetectorFamily:
     """How one of our networks is made of a checkpoint, or of nothing."""
 
-    kind: Kind
+    kind: DetectorSettings
     build: Callable[[Checkpoint], TwoStage]
     blank: Callable[[], TwoStage]
 
@@ -178,13 +182,17 @@ class DetectorFamily:
 COCO = Windows(step_size=32)
 FAMILIES: Mapping[str, DetectorFamily] = {
     "detectron2_c4": DetectorFamily(
-        Kind("faster-rcnn-r101-c4-coco", 10, COCO, COCO_80), faster_rcnn.from_checkpoint, faster_rcnn.C4
+        DetectorSettings("faster-rcnn-r101-c4-coco", 10, COCO, COCO_80),
+        faster_rcnn.from_checkpoint,
+        faster_rcnn.C4,
     ),
     "detectron2_fpn": DetectorFamily(
-        Kind("faster-rcnn-r101-fpn-coco", 10, COCO, COCO_80), faster_rcnn.from_checkpoint, faster_rcnn.FPN
+        DetectorSettings("faster-rcnn-r101-fpn-coco", 10, COCO, COCO_80),
+        faster_rcnn.from_checkpoint,
+        faster_rcnn.FPN,
     ),
     "bottom_up": DetectorFamily(
-        Kind("bottom-up-attention-r101-vg", 36, Windows(step_size=15)),
+        DetectorSettings("bottom-up-attention-r101-vg", 36, Windows(step_size=15)),
         bottom_up.from_checkpoint,
         bottom_up.BottomUp,
     ),
@@ -196,11 +204,11 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     library runs its own networks. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
     family = FAMILIES[own]
-    count_in(name, family.kind.count)
+    parse_count(name, family.kind.count)
     network, weights = load_pretrained(own, options.weights, family.build, family.blank)
     detector: Detector
     if isinstance(network, faster_rcnn.C4 | faster_rcnn.FPN) and options.engine == "auto" and is_installed():
         detector = Detectron2(network, options.device, options.precision)
     else:
-        detector = DetectorRun(network, f"{family.kind.network} {weights}", options)
+        detector = TwoStageDetector(network, f"{family.kind.network} {weights}", options)
     return RegionsExtractor(name, family.kind, detector, weights, options)

@@ -25,13 +25,13 @@ from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
     EfficientNetLite,
-    fold_norms,
+    fold_lite_norms,
     from_checkpoint,
-    scaled,
+    scale_pixels,
 )
 from extractors.preprocessing.images import squash, to_device
 from extractors.pretrained.load import WeightsChoice, load_pretrained
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.rows import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Windows
@@ -43,21 +43,21 @@ SIDE, CELLS = 224, 7
 WINDOWS = Windows(extraction_total=8)
 
 
-def pretrained() -> EfficientNetLite:
+def load_packaged() -> EfficientNetLite:
     """The network with the packaged weights, in eval mode. Raises WeightsError."""
     return load_pretrained(NETWORK, "published", from_checkpoint, EfficientNetLite)[0]
 
 
-class Grid(nn.Module):
+class GridFromBytes(nn.Module):
     """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280), batch norms folded away."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
         self.network = network
-        fold_norms(network)
+        fold_lite_norms(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        grid: Tensor = self.network(scaled(pixels))
+        grid: Tensor = self.network(scale_pixels(pixels))
         return grid.permute(0, 2, 3, 1).flatten(1, 2)
 
 
@@ -76,7 +76,7 @@ class EfficientNetLite2(WindowExtractor):
     short_side = 256
     #: What ``maps`` makes of a square: stream → (cells, channels).
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"grid": (CELLS * CELLS, CHANNELS)})
-    maps: Callable[[Any], nn.Module] = Grid
+    maps: Callable[[Any], nn.Module] = GridFromBytes
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class EfficientNetLite2(WindowExtractor):
     def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
         """What ``maps`` takes, with its weights, and the name tag of what it makes. Raises WeightsError."""
         network, sha256 = load_pretrained(
-            NETWORK, choice, from_checkpoint, lambda: random_weights(EfficientNetLite())
+            NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite())
         )
         return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 

@@ -14,12 +14,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
-from extractors.catalog.efficientnet_stages import cells_of
+from extractors.catalog.efficientnet_stages import flatten_cells
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
-from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, fold_norms, from_layers, scaled
+from extractors.networks.efficientnet_lite import (
+    LITE3,
+    EfficientNetLite,
+    fold_lite_norms,
+    from_layers,
+    scale_pixels,
+)
 from extractors.pretrained.load import WeightsChoice, load_pretrained
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.parameters import randomize
 
 NETWORK = "efficientnet-lite3"
 #: The side of the pictures that it was trained on. Its own map has 9 x 9 cells then.
@@ -36,7 +42,7 @@ class Lite3Maps(nn.Module):
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
-        fold_norms(network)
+        fold_lite_norms(network)
         self.stem, self.blocks = network.stem, network.blocks
 
     def forward(self, squares: Tensor) -> Tensor:
@@ -44,7 +50,7 @@ class Lite3Maps(nn.Module):
         return F.adaptive_avg_pool2d(self.blocks(self.stem(squares)), CELLS)
 
 
-class Lite3Cells(nn.Module):
+class Lite3FromBytes(nn.Module):
     """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 384)."""
 
     def __init__(self, network: EfficientNetLite) -> None:
@@ -52,7 +58,7 @@ class Lite3Cells(nn.Module):
         self.maps = Lite3Maps(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return cells_of(self.maps(scaled(pixels)))
+        return flatten_cells(self.maps(scale_pixels(pixels)))
 
 
 class EfficientNetLite3(EfficientNetLite2):
@@ -61,12 +67,12 @@ class EfficientNetLite3(EfficientNetLite2):
     name = NETWORK
     width = WIDTH
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
-    maps = Lite3Cells
+    maps = Lite3FromBytes
 
     @staticmethod
     def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
         network, sha256 = load_pretrained(
-            NETWORK, choice, from_layers, lambda: random_weights(EfficientNetLite(LITE3))
+            NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3))
         )
         return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 

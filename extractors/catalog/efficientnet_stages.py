@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
 from extractors.extractor import ExtractorOptions
-from extractors.networks.efficientnet_lite import LITE2, EfficientNetLite, fold_norms, scaled
+from extractors.networks.efficientnet_lite import LITE2, EfficientNetLite, fold_lite_norms, scale_pixels
 
 FINE = 2 * CELLS
 #: Of LITE2's seven stages: the last with a stride of 16, and the last of all.
@@ -22,21 +22,21 @@ STAGE_14, STAGE_7 = 4, 6
 FIRST_BLOCKS = sum(stage.repeats for stage in LITE2[: STAGE_14 + 1])
 
 
-class StageMaps(nn.Module):
+class StagesFromBytes(nn.Module):
     """From squares of bytes (N, 224, 224, 3) to (N, 196, 120) and (N, 49, 352), cells row by row."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
-        fold_norms(network)
+        fold_lite_norms(network)
         self.fine = nn.Sequential(network.stem, *network.blocks[:FIRST_BLOCKS])
         self.coarse = network.blocks[FIRST_BLOCKS:]
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        fine = self.fine(scaled(pixels))
-        return cells_of(fine), cells_of(self.coarse(fine))
+        fine = self.fine(scale_pixels(pixels))
+        return flatten_cells(fine), flatten_cells(self.coarse(fine))
 
 
-def cells_of(maps: Tensor) -> Tensor:
+def flatten_cells(maps: Tensor) -> Tensor:
     """(N, C, h, w) → (N, h·w, C)."""
     return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
@@ -52,7 +52,7 @@ class EfficientNetStages(EfficientNetLite2):
             "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width),
         }
     )
-    maps = StageMaps
+    maps = StagesFromBytes
 
     def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return maps

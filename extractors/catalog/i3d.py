@@ -16,10 +16,10 @@ from extractors.extractor import ExtractorOptions
 from extractors.features import View
 from extractors.networks import i3d
 from extractors.networks import raft as optical_flow
-from extractors.networks.i3d import CHANNELS, I3D, rgb_input
-from extractors.preprocessing.images import ResizeAndCrop, middle
+from extractors.networks.i3d import CHANNELS, I3D, scale_pixels
+from extractors.preprocessing.images import ResizeAndCrop, crop_middle
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, cells, lengthened
 from extractors.windowing.rows import WindowRows
 from extractors.windows import Windows
@@ -64,17 +64,17 @@ class I3DOutputs(nn.Module):
     def forward(self, clips: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         grid = self.network(clips)
         head = self.network.head(grid)
-        return head.features, halves(grid), head.logits
+        return head.features, average_halves(grid), head.logits
 
 
 class I3DFromBytes(I3DOutputs):
     """The same of stacks of bytes (N, S, 224, 224, 3)."""
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return super().forward(rgb_input(stacks.permute(0, 4, 1, 2, 3)))
+        return super().forward(scale_pixels(stacks.permute(0, 4, 1, 2, 3)))
 
 
-def halves(grid: Tensor) -> Tensor:
+def average_halves(grid: Tensor) -> Tensor:
     """A map (N, C, T, H, W) as cells (N, H·W, 2·C): the mean of each half; a middle step is in both."""
     steps = grid.shape[2]
     first, second = grid[:, :, : (steps + 1) // 2], grid[:, :, steps // 2 :]
@@ -106,7 +106,7 @@ class I3DFlow(NetworkExtractor):
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         flow = torch.stack([self._flow(stack) for stack in stacks])
-        quantised = optical_flow.quantised(middle(flow, CROP, (3, 4)))
+        quantised = optical_flow.quantise_flow(crop_middle(flow, CROP, (3, 4)))
         return self.rows(self.engine.outputs(lengthened(quantised, self.plan.least)))
 
     def example(self) -> Tensor:
@@ -120,26 +120,26 @@ class I3DFlow(NetworkExtractor):
         return torch.cat([self.flow(a.float(), b.float()) for a, b in pairs])
 
 
-class FromQuantised(I3DOutputs):
+class I3DFromFlow(I3DOutputs):
     """What I3D says of quantised flow, 0..256 of 128 for none, (N, T, 2, 224, 224)."""
 
     def forward(self, flow: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return super().forward(rgb_input(flow.transpose(1, 2)))
+        return super().forward(scale_pixels(flow.transpose(1, 2)))
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
     """``i3d_rgb`` or ``i3d_flow``. Raises WeightsError."""
     if name == RGB.name:
         network, sha256 = load_pretrained(
-            name, options.weights, i3d.from_checkpoint, lambda: random_weights(I3D())
+            name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D())
         )
         return NetworkExtractor(RGB, I3DFromBytes(network), len(network.logits.weight), sha256, options)
     raft, raft_sha256 = load_pretrained(
         "raft_large", options.weights, optical_flow.from_checkpoint, optical_flow.Raft
     )
     network, sha256 = load_pretrained(
-        name, options.weights, i3d.from_checkpoint, lambda: random_weights(I3D(channels=2))
+        name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D(channels=2))
     )
     made_by = f"RAFT flow (weights {raft_sha256[:16]}), {raft.updates} updates"
     plan = replace(FLOW, values=f"{made_by}; {QUANTISED}")
-    return I3DFlow(plan, raft, FromQuantised(network), len(network.logits.weight), sha256, options)
+    return I3DFlow(plan, raft, I3DFromFlow(network), len(network.logits.weight), sha256, options)

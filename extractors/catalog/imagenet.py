@@ -16,7 +16,7 @@ from extractors.networks import imagenet
 from extractors.networks.imagenet import InceptionV4, ResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
 from extractors.windows import Windows
 
@@ -75,7 +75,7 @@ def _make_resnet(name: str, options: ExtractorOptions) -> NetworkExtractor:
         name,
         options.weights,
         partial(imagenet.load_resnet, RESNETS[name]),
-        lambda: random_weights(ResNet(layout), ".bn3"),
+        lambda: randomize(ResNet(layout), ".bn3"),
     )
     module = ImagesFromBytes(network, Normalised(imagenet.MEAN, imagenet.DEVIATION))
     return NetworkExtractor(PLANS[name], module, network.fc.out_features, sha256, options)
@@ -83,7 +83,10 @@ def _make_resnet(name: str, options: ExtractorOptions) -> NetworkExtractor:
 
 def _make_inception_v4(options: ExtractorOptions) -> NetworkExtractor:
     network, sha256 = load_pretrained(
-        "inception_v4", options.weights, imagenet.load_inception_v4, lambda: random_weights(InceptionV4())
+        "inception_v4",
+        options.weights,
+        imagenet.load_inception_v4,
+        lambda: randomize(InceptionV4()),
     )
     module = ImagesFromBytes(network, Normalised((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
     classes = network.network.last_linear.out_features

@@ -23,7 +23,13 @@ from extractors.networks import slow_resnet
 from extractors.networks.slow_resnet import DEVIATION, LAYOUTS, MEAN, SlowResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, random_weights, unwrap
+from extractors.pretrained.parameters import (
+    Checkpoint,
+    count_classes,
+    load_strict,
+    randomize,
+    unwrap,
+)
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
 from extractors.windows import Windows
 
@@ -131,7 +137,7 @@ def build_library_network(name: str, count: int = 400) -> nn.Module:
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> nn.Module:
     """slowfast_r50 or csn_r101 with its published weights. Raises WrongCheckpoint, ImportError."""
     parameters = unwrap(checkpoint)
-    return load_strict(build_library_network(name, classes(parameters, HEADS[name])), parameters)
+    return load_strict(build_library_network(name, count_classes(parameters, HEADS[name])), parameters)
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
@@ -141,7 +147,7 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
             name,
             options.weights,
             partial(slow_resnet.from_checkpoint, name),
-            lambda: random_weights(SlowResNet(LAYOUTS[name]), LAST_NORM),
+            lambda: randomize(SlowResNet(LAYOUTS[name]), LAST_NORM),
         )
         count = len(ours.get_parameter(f"blocks.{len(ours.blocks) - 1}.proj.weight"))
         module = ClipsFromBytes(ours, Normalised(MEAN, DEVIATION))
@@ -150,7 +156,7 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
         name,
         options.weights,
         partial(from_checkpoint, name),
-        lambda: random_weights(build_library_network(name), LAST_NORM),
+        lambda: randomize(build_library_network(name), LAST_NORM),
     )
     count = len(network.get_parameter(HEADS[name]))
     described = SlowFastFromBytes(network) if name == "slowfast_r50" else CsnFromBytes(network)

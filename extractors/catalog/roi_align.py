@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extractors.detection.boxes import clipped, solid
-from extractors.detection.roi import align_any
+from extractors.detection.boxes import clip_boxes, have_area
+from extractors.detection.roi import roi_align_cells
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Stream, StreamSpec, View
 
@@ -45,18 +45,18 @@ class RoiExtractor:
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
         """Raises ValueError where a stream is absent, or is no square map, or has no boxes."""
         grid, regions = self._needed(streams)
-        rows = nearest(grid, regions)
+        rows = match_rows(grid, regions)
         assert regions.boxes is not None
         boxes = regions.boxes[rows]
-        seen = within(boxes, grid.view)
-        real = mask_of(regions)[rows] & solid(seen) & mask_of(grid)[:, None]
-        values = align_any(square(grid.values), seen) * real[..., None]
+        seen = clip_to_view(boxes, grid.view)
+        real = find_real_rows(regions)[rows] & have_area(seen) & find_real_rows(grid)[:, None]
+        values = roi_align_cells(to_square_map(grid.values), seen) * real[..., None]
         return {
             self.name: Stream(
                 values.to(grid.values.dtype),
                 grid.start,
                 grid.end,
-                spec_of(grid.spec, regions.spec),
+                combine_specs(grid.spec, regions.spec),
                 boxes=boxes,
                 mask=real,
             )
@@ -74,7 +74,7 @@ class RoiExtractor:
         return grid, regions
 
 
-def nearest(grid: Stream, regions: Stream) -> NDArray[np.int64]:
+def match_rows(grid: Stream, regions: Stream) -> NDArray[np.int64]:
     """For each row of the map the row of the boxes that covers its middle, or lies nearest to it."""
     middle = ((grid.start + grid.end) / 2)[:, None]
     away = np.maximum(np.maximum(regions.start - middle, middle - regions.end), 0.0)
@@ -83,21 +83,21 @@ def nearest(grid: Stream, regions: Stream) -> NDArray[np.int64]:
     return later
 
 
-def within(boxes: Tensor, view: View) -> Tensor:
+def clip_to_view(boxes: Tensor, view: View) -> Tensor:
     """Boxes (..., 4) in [0, 1] of the frame to [0, 1] of the view, cut to it."""
     left, top, right, bottom = view
     corner, size = boxes.new_tensor([left, top] * 2), boxes.new_tensor([right - left, bottom - top] * 2)
-    return clipped((boxes - corner) / size, 1.0, 1.0)
+    return clip_boxes((boxes - corner) / size, 1.0, 1.0)
 
 
-def mask_of(stream: Stream) -> Tensor:
+def find_real_rows(stream: Stream) -> Tensor:
     """bool (T,), or (T, K) of boxes: True where real."""
     if stream.mask is not None:
         return stream.mask
     return torch.ones(stream.values.shape[: 1 if stream.boxes is None else 2], dtype=torch.bool)
 
 
-def square(cells: Tensor) -> Tensor:
+def to_square_map(cells: Tensor) -> Tensor:
     """Cells row by row (T, side², C) as a map (T, side, side, C)."""
     side = math.isqrt(cells.shape[1])
     if side * side != cells.shape[1]:
@@ -105,7 +105,7 @@ def square(cells: Tensor) -> Tensor:
     return cells.reshape(len(cells), side, side, -1)
 
 
-def spec_of(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
+def combine_specs(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
     """A name tag that changes where that of the map or of the boxes does."""
     return StreamSpec(
         f"roi-align of {grid.network} on {boxes.network}",

@@ -20,12 +20,12 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 from torchvision.models.detection.transform import resize_boxes
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-from extractors.catalog.detectors import Kind, RegionsExtractor, engine_of
+from extractors.catalog.detectors import DetectorSettings, RegionsExtractor, build_engine
 from extractors.detection.regions import Regions
 from extractors.extractor import ExtractorOptions
 from extractors.networks.labels import COCO_90
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 from extractors.windows import Windows
 
 # torchvision's detectors from its published files, which are older than the names of its modules.
@@ -43,7 +43,7 @@ OLD = (
 CLASSIFIER = "roi_heads.box_predictor.cls_score.weight"
 
 
-def blank(name: str, kinds: int = 91) -> FasterRCNN:
+def build_untrained(name: str, kinds: int = 91) -> FasterRCNN:
     """The detector with initial weights. name: one of MAKERS; kinds: classes, the background among them."""
     norm = partial(FrozenBatchNorm2d, eps=0.0)
     backbone = resnet_fpn_backbone(backbone_name="resnet50", weights=None, norm_layer=norm)
@@ -54,7 +54,7 @@ def blank(name: str, kinds: int = 91) -> FasterRCNN:
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> FasterRCNN:
     """The detector in eval mode, by older or newer names. Raises WrongCheckpoint."""
     parameters = {_new_name(old): value for old, value in unwrap(checkpoint).items()}
-    return load_strict(blank(name, classes(parameters, CLASSIFIER)), parameters)
+    return load_strict(build_untrained(name, count_classes(parameters, CLASSIFIER)), parameters)
 
 
 def _new_name(name: str) -> str:
@@ -65,9 +65,9 @@ def _new_name(name: str) -> str:
 
 
 WIDTH = 1024
-KINDS: Mapping[str, Kind] = {
-    "faster_rcnn": Kind("fasterrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
-    "mask_rcnn": Kind("maskrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
+KINDS: Mapping[str, DetectorSettings] = {
+    "faster_rcnn": DetectorSettings("fasterrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
+    "mask_rcnn": DetectorSettings("maskrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
 }
 
 
@@ -106,11 +106,11 @@ class TorchvisionDetector:
     def __init__(self, model: FasterRCNN, key: str, options: ExtractorOptions) -> None:
         self.input = LibraryInput()
         self.model = model.to(options.device)
-        self._trunk = engine_of(
+        self._trunk = build_engine(
             TorchvisionTrunk(model), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options
         )
         bins = torch.zeros(2, 256, 7, 7)
-        self._embed = engine_of(model.roi_heads.box_head, bins, f"{key} second stage", (0,), options)
+        self._embed = build_engine(model.roi_heads.box_head, bins, f"{key} second stage", (0,), options)
         self.engine, self.precision = self._trunk.name, self._trunk.precision
 
     @torch.inference_mode()
@@ -163,6 +163,8 @@ class TorchvisionDetector:
 def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     """The extractor with its weights. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
-    model, weights = load_pretrained(own, options.weights, partial(from_checkpoint, own), partial(blank, own))
+    model, weights = load_pretrained(
+        own, options.weights, partial(from_checkpoint, own), partial(build_untrained, own)
+    )
     detector = TorchvisionDetector(model, f"{KINDS[own].network} {weights}", options)
     return RegionsExtractor(name, KINDS[own], detector, weights, options)

@@ -18,19 +18,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from extractors.catalog import efficientnet_lite2, efficientnet_lite3
-from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, pretrained
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, load_packaged
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
-from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS, cells_of
+from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS, flatten_cells
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
-from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_norms, scaled
-from extractors.pretrained.checkpoint_file import read
+from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, find_weights
 from extractors.pretrained.parameters import Checkpoint
-from extractors.pretrained.weight_deltas import apply_delta, quantized_delta
-from extractors.pretrained.weights_folder import writing
+from extractors.pretrained.weight_deltas import apply_delta, quantize_delta
+from extractors.pretrained.weights_folder import write_weights
 
 TUNED = "tuned_pair"
 TUNED_GRID = "tuned_pair_grid"
@@ -47,7 +47,7 @@ class PairEnd(nn.Module):
 
     def __init__(self, lite2: EfficientNetLite) -> None:
         super().__init__()
-        fold_norms(lite2)
+        fold_lite_norms(lite2)
         self.blocks = lite2.blocks[FIRST_BLOCKS:]
         self.head = lite2.head.conv
         self.lite3_head = nn.Conv2d(efficientnet_lite3.WIDTH, CHANNELS, 1, bias=False)
@@ -55,14 +55,14 @@ class PairEnd(nn.Module):
         self.requires_grad_(True)  # biases that folding makes are born frozen
 
     def forward(self, cells: Tensor, lite3_cells: Tensor) -> Tensor:
-        return cells_of(self.joined(_maps(cells, FINE), _maps(lite3_cells, CELLS)))
+        return flatten_cells(self.joined(_maps(cells, FINE), _maps(lite3_cells, CELLS)))
 
     def joined(self, fine: Tensor, lite3: Tensor) -> Tensor:
         """Maps (N, 120, 14, 14) and (N, 384, 7, 7) → (N, 1280, 7, 7)."""
         return F.relu6(self.head(self.blocks(fine)) + self.lite3_head(lite3))
 
 
-class Pair(nn.Module):
+class TunedPairFromBytes(nn.Module):
     """Both networks: from squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280)."""
 
     def __init__(self, lite2: EfficientNetLite, lite3: EfficientNetLite) -> None:
@@ -72,8 +72,8 @@ class Pair(nn.Module):
         self.lite3 = Lite3Maps(lite3)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = scaled(pixels)
-        return cells_of(self.end.joined(self.fine(x), self.lite3(x)))
+        x = scale_pixels(pixels)
+        return flatten_cells(self.end.joined(self.fine(x), self.lite3(x)))
 
 
 def _maps(cells: Tensor, side: int) -> Tensor:
@@ -83,8 +83,8 @@ def _maps(cells: Tensor, side: int) -> Tensor:
 
 def save_changes(end: PairEnd, untouched: PairEnd, file: Path) -> str:
     """Writes what ``end`` differs in, whole or not at all; returns the file's sha256. Raises NoRoom."""
-    changes = quantized_delta(untouched.state_dict(), end.state_dict())
-    with writing(file) as unfinished:
+    changes = quantize_delta(untouched.state_dict(), end.state_dict())
+    with write_weights(file) as unfinished:
         save_file({name: change.contiguous() for name, change in changes.items()}, unfinished)
     return sha256_of(file)
 
@@ -96,12 +96,12 @@ def apply_changes(end: PairEnd, changes: Checkpoint) -> None:
 
 def from_checkpoint(changes: Checkpoint) -> PairEnd:
     """The packaged networks' end with these changes. Raises WeightsError."""
-    end = PairEnd(pretrained())
+    end = PairEnd(load_packaged())
     apply_changes(end, changes)
     return end
 
 
-def spec_of(changes_sha256: str, lite2_sha256: str, lite3_sha256: str) -> StreamSpec:
+def make_spec(changes_sha256: str, lite2_sha256: str, lite3_sha256: str) -> StreamSpec:
     """The name tag of what a tuned pair makes; it tells of all three files that the weights are made of."""
     made_of = f"weights are changes of {lite2_sha256} and {lite3_sha256}"
     inputs = f"{efficientnet_lite2.PREPROCESSING}; beside it {efficientnet_lite3.PREPROCESSING}"
@@ -120,15 +120,15 @@ class TunedPair(EfficientNetLite2):
         """Seeded weights are the untouched networks' own."""
         lite2, untouched = EfficientNetLite2.weighed(choice)
         lite3, beside = EfficientNetLite3.weighed(choice)
-        pair = Pair(lite2, lite3)
+        pair = TunedPairFromBytes(lite2, lite3)
         if choice == SEEDED:
-            return pair, spec_of(SEEDED, SEEDED, SEEDED)
+            return pair, make_spec(SEEDED, SEEDED, SEEDED)
         found = find_weights(TUNED)
         try:
-            apply_changes(pair.end, read(found.file))
+            apply_changes(pair.end, read_checkpoint(found.file))
         except WrongCheckpoint as error:
             raise WrongCheckpoint(f"{found.file}: {error}") from error
-        return pair, spec_of(found.sha256, untouched.weights_sha256, beside.weights_sha256)
+        return pair, make_spec(found.sha256, untouched.weights_sha256, beside.weights_sha256)
 
     def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}

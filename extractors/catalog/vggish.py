@@ -24,9 +24,9 @@ from extractors.networks.vggish import (
     CHANNELS,
     NETWORK,
     Components,
-    Embedder,
     PrincipalComponents,
     VGGish,
+    VGGishEmbedder,
     VGGishOptions,
     components_from_checkpoint,
     from_checkpoint,
@@ -70,7 +70,11 @@ class VGGishExtractor:
     rate = 2 * log_mel.RATE
 
     def __init__(
-        self, name: str, embedder: Embedder, weights_sha256: str, options: ExtractorOptions | None = None
+        self,
+        name: str,
+        embedder: VGGishEmbedder,
+        weights_sha256: str,
+        options: ExtractorOptions | None = None,
     ) -> None:
         options = options or ExtractorOptions()
         self.name, self.most = name, options.windows_over(Windows()).most
@@ -101,7 +105,7 @@ class VGGishExtractor:
             length = min(len(audio.samples) * log_mel.RATE // audio.rate, round(duration * log_mel.RATE))
         if audio is None or length < 1:
             return {self.name: self._absent(duration)}
-        rows = spread(rows_of(length), self.most)
+        rows = select_evenly(split_rows(length), self.most)
         start = np.array([row.begin for row in rows]) / log_mel.RATE
         end = np.minimum(start + ROW, np.float64(duration))
         mask = torch.tensor([not row.padded for row in rows])
@@ -110,7 +114,7 @@ class VGGishExtractor:
     def _values(self, audio: Audio, rows: Sequence[SoundRow]) -> Tensor:
         parts = []
         for at in range(0, len(rows), self.batch):
-            examples = np.stack([example(audio, row) for row in rows[at : at + self.batch]])
+            examples = np.stack([compute_example(audio, row) for row in rows[at : at + self.batch]])
             parts.append(self.engine(torch.from_numpy(examples)).cpu())
         return torch.cat(parts)
 
@@ -120,7 +124,7 @@ class VGGishExtractor:
         return Stream(values, np.zeros(1), np.full(1, duration), spec, mask=mask)
 
 
-def rows_of(length: int) -> list[SoundRow]:
+def split_rows(length: int) -> list[SoundRow]:
     """The rows of so many samples, one at least."""
     hop, size = log_mel.EXAMPLE_HOP, log_mel.EXAMPLE
     whole = max(0, (length - size) // hop + 1)
@@ -130,21 +134,21 @@ def rows_of(length: int) -> list[SoundRow]:
     return rows
 
 
-def spread(rows: list[SoundRow], most: int) -> list[SoundRow]:
+def select_evenly(rows: list[SoundRow], most: int) -> list[SoundRow]:
     """``most`` of them at most, over the whole time."""
     if len(rows) <= most:
         return rows
     return [rows[int((place + 0.5) * len(rows) / most)] for place in range(most)]
 
 
-def example(audio: Audio, row: SoundRow) -> NDArray[np.float32]:
+def compute_example(audio: Audio, row: SoundRow) -> NDArray[np.float32]:
     """What the network is shown of a row: (96, 64)."""
     sound = resample(audio.samples, audio.rate, log_mel.RATE, row.begin, row.end)
-    shown: NDArray[np.float32] = log_mel.examples(np.resize(sound, log_mel.EXAMPLE))[0]
+    shown: NDArray[np.float32] = log_mel.compute_examples(np.resize(sound, log_mel.EXAMPLE))[0]
     return shown
 
 
-def options_in(name: str) -> VGGishOptions:
+def parse_options(name: str) -> VGGishOptions:
     """From names such as ``vggish``, ``vggish:no_relu``, ``vggish:no_relu+pca_rounded``. Raises
     UnknownExtractor."""
     _, colon, said = name.partition(":")
@@ -164,7 +168,7 @@ def options_in(name: str) -> VGGishOptions:
 def make(name: str, options: ExtractorOptions) -> VGGishExtractor:
     """The extractor with its weights, and those of the principal components where they are asked for.
     Raises WeightsError, UnknownExtractor."""
-    own = options_in(name)
+    own = parse_options(name)
     network, weights = load_pretrained("vggish", options.weights, from_checkpoint, VGGish)
     components = None
     if own.components != "no":
@@ -172,4 +176,4 @@ def make(name: str, options: ExtractorOptions) -> VGGishExtractor:
             "vggish_pca", options.weights, components_from_checkpoint, PrincipalComponents
         )
         weights = weights if second == weights else f"{weights}+{second}"
-    return VGGishExtractor(name, Embedder(network, components, own), weights, options)
+    return VGGishExtractor(name, VGGishEmbedder(network, components, own), weights, options)

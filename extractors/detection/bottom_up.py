@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torchvision.ops import box_iou
 
 from extractors.detection import roi
-from extractors.detection.backbone import Backbone, stage
-from extractors.detection.faster_rcnn import parameters_of
+from extractors.detection.backbone import ResNetBackbone, build_stage
+from extractors.detection.faster_rcnn import select_parameters
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from extractors.detection.regions import Regions
-from extractors.detection.two_stage import Maps, Stages, TwoStage
+from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
@@ -58,12 +58,12 @@ class AttributePredictor(nn.Module):
         return AttributePredictions(features, logits, attributes, self.bbox_pred(features))
 
 
-class Heads(nn.Module):
+class BottomUpHeads(nn.Module):
     """res5 without its stride, its 3×3 spread by two instead: 14×14 bins stay 14×14."""
 
     def __init__(self, classes: int, boxes: int, attributes: int) -> None:
         super().__init__()
-        self.res5 = stage(5, 3, 1, dilation=2)
+        self.res5 = build_stage(5, 3, 1, dilation=2)
         self.box_predictor = AttributePredictor(classes, boxes, attributes)
 
 
@@ -93,19 +93,19 @@ class BottomUp(TwoStage):
     def __init__(self, classes: int = 1601, attributes: int = 401, background_first: bool = False) -> None:
         super().__init__()
         self.background_first, self.things, self.qualities = background_first, classes - 1, attributes - 1
-        self.backbone = Backbone(4, caffe=True)
+        self.backbone = ResNetBackbone(4, caffe=True)
         head = ProposalHead(1024, 512, 12, scores=2 if background_first else 1)
         extra = 1.0 if background_first else 0.0
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [SIZES], extra)
         boxes = 4 * (classes if background_first else classes - 1)
-        self.roi_heads = Heads(classes, boxes, attributes)
+        self.roi_heads = BottomUpHeads(classes, boxes, attributes)
 
     def maps(self, x: Tensor) -> dict[str, Tensor]:
         """res4 of normalised pictures (N, 3, H, W)."""
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.max_pool(maps["res4"], boxes, 1 / 16, 14)
+        return roi.roi_max_pool(maps["res4"], boxes, 1 / 16, 14)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
@@ -116,13 +116,15 @@ class BottomUp(TwoStage):
         said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
         return said
 
-    def found(self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: Stages) -> list[Regions]:
+    def found(
+        self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
         said: AttributePredictions = self.roi_heads.box_predictor(self.features(maps, boxes, run))
         counts = [len(box) for box in boxes]
         rows = (self.without_background(said.logits), self.without_background(said.attributes), said.features)
         scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
         parts = zip(boxes, scores, attributes, features, strict=True)
-        return [best(*one, self.rule) for one in parts]
+        return [select_regions(*one, self.rule) for one in parts]
 
     def without_background(self, logits: Tensor) -> Tensor:
         """Probabilities (B, C − 1) of logits (B, C), of classes or of attributes."""
@@ -130,16 +132,18 @@ class BottomUp(TwoStage):
         return scores[:, 1:] if self.background_first else scores[:, :-1]
 
 
-def best(boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule) -> Regions:
+def select_regions(
+    boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule
+) -> Regions:
     """Regions by the best score that survives suppression within its class (the paper's section 3.1)."""
-    score, kind = (scores * survivors(boxes, scores, rule.overlap)).max(1)
+    score, kind = (scores * suppress_overlaps(boxes, scores, rule.overlap)).max(1)
     order = score.argsort(descending=True, stable=True)
     count = min(max(int((score > rule.score).sum()), rule.least), rule.most)
     order = order[:count]
     return Regions(boxes[order], score[order], kind[order], features[order], attributes[order])
 
 
-def survivors(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
+def suppress_overlaps(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
     """bool (N, C): which boxes (N, 4) no better one covers, by the scores (N, C) of each class by itself."""
     near = box_iou(boxes, boxes) > overlap
     near.fill_diagonal_(False)
@@ -152,7 +156,7 @@ def survivors(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 
 def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
     """The detector in eval mode, from either port's names. Raises WrongCheckpoint."""
-    parameters = {_our_name(name): value for name, value in parameters_of(checkpoint).items()}
+    parameters = {_our_name(name): value for name, value in select_parameters(checkpoint).items()}
     predictor = "roi_heads.box_predictor."
     try:
         classes = len(parameters[f"{predictor}cls_score.bias"])

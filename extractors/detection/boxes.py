@@ -14,7 +14,7 @@ from torch import Tensor
 # centred on a cell's upper left corner unless a configuration moves them, widths without an added pixel.
 
 
-def cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
+def make_cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
     """(sizes × ratios, 4) around zero; size: root of the area in pixels; ratio: height over width."""
     size = torch.tensor(sizes, dtype=torch.float64)[:, None]
     ratio = torch.tensor(ratios, dtype=torch.float64)[None]
@@ -22,7 +22,7 @@ def cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
     return (torch.stack([-width, -height, width, height], -1) / 2).reshape(-1, 4).float()
 
 
-def anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 0.0) -> Tensor:
+def place_anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 0.0) -> Tensor:
     """(rows · columns · A, 4) in pixels, in the order row, column, anchor of the cell.
 
     offset: of the centres, in strides (detectron2's ANCHOR_GENERATOR.OFFSET).
@@ -53,12 +53,12 @@ def apply_deltas(
     return torch.cat([centre - size / 2, centre + size / 2], -1).flatten(1)
 
 
-def clipped(boxes: Tensor, height: float, width: float) -> Tensor:
+def clip_boxes(boxes: Tensor, height: float, width: float) -> Tensor:
     """Boxes (..., 4) cut to the picture; they may become empty."""
     most = boxes.new_tensor([width, height, width, height])
     return boxes.clamp(min=0).minimum(most)
 
 
-def solid(boxes: Tensor) -> Tensor:
+def have_area(boxes: Tensor) -> Tensor:
     """bool (...,): the boxes that have an area."""
     return (boxes[..., 2] > boxes[..., 0]) & (boxes[..., 3] > boxes[..., 1])

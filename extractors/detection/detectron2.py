@@ -45,7 +45,7 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def an_older_library() -> Iterator[None]:
+def silence_deprecations() -> Iterator[None]:
     """Quiet about what it uses of torch that torch will change one day."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -73,7 +73,7 @@ class Detectron2:
     def regions(self, planes: Tensor) -> list[Regions]:
         """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
         half = HALVES.get(self.precision)
-        with an_older_library(), torch.autocast(self.device.type, half, enabled=half is not None):
+        with silence_deprecations(), torch.autocast(self.device.type, half, enabled=half is not None):
             pictures = self._model.preprocess_image([{"image": picture} for picture in planes])
             maps = self._model.backbone(pictures.tensor)
             proposals, _ = self._model.proposal_generator(pictures, maps, None)
@@ -98,7 +98,7 @@ class Detectron2:
 
 
 def _model(network: C4 | FPN) -> Any:
-    with an_older_library():
+    with silence_deprecations():
         from detectron2.config import get_cfg
         from detectron2.modeling import build_model
 

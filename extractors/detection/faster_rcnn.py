@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.detection import roi
-from extractors.detection.backbone import Backbone, stage
+from extractors.detection.backbone import ResNetBackbone, build_stage
 from extractors.detection.boxes import apply_deltas
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, detect
-from extractors.detection.two_stage import Maps, Stages, TwoStage
+from extractors.detection.regions import DetectionRule, Regions, select_detections
+from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
@@ -61,13 +61,15 @@ class FasterRCNN(TwoStage):
         """Boxes (K, 4) of each picture, in its pixels."""
         return self._said(self.embed(self.pool(maps, boxes)))
 
-    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
+    def found(
+        self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
         said = self._said(self.features(maps, boxes, run))
         scores = said.logits.softmax(1)[:, :-1]
         moves = apply_deltas(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
         counts = [len(of_one) for of_one in boxes]
         kept = [
-            detect(move, score, size, self.rule)
+            select_detections(move, score, size, self.rule)
             for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
         ]
         features = self.features(maps, [box for box, _, _ in kept], run)
@@ -84,7 +86,7 @@ class C4Heads(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.res5 = stage(5, 3, 2)
+        self.res5 = build_stage(5, 3, 2)
         self.box_predictor = BoxPredictor(2048, classes)
 
 
@@ -100,7 +102,7 @@ class C4(FasterRCNN):
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
         self.things = classes
-        self.backbone = Backbone(4)
+        self.backbone = ResNetBackbone(4)
         head = ProposalHead(1024, 1024, 15)
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [(32, 64, 128, 256, 512)])
         self.roi_heads = C4Heads(classes)
@@ -109,19 +111,19 @@ class C4(FasterRCNN):
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.align(maps["res4"], boxes, 1 / 16, 14)
+        return roi.roi_align_maps(maps["res4"], boxes, 1 / 16, 14)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
         return features
 
 
-class Pyramid(nn.Module):
+class FeaturePyramid(nn.Module):
     """p2 to p6: each map of the backbone with the enlarged one above it; p6 is every other cell of p5."""
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
-        self.bottom_up = Backbone(5)
+        self.bottom_up = ResNetBackbone(5)
         for level in range(2, 6):
             self.add_module(f"fpn_lateral{level}", nn.Conv2d(128 * 2 ** (level - 1), width, 1))
             self.add_module(f"fpn_output{level}", nn.Conv2d(width, width, 3, padding=1))
@@ -167,7 +169,7 @@ class FPN(FasterRCNN):
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
         self.things = classes
-        self.backbone = Pyramid()
+        self.backbone = FeaturePyramid()
         strides = {f"p{level}": 2**level for level in range(2, 7)}
         self.proposal_generator = ProposalGenerator(
             ProposalHead(256, 256, 3), strides, [(32,), (64,), (128,), (256,), (512,)]
@@ -179,14 +181,14 @@ class FPN(FasterRCNN):
         return maps
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.pyramid_align([maps[name] for name in self.map_names], 2, boxes, 7)
+        return roi.roi_align_pyramid([maps[name] for name in self.map_names], 2, boxes, 7)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.box_head(bins)
         return features
 
 
-def parameters_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def select_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """Those of the detector alone."""
     named = unwrap(checkpoint)
     return {name: value for name, value in named.items() if not any(part in name for part in LEFT_ALONE)}
@@ -194,7 +196,7 @@ def parameters_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def from_checkpoint(checkpoint: Checkpoint) -> C4 | FPN:
     """The detector that the checkpoint is of, in eval mode. Raises WrongCheckpoint."""
-    parameters = parameters_of(checkpoint)
+    parameters = select_parameters(checkpoint)
     try:
         classes = len(parameters["roi_heads.box_predictor.cls_score.bias"]) - 1
     except KeyError as error:

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
-from extractors.detection.boxes import anchors, cell_anchors, clipped, apply_deltas, solid
+from extractors.detection.boxes import apply_deltas, clip_boxes, have_area, make_cell_anchors, place_anchors
 
 RATIOS = (0.5, 1.0, 2.0)
 #: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
-Said: TypeAlias = tuple[Tensor, Tensor]
+HeadOutput: TypeAlias = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ProposalRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredAnchors:
     """What the head says of each anchor of one picture's level: logits (A,), deltas and anchors (A, 4)."""
 
     logits: Tensor
@@ -45,7 +45,7 @@ class ProposalHead(nn.Module):
         self.objectness_logits = nn.Conv2d(width, per_cell * scores, 1)
         self.anchor_deltas = nn.Conv2d(width, per_cell * 4, 1)
 
-    def forward(self, grid: Tensor) -> Said:
+    def forward(self, grid: Tensor) -> HeadOutput:
         grid = F.relu(self.conv(grid))
         return self.objectness_logits(grid), self.anchor_deltas(grid)
 
@@ -65,27 +65,27 @@ class ProposalGenerator(nn.Module):
     ) -> None:
         super().__init__()
         self.rpn_head, self.strides, self.extra = rpn_head, strides, extra
-        self.cells = [cell_anchors(of_level, RATIOS) for of_level in sizes]
+        self.cells = [make_cell_anchors(of_level, RATIOS) for of_level in sizes]
 
     def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each map, in pixels."""
         return {
-            name: anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
+            name: place_anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
-    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, Said]:
+    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
         """What the head says of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
-    def score(self, maps: Mapping[str, Tensor]) -> list[list[Scored]]:
+    def score(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
         """For each picture, each of its levels."""
         return self.scored(self.heads(maps))
 
-    def scored(self, heads: Mapping[str, Said]) -> list[list[Scored]]:
+    def scored(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
         """The same from what the head said."""
         placed = self.anchors({name: logits for name, (logits, _) in heads.items()})
-        pictures: list[list[Scored]] = [[] for _ in next(iter(heads.values()))[0]]
+        pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
             logits, deltas = heads[name]
             if logits.shape[1] * 4 != deltas.shape[1]:  # a softmax over nothing and something
@@ -94,7 +94,7 @@ class ProposalGenerator(nn.Module):
             per_anchor = logits.permute(0, 2, 3, 1).flatten(1)
             moves = deltas.permute(0, 2, 3, 1).reshape(len(logits), -1, 4)
             for picture, one, move in zip(pictures, per_anchor, moves, strict=True):
-                picture.append(Scored(one, move, boxes))
+                picture.append(ScoredAnchors(one, move, boxes))
         return pictures
 
     def propose(
@@ -104,27 +104,29 @@ class ProposalGenerator(nn.Module):
         return self.select(self.heads(maps), size, rule)
 
     def select(
-        self, heads: Mapping[str, Said], size: tuple[int, int], rule: ProposalRule
+        self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
         """The same from what the head said."""
         return [self._best(levels, size, rule) for levels in self.scored(heads)]
 
     def _best(
-        self, levels: Sequence[Scored], size: tuple[int, int], rule: ProposalRule
+        self, levels: Sequence[ScoredAnchors], size: tuple[int, int], rule: ProposalRule
     ) -> tuple[Tensor, Tensor]:
         boxes, logits, numbers = [], [], []
         for number, level in enumerate(levels):
             best, index = level.logits.topk(min(rule.before, len(level.logits)))
-            boxes.append(apply_deltas(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
+            boxes.append(
+                apply_deltas(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra)
+            )
             logits.append(best)
             numbers.append(torch.full_like(index, number))
         height, width = size[0] - self.extra, size[1] - self.extra
         box, logit, number_of = (
-            clipped(torch.cat(boxes), height, width),
+            clip_boxes(torch.cat(boxes), height, width),
             torch.cat(logits),
             torch.cat(numbers),
         )
-        kept = solid(box)
+        kept = have_area(box)
         box, logit, number_of = box[kept], logit[kept], number_of[kept]
         kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]
         return box[kept], logit[kept]

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extractors.detection.boxes import apply_deltas
-from extractors.networks.efficientnet_lite import Block, Convolution, Stage
+from extractors.networks.efficientnet_lite import BlockLayout, ConvNormAct, InvertedResidual
 from extractors.pretrained.parameters import load_strict
 
 SIDE, CLASSES = 300, 90
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(3, 3, 2, 6, 32),
-    Stage(4, 3, 2, 6, 64),
-    Stage(3, 3, 1, 6, 96),
-    Stage(3, 3, 2, 6, 160),
-    Stage(1, 3, 1, 6, 320),
+    BlockLayout(1, 3, 1, 1, 16),
+    BlockLayout(2, 3, 2, 6, 24),
+    BlockLayout(3, 3, 2, 6, 32),
+    BlockLayout(4, 3, 2, 6, 64),
+    BlockLayout(3, 3, 1, 6, 96),
+    BlockLayout(3, 3, 2, 6, 160),
+    BlockLayout(1, 3, 1, 6, 320),
 )
 #: The block whose widened map, before its stride, is the finest that is looked at: 19 × 19 cells.
 FINEST = 13
@@ -42,14 +42,14 @@ RATIOS = (1.0, 2.0, 0.5, 3.0, 0.3333)
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 
 
-class Coarser(nn.Module):
+class ExtraLayers(nn.Module):
     """Narrow 1×1, then every other cell 3×3 on each channel alone, then widen 1×1."""
 
     def __init__(self, inputs: int, narrow: int, wide: int) -> None:
         super().__init__()
-        self.narrow = Convolution(inputs, narrow)
-        self.depthwise = Convolution(narrow, narrow, 3, 2, groups=narrow)
-        self.widen = Convolution(narrow, wide)
+        self.narrow = ConvNormAct(inputs, narrow)
+        self.depthwise = ConvNormAct(narrow, narrow, 3, 2, groups=narrow)
+        self.widen = ConvNormAct(narrow, wide)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.widen(self.depthwise(self.narrow(x)))
@@ -77,17 +77,17 @@ class SSD(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = Convolution(3, 32, 3, 2)
+        self.stem = ConvNormAct(3, 32, 3, 2)
         blocks, width = [], 32
         for stage in STAGES:
             for repeat in range(stage.repeats):
                 stride = stage.stride if repeat == 0 else 1
-                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
+                blocks.append(InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion))
                 width = stage.width
         self.blocks = nn.ModuleList(blocks)
-        self.head = Convolution(width, WIDTHS[1])
+        self.head = ConvNormAct(width, WIDTHS[1])
         self.coarser = nn.ModuleList(
-            Coarser(inputs, *widths) for inputs, widths in zip(WIDTHS[1:5], COARSER, strict=True)
+            ExtraLayers(inputs, *widths) for inputs, widths in zip(WIDTHS[1:5], COARSER, strict=True)
         )
         self.predictors = nn.ModuleList(
             SsdPredictor(inputs, 3 if number == 0 else 6) for number, inputs in enumerate(WIDTHS)
@@ -103,7 +103,7 @@ class SSD(nn.Module):
         maps = []
         for number, block in enumerate(self.blocks):
             if number == FINEST:
-                assert isinstance(block, Block)
+                assert isinstance(block, InvertedResidual)
                 maps.append(block.expand(x))
                 x = block.project(block.depthwise(maps[0]))  # it strides, so nothing is added back
             else:
@@ -114,7 +114,7 @@ class SSD(nn.Module):
         return maps
 
 
-def anchors() -> Tensor:
+def make_anchors() -> Tensor:
     """(1917, 4): x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
     return torch.cat([_anchors(number, cells) for number, cells in enumerate(CELLS)])
 
@@ -133,9 +133,9 @@ def _anchors(number: int, cells: int) -> Tensor:
     return torch.cat([middle - half, middle + half], -1).reshape(-1, 4)
 
 
-def boxes(moves: Tensor) -> Tensor:
+def decode_boxes(moves: Tensor) -> Tensor:
     """Boxes (N, 1917, 4) in [0, 1] of the picture, from what the network says of each anchor."""
-    placed = anchors().to(moves.device).repeat(len(moves), 1)
+    placed = make_anchors().to(moves.device).repeat(len(moves), 1)
     x_before_y = moves.float().reshape(-1, 4)[:, [1, 0, 3, 2]]
     return apply_deltas(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
 

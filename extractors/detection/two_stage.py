@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from extractors.detection.proposals import ProposalGenerator, ProposalRule, Said
+from extractors.detection.proposals import HeadOutput, ProposalGenerator, ProposalRule
 from extractors.detection.regions import Regions
 from extractors.preprocessing.detection import DetectionInput
 
@@ -24,7 +24,7 @@ BOXES_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
-class Stages:
+class StageRunners:
     """The two networks as something runs them.
 
     trunk: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map
@@ -61,7 +61,9 @@ class TwoStage(nn.Module, ABC):
         """Features (B, width) of bins."""
 
     @abstractmethod
-    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
+    def found(
+        self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
         """What is in pictures of that height and width at the proposed boxes (K, 4) of each."""
 
     def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -71,16 +73,16 @@ class TwoStage(nn.Module, ABC):
         return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor, run: Stages | None = None) -> list[Regions]:
+    def regions(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
         """Of pictures (N, 3, H, W), bytes with blue first: what is found, the best first."""
-        run = run or Stages(self.trunk, self.embed)
+        run = run or StageRunners(self.trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
         outputs = run.trunk(self.input.normalised(planes))
         maps, heads = self._named(outputs)
         boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
         return self.found(maps, boxes, size, run)
 
-    def features(self, maps: Maps, boxes: Sequence[Tensor], run: Stages) -> Tensor:
+    def features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
         """Features (B, width) of all boxes, picture by picture, some of them at a time."""
         parts: list[Tensor] = []
         for number, of_one in enumerate(boxes):
@@ -89,7 +91,7 @@ class TwoStage(nn.Module, ABC):
             parts += [run.embed(self.pool(own, [few])) for few in some]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
-    def _named(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Said]]:
+    def _named(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:
         count = len(self.map_names)
         maps = dict(zip(self.map_names, outputs[:count], strict=True))
         logits, deltas = outputs[count::2], outputs[count + 1 :: 2]
@@ -97,7 +99,7 @@ class TwoStage(nn.Module, ABC):
         return maps, dict(zip(strides, zip(logits, deltas, strict=True), strict=True))
 
 
-class Trunk(nn.Module):
+class FirstStage(nn.Module):
     """The first stage as a module by itself, for an engine."""
 
     def __init__(self, network: TwoStage) -> None:
@@ -108,7 +110,7 @@ class Trunk(nn.Module):
         return self.network.trunk(x)
 
 
-class Embed(nn.Module):
+class SecondStage(nn.Module):
     """The second stage's network as a module by itself, for an engine."""
 
     def __init__(self, network: TwoStage) -> None:

@@ -19,7 +19,7 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
 
     Which ones do is seen by letting the network take an input of that shape; nothing is computed.
     """
-    for convolution, norm in pairs(network, example):
+    for convolution, norm in find_pairs(network, example):
         assert norm.running_mean is not None
         assert norm.running_var is not None
         convolution.weight, convolution.bias = fuse_conv_bn_weights(
@@ -35,7 +35,7 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
         _replace(network, norm, getattr(norm, "act", nn.Identity()))
 
 
-def pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
+def find_pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
     """(convolution, norm) where the first's output is the second's input; each is called once."""
     given: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
     calls: dict[nn.Module, int] = {}

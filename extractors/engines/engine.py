@@ -71,11 +71,11 @@ class TorchEngine(NetworkEngine):
         lay_out(network, self._half)
         # freezing folds batch norms and lays weights out for the kernels that will read them
         forward = torch.compile(network, dynamic=False, options={"freezing": True}) if compiled else network
-        self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: as_tuple(forward(pixels))
+        self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: to_tuple(forward(pixels))
         self._evens = compiled or device.type == "cuda"
 
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        rows = filled_up(pixels) if self._evens else pixels
+        rows = fill_up(pixels) if self._evens else pixels
         with (
             torch.inference_mode(),
             torch.autocast(self.device.type, self._half, enabled=self._half is not None),
@@ -97,12 +97,12 @@ def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
                 weight.data = weight.data.contiguous(memory_format=CHANNELS_LAST[weight.dim()])
 
 
-def as_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+def to_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """What a module returned, as ``NetworkEngine.outputs`` has it."""
     return (values,) if isinstance(values, Tensor) else tuple(values)
 
 
-def filled_up(rows: Tensor) -> Tensor:
+def fill_up(rows: Tensor) -> Tensor:
     """Rows repeated from the last one until there is a power of two of them."""
     missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows

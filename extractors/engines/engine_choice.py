@@ -18,7 +18,7 @@ from extractors.engines.engine import EngineName, NetworkEngine, Precision, Torc
 log = logging.getLogger(__name__)
 
 
-def chosen_device(wanted: str) -> str:
+def choose_device(wanted: str) -> str:
     """``wanted`` itself, but for "auto": a GPU where there is one, else the CPU."""
     if wanted != "auto":
         return wanted

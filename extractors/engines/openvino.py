@@ -79,10 +79,10 @@ def load_or_convert(
     module: nn.Module, example: Tensor, kept: Path, free: tuple[int, ...] = (0,)
 ) -> openvino.Model:
     """The converted model from the folder ``kept``, made and kept there first where it is not."""
-    return kept_model(kept, lambda: _convert(module, example, free))
+    return load_or_make(kept, lambda: _convert(module, example, free))
 
 
-def kept_model(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
+def load_or_make(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
     """The model from the folder ``kept``, made and kept there first where it is not."""
     if kept.exists():
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 FRAMES, SIDE = 16, 112
 
@@ -67,4 +67,4 @@ class C3D(nn.Module):
 def from_checkpoint(checkpoint: Checkpoint) -> C3D:
     """The network with its published weights, in eval mode. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
-    return load_strict(C3D(classes(parameters, "fc8.weight")), parameters)
+    return load_strict(C3D(count_classes(parameters, "fc8.weight")), parameters)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.networks.resnet3d import ClipFeatures
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN, DEVIATION = (0.43216, 0.394666, 0.37645), (0.22803, 0.22145, 0.216989)
 CHANNELS = 2048
@@ -71,4 +71,4 @@ def _stage(inputs: int, width: int, stride: int, depth: int) -> nn.Sequential:
 def from_checkpoint(checkpoint: Checkpoint) -> IrCsn:
     """The network with VMZ's weights, in eval mode. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
-    return load_strict(IrCsn(classes(parameters, "fc.weight")), parameters)
+    return load_strict(IrCsn(count_classes(parameters, "fc.weight")), parameters)

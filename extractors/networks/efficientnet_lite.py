@@ -20,7 +20,7 @@ from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_s
 # TensorFlow's SAME padding, which depends on the size of each axis.
 
 
-def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+def compute_same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     """Zeros before and after one axis, so that ceil(size / stride) outputs come out; the odd one is after."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
@@ -31,7 +31,7 @@ CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class Stage:
+class BlockLayout:
     """One row of the paper's table 1: equal blocks, the first of which may stride and widen."""
 
     repeats: int
@@ -43,33 +43,33 @@ class Stage:
 
 # B0's stages, widths × 1.1 rounded to eights, repeats × 1.2 rounded up but for the first and the last
 LITE2 = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(3, 3, 2, 6, 24),
-    Stage(3, 5, 2, 6, 48),
-    Stage(4, 3, 2, 6, 88),
-    Stage(4, 5, 1, 6, 120),
-    Stage(5, 5, 2, 6, 208),
-    Stage(1, 3, 1, 6, 352),
+    BlockLayout(1, 3, 1, 1, 16),
+    BlockLayout(3, 3, 2, 6, 24),
+    BlockLayout(3, 5, 2, 6, 48),
+    BlockLayout(4, 3, 2, 6, 88),
+    BlockLayout(4, 5, 1, 6, 120),
+    BlockLayout(5, 5, 2, 6, 208),
+    BlockLayout(1, 3, 1, 6, 352),
 )
 # the same × 1.2 and × 1.4
 LITE3 = (
-    Stage(1, 3, 1, 1, 24),
-    Stage(3, 3, 2, 6, 32),
-    Stage(3, 5, 2, 6, 48),
-    Stage(5, 3, 2, 6, 96),
-    Stage(5, 5, 1, 6, 136),
-    Stage(6, 5, 2, 6, 232),
-    Stage(1, 3, 1, 6, 384),
+    BlockLayout(1, 3, 1, 1, 24),
+    BlockLayout(3, 3, 2, 6, 32),
+    BlockLayout(3, 5, 2, 6, 48),
+    BlockLayout(5, 3, 2, 6, 96),
+    BlockLayout(5, 5, 1, 6, 136),
+    BlockLayout(6, 5, 2, 6, 232),
+    BlockLayout(1, 3, 1, 6, 384),
 )
 STEM_WIDTH = 32
 
 
-def scaled(pixels: Tensor) -> Tensor:
+def scale_pixels(pixels: Tensor) -> Tensor:
     """Bytes (N, H, W, 3) as the networks take them: float (N, 3, H, W), (x − 127) / 128."""
     return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
 
 
-class Convolution(nn.Module):
+class ConvNormAct(nn.Module):
     """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
 
     def __init__(
@@ -87,31 +87,31 @@ class Convolution(nn.Module):
         self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        top, bottom = same_padding(x.shape[2], self.kernel, self.stride)
-        left, right = same_padding(x.shape[3], self.kernel, self.stride)
+        top, bottom = compute_same_padding(x.shape[2], self.kernel, self.stride)
+        left, right = compute_same_padding(x.shape[3], self.kernel, self.stride)
         if top or bottom or left or right:
             x = F.pad(x, (left, right, top, bottom))
         x = self.norm(self.conv(x))
         return x if self.linear else F.relu6(x)
 
 
-def fold_norms(network: nn.Module) -> None:
+def fold_lite_norms(network: nn.Module) -> None:
     """Every batch norm into the convolution before it, in place: the same function in fewer steps."""
     for layer in network.modules():
-        if isinstance(layer, Convolution) and isinstance(layer.norm, nn.BatchNorm2d):
+        if isinstance(layer, ConvNormAct) and isinstance(layer.norm, nn.BatchNorm2d):
             layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)
             layer.norm = nn.Identity()
 
 
-class Block(nn.Module):
+class InvertedResidual(nn.Module):
     """Mobile inverted bottleneck: widen 1×1, filter each channel alone, narrow 1×1 without a nonlinearity."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = inputs * expansion
-        self.expand = Convolution(inputs, wide) if expansion > 1 else nn.Identity()
-        self.depthwise = Convolution(wide, wide, kernel, stride, groups=wide)
-        self.project = Convolution(wide, outputs, linear=True)
+        self.expand = ConvNormAct(inputs, wide) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvNormAct(wide, wide, kernel, stride, groups=wide)
+        self.project = ConvNormAct(wide, outputs, linear=True)
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
@@ -125,17 +125,17 @@ class EfficientNetLite(nn.Module):
     ``classify`` gives ImageNet's 1000 logits from that map.
     """
 
-    def __init__(self, stages: tuple[Stage, ...] = LITE2) -> None:
+    def __init__(self, stages: tuple[BlockLayout, ...] = LITE2) -> None:
         super().__init__()
-        self.stem = Convolution(3, STEM_WIDTH, 3, 2)
+        self.stem = ConvNormAct(3, STEM_WIDTH, 3, 2)
         blocks, width = [], STEM_WIDTH
         for stage in stages:
             for repeat in range(stage.repeats):
                 stride = stage.stride if repeat == 0 else 1
-                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
+                blocks.append(InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion))
                 width = stage.width
         self.blocks = nn.Sequential(*blocks)
-        self.head = Convolution(width, CHANNELS)
+        self.head = ConvNormAct(width, CHANNELS)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -167,14 +167,14 @@ BLOCK_PARTS = {
 
 def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
     """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
-    return load_strict(EfficientNetLite(), our_names(unwrap(checkpoint)))
+    return load_strict(EfficientNetLite(), rename_parameters(unwrap(checkpoint)))
 
 
-def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> EfficientNetLite:
+def from_layers(layers: Checkpoint, stages: tuple[BlockLayout, ...] = LITE3) -> EfficientNetLite:
     """The network from its layers in the order they run in (extractors/pretrained/tensorflow.py), whose batch
     norms are folded away already; in eval mode. Raises WrongCheckpoint."""
     network = EfficientNetLite(stages).eval()
-    fold_norms(network)
+    fold_lite_norms(network)
     inside = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     names = {f"layers.{index}": name for index, name in enumerate(inside)}
     renamed = {}
@@ -186,7 +186,7 @@ def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> Effici
     return load_strict(network, renamed)
 
 
-def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
     renamed = {}
     for name, value in checkpoint.items():

@@ -17,27 +17,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.networks.efficientnet_lite import same_padding
+from extractors.networks.efficientnet_lite import compute_same_padding
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, count_classes, load_strict, unwrap
 
 CHANNELS, CLASSES = 1024, 400
 Size: TypeAlias = tuple[int, int, int]
 
 
-def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:
+def pad_same(x: Tensor, kernel: Size, stride: Size) -> Tensor:
     """The last three axes padded with zeros; harmless before a max pool, whose inputs come from a ReLU."""
     sizes = zip(x.shape[2:], kernel, stride, strict=True)
-    time, rows, columns = (same_padding(*axis) for axis in sizes)
+    time, rows, columns = (compute_same_padding(*axis) for axis in sizes)
     return F.pad(x, (*columns, *rows, *time)) if any((*time, *rows, *columns)) else x
 
 
-def rgb_input(pixels: Tensor) -> Tensor:
+def scale_pixels(pixels: Tensor) -> Tensor:
     """Pixels of 0..255, of any shape, in [-1, 1]."""
     return 2 * pixels.float() / 255 - 1
 
 
-class Unit(nn.Module):
+class ConvNormReLU(nn.Module):
     """A convolution without bias, its batch norm, ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1) -> None:
@@ -47,28 +47,28 @@ class Unit(nn.Module):
         self.norm: nn.Module = nn.BatchNorm3d(outputs, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.norm(self.conv(padded(x, self.kernel, self.stride))))
+        return F.relu(self.norm(self.conv(pad_same(x, self.kernel, self.stride))))
 
 
-class MaxPool(nn.Module):
+class MaxPoolSame(nn.Module):
     def __init__(self, kernel: Size, stride: Size) -> None:
         super().__init__()
         self.kernel, self.stride = kernel, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool3d(padded(x, self.kernel, self.stride), self.kernel, self.stride)
+        return F.max_pool3d(pad_same(x, self.kernel, self.stride), self.kernel, self.stride)
 
 
-class Mixed(nn.Module):
+class InceptionBlock(nn.Module):
     """Four branches side by side: 1×1, 1×1 then 3×3 twice, and a max pool then 1×1."""
 
     def __init__(self, inputs: int, widths: tuple[int, int, int, int, int, int]) -> None:
         super().__init__()
         one, narrow1, wide1, narrow2, wide2, pooled = widths
-        self.branch0 = nn.Sequential(Unit(inputs, one))
-        self.branch1 = nn.Sequential(Unit(inputs, narrow1), Unit(narrow1, wide1, 3))
-        self.branch2 = nn.Sequential(Unit(inputs, narrow2), Unit(narrow2, wide2, 3))
-        self.branch3 = nn.Sequential(MaxPool((3, 3, 3), (1, 1, 1)), Unit(inputs, pooled))
+        self.branch0 = nn.Sequential(ConvNormReLU(inputs, one))
+        self.branch1 = nn.Sequential(ConvNormReLU(inputs, narrow1), ConvNormReLU(narrow1, wide1, 3))
+        self.branch2 = nn.Sequential(ConvNormReLU(inputs, narrow2), ConvNormReLU(narrow2, wide2, 3))
+        self.branch3 = nn.Sequential(MaxPoolSame((3, 3, 3), (1, 1, 1)), ConvNormReLU(inputs, pooled))
         self.width = one + wide1 + wide2 + pooled
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,22 +99,22 @@ class I3D(nn.Module):
 
     def __init__(self, channels: int = 3, classes: int = CLASSES) -> None:
         super().__init__()
-        self.Conv3d_1a_7x7 = Unit(channels, 64, 7, 2)
-        self.MaxPool3d_2a_3x3 = MaxPool((1, 3, 3), (1, 2, 2))
-        self.Conv3d_2b_1x1 = Unit(64, 64)
-        self.Conv3d_2c_3x3 = Unit(64, 192, 3)
-        self.MaxPool3d_3a_3x3 = MaxPool((1, 3, 3), (1, 2, 2))
-        self.Mixed_3b = Mixed(192, (64, 96, 128, 16, 32, 32))
-        self.Mixed_3c = Mixed(256, (128, 128, 192, 32, 96, 64))
-        self.MaxPool3d_4a_3x3 = MaxPool((3, 3, 3), (2, 2, 2))
-        self.Mixed_4b = Mixed(480, (192, 96, 208, 16, 48, 64))
-        self.Mixed_4c = Mixed(512, (160, 112, 224, 24, 64, 64))
-        self.Mixed_4d = Mixed(512, (128, 128, 256, 24, 64, 64))
-        self.Mixed_4e = Mixed(512, (112, 144, 288, 32, 64, 64))
-        self.Mixed_4f = Mixed(528, (256, 160, 320, 32, 128, 128))
-        self.MaxPool3d_5a_2x2 = MaxPool((2, 2, 2), (2, 2, 2))
-        self.Mixed_5b = Mixed(832, (256, 160, 320, 32, 128, 128))
-        self.Mixed_5c = Mixed(832, (384, 192, 384, 48, 128, 128))
+        self.Conv3d_1a_7x7 = ConvNormReLU(channels, 64, 7, 2)
+        self.MaxPool3d_2a_3x3 = MaxPoolSame((1, 3, 3), (1, 2, 2))
+        self.Conv3d_2b_1x1 = ConvNormReLU(64, 64)
+        self.Conv3d_2c_3x3 = ConvNormReLU(64, 192, 3)
+        self.MaxPool3d_3a_3x3 = MaxPoolSame((1, 3, 3), (1, 2, 2))
+        self.Mixed_3b = InceptionBlock(192, (64, 96, 128, 16, 32, 32))
+        self.Mixed_3c = InceptionBlock(256, (128, 128, 192, 32, 96, 64))
+        self.MaxPool3d_4a_3x3 = MaxPoolSame((3, 3, 3), (2, 2, 2))
+        self.Mixed_4b = InceptionBlock(480, (192, 96, 208, 16, 48, 64))
+        self.Mixed_4c = InceptionBlock(512, (160, 112, 224, 24, 64, 64))
+        self.Mixed_4d = InceptionBlock(512, (128, 128, 256, 24, 64, 64))
+        self.Mixed_4e = InceptionBlock(512, (112, 144, 288, 32, 64, 64))
+        self.Mixed_4f = InceptionBlock(528, (256, 160, 320, 32, 128, 128))
+        self.MaxPool3d_5a_2x2 = MaxPoolSame((2, 2, 2), (2, 2, 2))
+        self.Mixed_5b = InceptionBlock(832, (256, 160, 320, 32, 128, 128))
+        self.Mixed_5c = InceptionBlock(832, (384, 192, 384, 48, 128, 128))
         self.logits = nn.Conv3d(CHANNELS, classes, 1)
 
     def forward(self, clip: Tensor) -> Tensor:
@@ -140,22 +140,22 @@ class I3D(nn.Module):
 PIERGIAJ = {"b0": "0.0", "b1a": "1.0", "b1b": "1.1", "b2a": "2.0", "b2b": "2.1", "b3b": "3.1"}
 
 
-def pretrained() -> I3D:
+def load_packaged() -> I3D:
     """The network of RGB with the packaged weights, in eval mode. Raises WeightsError."""
     return load_pretrained("i3d_rgb", "published", from_checkpoint, I3D)[0]
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> I3D:
     """The network that the checkpoint is of, RGB or flow, in eval mode. Raises WrongCheckpoint."""
-    parameters = our_names(unwrap(checkpoint))
+    parameters = rename_parameters(unwrap(checkpoint))
     stem = parameters.get("Conv3d_1a_7x7.conv.weight")
     if stem is None:
         raise WrongCheckpoint("Not a checkpoint of I3D: it has no Conv3d_1a_7x7.")
-    network = I3D(channels=stem.shape[1], classes=classes(parameters, "logits.weight"))
+    network = I3D(channels=stem.shape[1], classes=count_classes(parameters, "logits.weight"))
     return load_strict(network, parameters)
 
 
-def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The parameters under the names of extractors/networks/i3d.py; names that are none of I3D's stay as they
     are."""
     if any("/" in name for name in checkpoint):

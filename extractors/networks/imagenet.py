@@ -15,7 +15,7 @@ import timm
 from torch import Tensor, nn
 from torchvision.models import resnet as library
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CHANNELS, INCEPTION_CHANNELS = 2048, 1536
@@ -82,7 +82,7 @@ class InceptionV4(nn.Module):
 def load_resnet(name: str, checkpoint: Checkpoint) -> ResNet:
     """The network of that name in LAYOUTS with torchvision's weights, to evaluate. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
-    return load_strict(ResNet(LAYOUTS[name], classes(parameters, "fc.weight")), parameters)
+    return load_strict(ResNet(LAYOUTS[name], count_classes(parameters, "fc.weight")), parameters)
 
 
 def load_inception_v4(checkpoint: Checkpoint) -> InceptionV4:
@@ -91,6 +91,6 @@ def load_inception_v4(checkpoint: Checkpoint) -> InceptionV4:
     Raises WrongCheckpoint.
     """
     parameters = unwrap(checkpoint)
-    model = InceptionV4(classes(parameters, "last_linear.weight"))
+    model = InceptionV4(count_classes(parameters, "last_linear.weight"))
     load_strict(model.network, parameters)
     return model.eval()

@@ -25,7 +25,7 @@ KINETICS_400: tuple[str, ...] = tuple(R3D_18_Weights.KINETICS400_V1.meta["catego
 IMAGENET: tuple[str, ...] = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def labels(classes: int) -> tuple[str, ...] | None:
+def find_labels(classes: int) -> tuple[str, ...] | None:
     """The names of so many classes, or None where they are none of the known sets.
 
     1001 classes are ImageNet's with the background before them, as TensorFlow's networks have them.
@@ -34,7 +34,7 @@ def labels(classes: int) -> tuple[str, ...] | None:
     return {len(names): names for names in known}.get(classes)
 
 
-def likeliest(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
+def rank_classes(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
     """The best classes with their probabilities, best first, of a video whose rows have these logits (T, C).
 
     The rows' logits are averaged before the softmax, as I3D does with its own steps.

@@ -38,8 +38,8 @@ class Raft(nn.Module):
         self.updates = updates
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        left, _, top, _ = padding = pads(*first.shape[2:])
-        flow = self.refinements(*(replicated(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
+        left, _, top, _ = padding = compute_padding(*first.shape[2:])
+        flow = self.refinements(*(pad_edges(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
         return flow[:, :, top : top + first.shape[2], left : left + first.shape[3]]
 
     def refinements(self, first: Tensor, second: Tensor) -> list[Tensor]:
@@ -48,18 +48,18 @@ class Raft(nn.Module):
         return flows
 
 
-def pads(height: int, width: int, smallest: int = SMALLEST) -> tuple[int, int, int, int]:
+def compute_padding(height: int, width: int, smallest: int = SMALLEST) -> tuple[int, int, int, int]:
     """Left, right, top and bottom up to a multiple of 8 and to ``smallest``; the odd pixel is after."""
     rows, columns = (max(-(-side // MULTIPLE) * MULTIPLE, smallest) - side for side in (height, width))
     return columns // 2, columns - columns // 2, rows // 2, rows - rows // 2
 
 
-def replicated(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
+def pad_edges(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
     """The edges of (N, C, H, W) repeated outwards."""
     return F.pad(x, padding, mode="replicate") if any(padding) else x
 
 
-def quantised(flow: Tensor) -> Tensor:
+def quantise_flow(flow: Tensor) -> Tensor:
     """Flow in pixels as I3D was trained on it: 0..256 as floats, 128 for none.
 
     Cut at ±20 and rounded to even as the public code has it, without a cast to bytes: +20 gives 256.
@@ -67,16 +67,16 @@ def quantised(flow: Tensor) -> Tensor:
     return torch.round(128 + 255 / (2 * BOUND) * flow.clamp(-BOUND, BOUND))
 
 
-def i3d_input(flow: Tensor) -> Tensor:
+def scale_flow(flow: Tensor) -> Tensor:
     """I3D's flow input, about [-1, 1], from flow in pixels of any shape."""
-    return 2 * quantised(flow) / 255 - 1
+    return 2 * quantise_flow(flow) / 255 - 1
 
 
 def from_checkpoint(checkpoint: Checkpoint, updates: int = 20) -> Raft:
     """RAFT, large or small, from torchvision's or the original's weights. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     if any(name.startswith("fnet.") for name in parameters):
-        parameters = torchvision_names(parameters)
+        parameters = rename_parameters(parameters)
     small = not any(name.startswith("mask_predictor.") for name in parameters)
     raft = Raft("small" if small else "large", updates)
     load_strict(raft.network, parameters)
@@ -103,7 +103,7 @@ RENAMED: Mapping[str, str] = {
 }
 
 
-def torchvision_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The original's parameters under torchvision's names.
 
     A shortcut's norm is in the file twice, as ``downsample.1`` and after the block's other norms; the

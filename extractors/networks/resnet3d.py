@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN_2018 = (114.7748, 107.7354, 99.4750)
 MEAN, DEVIATION = (0.4345, 0.4051, 0.3775), (0.2768, 0.2713, 0.2737)
@@ -58,7 +58,7 @@ class ClipFeatures:
     logits: Tensor
 
 
-class Basic(nn.Module):
+class BasicBlock3D(nn.Module):
     """Two 3×3×3 convolutions beside a shortcut."""
 
     def __init__(self, inputs: int, width: int, stride: int, layout: ResNet3DLayout) -> None:
@@ -125,7 +125,7 @@ class ResNet3D(nn.Module):
 
 
 def _stage(inputs: int, width: int, stride: int, depth: int, layout: ResNet3DLayout) -> nn.Sequential:
-    block = Basic if layout.basic else Bottleneck3D
+    block = BasicBlock3D if layout.basic else Bottleneck3D
     rest = (block(width * layout.expansion, width, 1, layout) for _ in range(depth - 1))
     return nn.Sequential(block(inputs, width, stride, layout), *rest)
 
@@ -136,4 +136,4 @@ def from_checkpoint(name: str, checkpoint: Checkpoint) -> ResNet3D:
     Raises WrongCheckpoint.
     """
     parameters = unwrap(checkpoint)
-    return load_strict(ResNet3D(LAYOUTS[name], classes(parameters, "fc.weight")), parameters)
+    return load_strict(ResNet3D(LAYOUTS[name], count_classes(parameters, "fc.weight")), parameters)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN, DEVIATION = (0.45, 0.45, 0.45), (0.225, 0.225, 0.225)
 CHANNELS = 2048
@@ -145,4 +145,6 @@ def from_checkpoint(name: str, checkpoint: Checkpoint) -> SlowResNet:
     parameters = unwrap(checkpoint)
     layout = LAYOUTS[name]
     head = 1 + len(DEPTHS) + layout.pooled
-    return load_strict(SlowResNet(layout, classes(parameters, f"blocks.{head}.proj.weight")), parameters)
+    return load_strict(
+        SlowResNet(layout, count_classes(parameters, f"blocks.{head}.proj.weight")), parameters
+    )

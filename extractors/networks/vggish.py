@@ -96,7 +96,7 @@ class PrincipalComponents(nn.Module):
         return spread.floor() if truncate else spread.round()
 
 
-class Embedder(nn.Module):
+class VGGishEmbedder(nn.Module):
     """The network with what its options say comes after it: examples (N, 96, 64) to rows (N, 128)."""
 
     def __init__(

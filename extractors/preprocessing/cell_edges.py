@@ -20,18 +20,18 @@ INCEPTION_V4: Edges = (0.0, *((37.5 + 16 + 32 * cell) / 299 for cell in range(7)
 UNEVEN: dict[str, Edges] = {"c3d_pool5": C3D_POOL5, "inception_v4_grid": INCEPTION_V4}
 
 
-def even_edges(cells: int) -> Edges:
+def make_even_edges(cells: int) -> Edges:
     """Where ``cells`` of one size begin and end."""
     return tuple(place / cells for place in range(cells + 1))
 
 
-def cell_edges(stream: str, cells: int) -> Edges:
+def find_cell_edges(stream: str, cells: int) -> Edges:
     """Where the rows, and columns, of a square map of ``cells`` each way lie. stream: the map's name."""
     found = UNEVEN.get(stream)
-    return found if found is not None and len(found) == cells + 1 else even_edges(cells)
+    return found if found is not None and len(found) == cells + 1 else make_even_edges(cells)
 
 
-def pooled_edges(edges: Edges, pool: int, padding: int) -> Edges:
+def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:
     """The same after pooling by ``pool`` cells, ``padding`` cells of nothing being put before and behind.
 
     Windows that reach into the padding cover only the cells that there are; cells behind the last whole
@@ -42,6 +42,6 @@ def pooled_edges(edges: Edges, pool: int, padding: int) -> Edges:
     return tuple(edges[min(max(place * pool - padding, 0), side)] for place in range(windows + 1))
 
 
-def edges_in_view(edges: Edges, begin: float, end: float) -> Edges:
+def map_to_picture(edges: Edges, begin: float, end: float) -> Edges:
     """Edges in [0, 1] of a view to [0, 1] of the whole picture, of which it takes ``begin`` to ``end``."""
     return tuple(begin + (end - begin) * edge for edge in edges)

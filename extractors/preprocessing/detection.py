@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from extractors.frame_size import Resizing
-from extractors.preprocessing.images import by_axes
+from extractors.preprocessing.images import resize_by_axes
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class DetectionInput:
         if frames.shape[1:3] == size:
             return frames
         if frames.device.type != "cpu":
-            return by_axes(frames, *size)
-        pictures = [resized(picture, *size) for picture in frames.contiguous().numpy()]
+            return resize_by_axes(frames, *size)
+        pictures = [resize_with_pillow(picture, *size) for picture in frames.contiguous().numpy()]
         return torch.from_numpy(np.stack(pictures))
 
 
-def blue_first(frames: Tensor) -> Tensor:
+def to_bgr_planes(frames: Tensor) -> Tensor:
     """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
     return frames.permute(0, 3, 1, 2).flip(1)
 
 
-def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+def resize_with_pillow(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
     """A picture (H, W, 3) with Pillow's bilinear, which averages what it shrinks."""
     if picture.shape[:2] == (height, width):
         return picture

@@ -43,17 +43,17 @@ def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") ->
     Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
     """
-    return resized(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
+    return resize(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
 
 
-def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
+def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
     """Whole pictures, uint8 (N, H, W, 3), as (N, rows, columns, 3), rounded as ``shrink_or_enlarge`` says."""
     if pixels.shape[1:3] == (rows, columns):
         return pixels
-    return (_by_pillow if pixels.device.type == "cpu" else by_axes)(pixels, rows, columns, kernel)
+    return (_by_pillow if pixels.device.type == "cpu" else resize_by_axes)(pixels, rows, columns, kernel)
 
 
-def middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
+def crop_middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
     """The square of ``side`` in the middle of two axes; of an odd rest, the smaller part is before it."""
     for axis in axes:
         x = x.narrow(axis, (x.shape[axis] - side) // 2, side)
@@ -66,7 +66,7 @@ def _by_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tenso
     return torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
 
 
-def by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
+def resize_by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
     """What Pillow does, on any device: uint8 (N, H, W, 3) to (N, rows, columns, 3), columns first."""
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
@@ -102,7 +102,7 @@ class ResizeAndCrop:
 
     def __call__(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
-        frames = resized(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
+        frames = resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
         if self.crop is None:
             return frames
         for axis in (1, 2):

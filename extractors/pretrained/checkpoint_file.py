@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from extractors.pretrained.errors import NoRoom, WeightsDamaged
-from extractors.pretrained.weights_folder import writing
+from extractors.pretrained.weights_folder import write_weights
 
 # Pickles read without running their code: numbers and arrays of numpy in dictionaries, lists and tuples.
 #
@@ -61,7 +61,7 @@ class _Unpickler(pickle.Unpickler):
         return ADMITTED[module, name]
 
 
-def load(file: Path) -> object:
+def read_pickle(file: Path) -> object:
     """What the pickle holds; text of Python 2 is taken as latin1. Raises WeightsDamaged."""
     try:
         with file.open("rb") as stream:
@@ -87,7 +87,7 @@ NUMBERS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 ]
 
 
-def read(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
+def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
     """Tensors by name, on the CPU. Raises WeightsDamaged.
 
     kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
@@ -100,13 +100,13 @@ def read(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
     if start[4:8] == TFLITE:
         from extractors.pretrained import tensorflow  # imports OpenVINO, which no other kind needs
 
-        return tensorflow.layers(file)
+        return tensorflow.read_layers(file)
     if kept is not None and kept.is_file():
         try:
             return _safetensors(kept)
         except WeightsDamaged:
             kept.unlink(missing_ok=True)
-    tensors = _tensors(load(file), file)
+    tensors = _tensors(read_pickle(file), file)
     if kept is not None:
         _keep(tensors, kept)
     return tensors
@@ -139,7 +139,7 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
 
 def _keep(tensors: Mapping[str, Tensor], kept: Path) -> None:
     """Where the disk is full, the pickle is read again the next time."""
-    with suppress(NoRoom), writing(kept) as unfinished:
+    with suppress(NoRoom), write_weights(kept) as unfinished:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
 
 

@@ -29,8 +29,8 @@ from extractors.pretrained.errors import (
     WeightsDamaged,
     WeightsError,
 )
-from extractors.pretrained.manifest import Entry
-from extractors.pretrained.weights_folder import FileCheck, Found, WeightsFolder
+from extractors.pretrained.manifest import WeightsEntry
+from extractors.pretrained.weights_folder import FileCheck, FoundWeights, WeightsFolder
 
 # The part of a download that has come, and what tells whether more of the same file can be asked for.
 
@@ -116,7 +116,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest."""
 
     tries: int = 5
@@ -143,7 +143,7 @@ class _Interrupted(Exception):
 class Downloader:
     """progress: told after each piece. transport: instead of the network."""
 
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
     progress: Progress | None = None
     transport: httpx.BaseTransport | None = None
 
@@ -256,8 +256,8 @@ def _unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreach
 
 
 def fetch_weights(
-    known: Entry, folder: WeightsFolder, downloader: Downloader, check: FileCheck, *, offline: bool
-) -> Found:
+    known: WeightsEntry, folder: WeightsFolder, downloader: Downloader, check: FileCheck, *, offline: bool
+) -> FoundWeights:
     """The entry's file, from here if it is here and right, else from its URL.
 
     check: what a file that has come must pass before it takes its place. Raises WeightsError.

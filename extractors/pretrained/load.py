@@ -15,11 +15,11 @@ from typing import Literal, TypeVar
 import torch
 from torch import nn
 
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
-from extractors.pretrained.folder import Found, WeightsFolder
-from extractors.pretrained.formats import read
-from extractors.pretrained.manifest import Entry
+from extractors.pretrained.manifest import WeightsEntry
 from extractors.pretrained.parameters import Checkpoint
+from extractors.pretrained.weights_folder import FoundWeights, WeightsFolder
 
 WeightsChoice = Literal["published", "seeded"]
 
@@ -46,20 +46,20 @@ def load_pretrained(
     WeightsMissing says which command brings the file or where to put it.
     """
     if choice == SEEDED:
-        return seeded(blank), SEEDED
+        return build_seeded(blank), SEEDED
     found = find_weights(name, data=data)
     try:
-        return build(read(found.file, kept=found.converted)).eval(), found.sha256
+        return build(read_checkpoint(found.file, kept=found.converted)).eval(), found.sha256
     except WrongCheckpoint as error:
         raise WrongCheckpoint(f"{found.file}: {error}") from error
 
 
-def find_weights(name: str, *, data: Path | None = None) -> Found:
+def find_weights(name: str, *, data: Path | None = None) -> FoundWeights:
     """The file of the network's weights, checked. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
     return WeightsFolder.of(data).find(name)
 
 
-def seeded(blank: Callable[[], Network]) -> Network:
+def build_seeded(blank: Callable[[], Network]) -> Network:
     """A network of random weights, the same at every call; the caller's generator is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
@@ -94,10 +94,10 @@ OLD_READERS: Mapping[str, str] = {
     "extractors.tuned_pair": "extractors.catalog.tuned_pair",
     "extractors.vggish": "extractors.networks.vggish",
 }
-Reader = Callable[[Checkpoint], nn.Module]
+CheckpointReader = Callable[[Checkpoint], nn.Module]
 
 
-def reader_of(known: Entry) -> Reader | None:
+def find_reader(known: WeightsEntry) -> CheckpointReader | None:
     """The function that the manifest names, with its variant; None for a file that is not a checkpoint."""
     if known.reader is None:
         return None
@@ -108,12 +108,12 @@ def reader_of(known: Entry) -> Reader | None:
     return found if known.variant is None else functools.partial(found, known.variant)
 
 
-def check_loads(known: Entry, file: Path) -> None:
+def check_loads(known: WeightsEntry, file: Path) -> None:
     """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where it cannot be."""
-    reader = reader_of(known)
+    reader = find_reader(known)
     if reader is None:
         return
     try:
-        reader(read(file))
+        reader(read_checkpoint(file))
     except WrongCheckpoint as error:
         raise WrongCheckpoint(f"{file}: {error}") from error

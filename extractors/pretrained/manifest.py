@@ -26,7 +26,7 @@ Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$"
 GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
-class Entry(BaseModel):
+class WeightsEntry(BaseModel):
     """One file.
 
     network: the extractor whose weights it is; several files may serve one, the first one here is taken.
@@ -71,7 +71,7 @@ class Entry(BaseModel):
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")
-    def _whole(self) -> Entry:
+    def _whole(self) -> WeightsEntry:
         """Each kind of source says all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
         missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]
@@ -81,12 +81,13 @@ class Entry(BaseModel):
 
 
 @cache
-def manifest(file: Path) -> tuple[Entry, ...]:
+def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
     """All entries, in the order of the file. Raises ManifestDamaged."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
         return tuple(
-            Entry.model_validate({"name": name, "network": name, **table}) for name, table in tables.items()
+            WeightsEntry.model_validate({"name": name, "network": name, **table})
+            for name, table in tables.items()
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -96,16 +97,16 @@ def manifest(file: Path) -> tuple[Entry, ...]:
         raise ManifestDamaged(f"{file} cannot be read: {error}.") from error
 
 
-def entry(name: str, file: Path) -> Entry:
+def find_entry(name: str, file: Path) -> WeightsEntry:
     """The file of that name. Raises UnknownWeights or ManifestDamaged."""
-    for known in manifest(file):
+    for known in read_manifest(file):
         if known.name == name:
             return known
-    names = ", ".join(known.name for known in manifest(file))
+    names = ", ".join(known.name for known in read_manifest(file))
     raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
 
 
-def candidates(name: str, file: Path) -> tuple[Entry, ...]:
+def find_candidates(name: str, file: Path) -> tuple[WeightsEntry, ...]:
     """The file of that name, then all others that serve the same network. Raises as ``entry``."""
-    first = entry(name, file)
-    return (first, *(other for other in manifest(file) if other.network == name and other != first))
+    first = find_entry(name, file)
+    return (first, *(other for other in read_manifest(file) if other.network == name and other != first))

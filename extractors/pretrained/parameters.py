@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extractors.pretrained.errors import WrongCheckpoint
 
-__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "classes", "load_strict", "unwrap"]
+__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "count_classes", "load_strict", "unwrap"]
 
 Network = TypeVar("Network", bound=nn.Module)
 Checkpoint = Mapping[str, Tensor]
@@ -23,7 +23,7 @@ def unwrap(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {name.removeprefix("module."): value for name, value in checkpoint.items()}
 
 
-def classes(parameters: Checkpoint, classifier: str) -> int:
+def count_classes(parameters: Checkpoint, classifier: str) -> int:
     """How many classes the weight of this name tells apart. Raises WrongCheckpoint where there is none."""
     if classifier not in parameters:
         raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
@@ -66,7 +66,7 @@ Module = TypeVar("Module", bound=nn.Module)
 SHARE = 0.25
 
 
-def random_weights(network: Module, last_norm: str | None = None) -> Module:
+def randomize(network: Module, last_norm: str | None = None) -> Module:
     """The network with He's weights (arXiv:1502.01852).
 
     last_norm: how the names end of the norms behind which a block meets its shortcut.

@@ -33,7 +33,7 @@ SHAPE_SIZE, SIZE_LENGTH = 2, 1
 FLOAT = 1
 
 
-def constants(file: Path) -> dict[str, NDArray[np.float32]]:
+def read_constants(file: Path) -> dict[str, NDArray[np.float32]]:
     """Every float32 array of the graph by its node's name. Raises WeightsDamaged."""
     try:
         graph = memoryview(file.read_bytes())
@@ -132,7 +132,7 @@ LAYERS = ("Convolution", "GroupConvolution", "MatMul")
 BETWEEN = ("Convert", "Multiply", "Reshape", "Transpose", "Unsqueeze", "Subtract")
 
 
-def layers(file: Path) -> dict[str, Tensor]:
+def read_layers(file: Path) -> dict[str, Tensor]:
     """``layers.K.weight`` and ``layers.K.bias`` of the convolutions and linears in the order they run in.
 
     Weights are as torch has them, (outputs, inputs / groups, height, width). Raises WeightsDamaged.

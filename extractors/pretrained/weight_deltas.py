@@ -17,7 +17,7 @@ LARGEST = 127
 SCALE = ".scale"
 
 
-def quantized_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
+def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
     """The changes by the parameters' names: int8 with NAME.scale, float32 (channels,), or float32 as it is.
 
     A change is off by half a scale at most. before and after: parameters of the same names and shapes.

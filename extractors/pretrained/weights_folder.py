@@ -16,7 +16,7 @@ from pathlib import Path
 
 from extractors.files import atomic_write, git_blob_of, sha256_of
 from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged, WeightsMissing
-from extractors.pretrained.manifest import MANIFEST, Entry, candidates, entry
+from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_candidates, find_entry
 
 COMMAND = "python -m app weights"
 #: Raises WeightsError where a file that nobody vouches for does not hold what it should.
@@ -24,14 +24,14 @@ FileCheck = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundWeights:
     """A file that is here and is the right one.
 
     sha256: of the file. pinned: nobody publishes the whole digest, so that the first one seen is trusted.
     converted: where a form that is quicker and safer to read is kept, as safetensors.
     """
 
-    entry: Entry
+    entry: WeightsEntry
     file: Path
     sha256: str
     pinned: bool
@@ -51,45 +51,45 @@ class WeightsFolder:
         manifest = os.environ.get("REELWORD_MANIFEST") or MANIFEST
         return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))
 
-    def place(self, known: Entry) -> Path:
+    def place(self, known: WeightsEntry) -> Path:
         """Where the file goes that comes by URL or from the user."""
         return self.data / "weights" / known.name / known.file_name
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> FoundWeights:
         """The weights of that name, or where they are not here, others of the same network.
 
         Raises UnknownWeights, WeightsMissing (naming the remedy for the first) or WeightsDamaged.
         """
-        for known in candidates(name, self.manifest):
+        for known in find_candidates(name, self.manifest):
             if (file := self.locate(known)) is not None:
                 return self.check(known, file)
-        raise WeightsMissing(self.remedy(entry(name, self.manifest)))
+        raise WeightsMissing(self.remedy(find_entry(name, self.manifest)))
 
-    def locate(self, known: Entry) -> Path | None:
+    def locate(self, known: WeightsEntry) -> Path | None:
         """The file, unchecked, or None where it is not here."""
         brought = self.place(known)
         if brought.is_file():
             return brought
-        return self._beside(known) if known.source == "repository" else packaged(known)
+        return self._beside(known) if known.source == "repository" else find_in_package(known)
 
-    def check(self, known: Entry, file: Path) -> Found:
+    def check(self, known: WeightsEntry, file: Path) -> FoundWeights:
         """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
         digest = sha256_of(file)
         if difference := self._difference(known, file, digest):
             raise WeightsDamaged(f"{file} {difference}: {self._renewal(known, file)}.")
-        if file == self.place(known) and not pin(file).exists():
-            remember(file, digest)
+        if file == self.place(known) and not digest_file_of(file).exists():
+            write_digest(file, digest)
         converted = self.data / "weights" / known.name / f"{digest[:16]}.safetensors"
-        return Found(known, file, digest, not known.is_vouched_for, converted)
+        return FoundWeights(known, file, digest, not known.is_vouched_for, converted)
 
-    def admit(self, known: Entry, part: Path, probe: FileCheck) -> None:
+    def admit(self, known: WeightsEntry, part: Path, probe: FileCheck) -> None:
         """Lets what has come over the network pass. Raises DownloadDamaged, or what look does."""
         if difference := self._difference(known, part, sha256_of(part)):
             raise DownloadDamaged(f"What came from {known.url} {difference}.")
         if not known.is_vouched_for:
             probe(part)
 
-    def add(self, file: Path, known: Entry, probe: FileCheck) -> Found:
+    def add(self, file: Path, known: WeightsEntry, probe: FileCheck) -> FoundWeights:
         """Takes the user's file in under the entry's name, instead of one that is there.
 
         Raises WeightsDamaged, WeightsMissing, NoRoom, or what look does.
@@ -97,18 +97,18 @@ class WeightsFolder:
         if not file.is_file():
             raise WeightsMissing(f"There is no file {file}.")
         digest = sha256_of(file)
-        if difference := published_difference(known, file, digest):
+        if difference := compare_with_published(known, file, digest):
             raise WeightsDamaged(f"{file} {difference}: it is not what is published as {known.name}.")
         if not known.is_vouched_for:
             probe(file)
         place = self.place(known)
-        with writing(place) as unfinished:
+        with write_weights(place) as unfinished:
             shutil.copyfile(file, unfinished)
-            pin(place).unlink(missing_ok=True)  # of the file that was there
-        remember(place, digest)
+            digest_file_of(place).unlink(missing_ok=True)  # of the file that was there
+        write_digest(place, digest)
         return self.check(known, place)
 
-    def remedy(self, known: Entry) -> str:
+    def remedy(self, known: WeightsEntry) -> str:
         """Says that the file is missing and what brings it."""
         by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
         if known.source == "package":
@@ -122,19 +122,19 @@ class WeightsFolder:
             return f"The weights {known.name} are not here: {ours} and run {by_hand}."
         return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
 
-    def _beside(self, known: Entry) -> Path | None:
+    def _beside(self, known: WeightsEntry) -> Path | None:
         """In the folder of the manifest, or of the repository's own where another one is taken."""
         folders = (self.manifest.parent, MANIFEST.parent)
         return next((file for folder in folders if (file := folder / known.path).is_file()), None)
 
-    def _difference(self, known: Entry, file: Path, digest: str) -> str | None:
+    def _difference(self, known: WeightsEntry, file: Path, digest: str) -> str | None:
         """How a file differs from what was seen first under this name, or else from what is published."""
-        seen = pinned(self.place(known)) if file.parent == self.place(known).parent else None
+        seen = read_digest(self.place(known)) if file.parent == self.place(known).parent else None
         if seen is not None and digest != seen:
             return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
-        return published_difference(known, file, digest, with_git=seen is None)
+        return compare_with_published(known, file, digest, with_git=seen is None)
 
-    def _renewal(self, known: Entry, file: Path) -> str:
+    def _renewal(self, known: WeightsEntry, file: Path) -> str:
         if file == self._beside(known):
             return "get the repository, or the image, again"
         if file != self.place(known):
@@ -144,7 +144,9 @@ class WeightsFolder:
         return f"bring it again with `{COMMAND} add FILE --as {known.name}`"
 
 
-def published_difference(known: Entry, file: Path, digest: str, *, with_git: bool = True) -> str | None:
+def compare_with_published(
+    known: WeightsEntry, file: Path, digest: str, *, with_git: bool = True
+) -> str | None:
     """How a file differs from what the manifest says of it, as the end of a sentence, or None."""
     if known.sha256 is not None and not digest.startswith(known.sha256):
         return f"has sha256 {digest[:12]}…, not {known.sha256[:12]}…"
@@ -153,7 +155,7 @@ def published_difference(known: Entry, file: Path, digest: str, *, with_git: boo
     return None
 
 
-def packaged(known: Entry) -> Path | None:
+def find_in_package(known: WeightsEntry) -> Path | None:
     """The file in the installed package, none of whose code is imported."""
     if known.module is None:
         return None
@@ -162,27 +164,27 @@ def packaged(known: Entry) -> Path | None:
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
 
 
-def pin(file: Path) -> Path:
+def digest_file_of(file: Path) -> Path:
     """Where the digest of a file is noted."""
     return file.with_name(f"{file.name}.sha256")
 
 
-def pinned(file: Path) -> str | None:
+def read_digest(file: Path) -> str | None:
     """The digest noted for a file, if there is one."""
     try:
-        return pin(file).read_text(encoding="utf-8").split()[0]
+        return digest_file_of(file).read_text(encoding="utf-8").split()[0]
     except (FileNotFoundError, IndexError):
         return None
 
 
-def remember(file: Path, digest: str) -> None:
+def write_digest(file: Path, digest: str) -> None:
     """Notes it as sha256sum does, so that ``sha256sum --check`` reads it. Raises NoRoom."""
-    with writing(pin(file)) as unfinished:
+    with write_weights(digest_file_of(file)) as unfinished:
         unfinished.write_text(f"{digest}  {file.name}\n", encoding="utf-8")
 
 
 @contextmanager
-def writing(file: Path) -> Iterator[Path]:
+def write_weights(file: Path) -> Iterator[Path]:
     """``atomic_write`` for weights and what is noted of them. Raises NoRoom."""
     try:
         with atomic_write(file) as unfinished:

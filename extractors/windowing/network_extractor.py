@@ -17,7 +17,7 @@ from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec, View
 from extractors.frame_size import Resizing
-from extractors.networks.labels import labels
+from extractors.networks.labels import find_labels
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.windowing.rows import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, sampling
@@ -71,7 +71,7 @@ class NetworkExtractor(WindowExtractor):
             raise ValueError(f"{plan.name} takes {plan.most} frames at most, not {self.windows.stack_size}")
         self.device = options.device
         self.batch = plan.batch[self.device.type != "cpu"]
-        self.classes = labels(classes)
+        self.classes = find_labels(classes)
         self.engine = self._engine(module, sha256, options)
         self.spec = StreamSpec(
             plan.network,

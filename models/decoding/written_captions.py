@@ -10,7 +10,7 @@ from typing import Self
 import torch
 
 from extractors.features import Features, Stream
-from extractors.preprocessing.cell_edges import Edges, edges_in_view
+from extractors.preprocessing.cell_edges import Edges, map_to_picture
 from models.caption import Attention, Caption, Word
 from models.captioner import AnyCaptioner, CaptionSteps, Memory, StepAttention, as_numpy
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
@@ -77,7 +77,7 @@ class DecodedBatch:
         """Where the rows and the columns of a square map lie in the whole picture."""
         left, top, right, bottom = lead.view
         seen = self.captioner.map_edges(self.lead, side)
-        return edges_in_view(seen, top, bottom), edges_in_view(seen, left, right)
+        return map_to_picture(seen, top, bottom), map_to_picture(seen, left, right)
 
     @cached_property
     def _earlier(self) -> list[str] | None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from extractors.catalog.efficientnet_lite2 import pretrained
-from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import load_packaged
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, make_spec, save_changes
 from extractors.files import sha256_of
-from extractors.pretrained.checkpoint_file import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsError
 from extractors.pretrained.load import find_weights
 from models.captioners.registry import captioner_class
@@ -94,13 +94,13 @@ def end_to_start_from(start: Path) -> PairEnd:
     Their changes are looked for beside the checkpoint, where its run has left them, and where the repository
     keeps them. Raises CheckpointError where neither are the ones that its card names, WeightsError.
     """
-    end = PairEnd(pretrained())
+    end = PairEnd(load_packaged())
     spec = read_card(start).streams.get(TUNED_GRID)
     if spec is None:
         return end
     for file in _changes_near(start):
         if sha256_of(file) == spec.weights_sha256:
-            apply_changes(end, read(file))
+            apply_changes(end, read_checkpoint(file))
             return end
     raise CheckpointError(
         f"{start} reads the grid of tuned networks ({spec.weights_sha256[:12]}…) whose weights are neither "
@@ -120,13 +120,13 @@ def both_saver(cards: CardWriter, run: TrainingRun) -> Callable[[Any, float, str
 
     Where a kill comes between the two, the run takes the same steps again and writes both.
     """
-    untouched = PairEnd(pretrained())
+    untouched = PairEnd(load_packaged())
     packaged = [cards.inputs.specs[name].weights_sha256 for name in (STAGE, LITE3_GRID)]
 
     def save(tuned: Tuned, score: float, where: str) -> None:
         card = cards.card(tuned.captioner.name, WHOLE_PICTURES, score, where)
         changes = save_changes(tuned.end, untouched, run.folder / CHANGES)
-        streams = {TUNED_GRID: spec_of(changes, *packaged)}
+        streams = {TUNED_GRID: make_spec(changes, *packaged)}
         training = {**card.training, "streams": DEMO_TUNED.name}
         save_checkpoint(run.best, tuned.captioner, replace(card, streams=streams, training=training))
 

@@ -29,9 +29,9 @@ from extractors.networks.c3d import C3D
 from extractors.networks.csn import IrCsn
 from extractors.networks.resnet3d import ResNet3D
 from extractors.networks.slow_resnet import LAYOUTS, SlowResNet
-from extractors.preprocessing.images import middle, resized, shrink_or_enlarge
-from extractors.pretrained.load import seeded
-from extractors.pretrained.parameters import random_weights
+from extractors.preprocessing.images import crop_middle, resize, shrink_or_enlarge
+from extractors.pretrained.load import build_seeded
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor, compact, lengthened
 from extractors.windows import Windows
 from tests.extractors.moving import moving
@@ -49,7 +49,7 @@ def assert_same(got: Tensor, wanted: Tensor) -> None:
 
 def clip(video: Frames, places: Sequence[int], short: int, side: int) -> Tensor:
     """(1, 3, T, side, side) of 0..255."""
-    frames = middle(shrink_or_enlarge(torch.from_numpy(video.pixels[list(places)]), short), side)
+    frames = crop_middle(shrink_or_enlarge(torch.from_numpy(video.pixels[list(places)]), short), side)
     return frames.permute(3, 0, 1, 2)[None].float()
 
 
@@ -59,7 +59,7 @@ def normalised(pixels: Tensor, mean: Sequence[float], deviation: Sequence[float]
 
 
 def resnext() -> ResNet3D:
-    return random_weights(ResNet3D(resnet3d.LAYOUTS["resnext101"]), ".bn3")
+    return randomize(ResNet3D(resnet3d.LAYOUTS["resnext101"]), ".bn3")
 
 
 def of_2018(pixels: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def of_vmz(pixels: Tensor) -> Tensor:
     ("name", "short", "side", "network", "values"),
     [
         ("resnext101_3d", 112, 112, resnext, of_2018),
-        ("ircsn152", 256, 224, lambda: random_weights(IrCsn(), ".conv3.1"), of_vmz),
+        ("ircsn152", 256, 224, lambda: randomize(IrCsn(), ".conv3.1"), of_vmz),
     ],
 )
 @torch.inference_mode()
@@ -84,7 +84,7 @@ def test_rows_are_what_the_network_says_of_each_window(
     """Two windows that overlap, of 4 frames: the stems give 4 or 2 steps, the maps one."""
     video = moving(6, 60, 90)
     (streams,) = made(name, Windows(stack_size=4, step_size=2)).extract([video])
-    net = seeded(network)
+    net = build_seeded(network)
     for row, begin in enumerate((0, 2)):
         said = net(values(clip(video, range(begin, begin + 4), short, side)))
         assert_same(streams[name].values[row], said.pooled[0])
@@ -98,9 +98,9 @@ def test_c3d_gives_its_vectors_and_its_maps_step_by_step() -> None:
     """A video of 17 frames has two windows, the second of 9 frames and 7 repetitions."""
     video = moving(17, 60, 92)
     (streams,) = made("c3d").extract([video])
-    frames = middle(resized(torch.from_numpy(video.pixels), 128, 171), 112)
+    frames = crop_middle(resize(torch.from_numpy(video.pixels), 128, 171), 112)
     padded = frames[[*range(8, 17), *[16] * 7]]
-    said = seeded(lambda: random_weights(C3D()))(padded.permute(3, 0, 1, 2)[None].float())
+    said = build_seeded(lambda: randomize(C3D()))(padded.permute(3, 0, 1, 2)[None].float())
     assert_same(streams["c3d_fc6"].values[1], said.fc6[0])
     assert_same(streams["c3d_fc7"].values[1], said.fc7[0])
     assert_same(streams["c3d_logits"].values[1], said.logits[0])
@@ -118,7 +118,7 @@ def test_slow_r50_takes_every_eighth_of_thirty_frames_a_second() -> None:
     """Frames 0, 8, … 56 of a video of 30 a second; its head pools over two by two places."""
     video = moving(64, 40, 40, fps=30)
     (streams,) = made("slow_r50").extract([video])
-    net = seeded(lambda: random_weights(SlowResNet(LAYOUTS["slow_r50"]), ".branch2.norm_c"))
+    net = build_seeded(lambda: randomize(SlowResNet(LAYOUTS["slow_r50"]), ".branch2.norm_c"))
     said = net((clip(video, range(0, 64, 8), 256, 256) / 255 - 0.45) / 0.225)
     assert_same(streams["slow_r50"].values[0], said.pooled[0])
     assert_same(streams["slow_r50_logits"].values[0], said.logits[0])
@@ -156,7 +156,7 @@ def library() -> None:
 def test_what_the_library_builds_says_what_its_own_forward_does(library: None, name: str) -> None:
     """From a checkpoint under its own names; one place of the pool, so that the classifier of the mean is
     the mean of the classifier."""
-    weights = seeded(lambda: random_weights(build_library_network(name), LAST_NORM)).state_dict()
+    weights = build_seeded(lambda: randomize(build_library_network(name), LAST_NORM)).state_dict()
     network = from_checkpoint(name, weights)
     stacks = torch.from_numpy(moving(32, 224, 224).pixels)[None]
     clips = (stacks.permute(0, 4, 1, 2, 3).float() / 255 - 0.45) / 0.225
@@ -170,7 +170,7 @@ def test_what_the_library_builds_says_what_its_own_forward_does(library: None, n
 @torch.inference_mode()
 def test_our_slow_r50_is_the_library_s(library: None) -> None:
     hub = importlib.import_module("pytorchvideo.models.hub")
-    theirs = seeded(lambda: hub.slow_r50(pretrained=False))
+    theirs = build_seeded(lambda: hub.slow_r50(pretrained=False))
     clips = torch.rand(1, 3, 8, 224, 224, generator=torch.Generator().manual_seed(1))
     ours = slow_resnet.from_checkpoint("slow_r50", theirs.state_dict())
     assert_same(ours(clips).logits, theirs(clips))

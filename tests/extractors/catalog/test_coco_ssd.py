@@ -20,7 +20,7 @@ from extractors.extractor import UnknownExtractor, create
 from extractors.features import Frames, Stream
 from extractors.pretrained.errors import WeightsDamaged, WrongCheckpoint
 from extractors.pretrained.load import find_weights
-from extractors.pretrained.tensorflow import constants
+from extractors.pretrained.tensorflow import read_constants
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 #: What OpenCV 5.0's DNN module says of the same file of weights and the same squares: class, score, box.
@@ -166,16 +166,16 @@ def test_seeded_weights_say_so(made: Callable[..., CocoSSD]) -> None:
 
 def test_a_graph_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     graph = find_weights("coco_ssd").file
-    read = constants(graph)
+    read = read_constants(graph)
     assert read["FeatureExtractor/MobilenetV2/Conv/weights"].shape == (3, 3, 3, 32)
     assert read["Preprocessor/mul/x"] == pytest.approx(2 / 255)
     cut = tmp_path / "cut.pb"
     cut.write_bytes(graph.read_bytes()[:1_000_000])
     with pytest.raises(WeightsDamaged, match="ends too early"):
-        constants(cut)
+        read_constants(cut)
     cut.write_bytes(b"no graph at all")
     with pytest.raises(WeightsDamaged, match=r"cut\.pb"):
-        constants(cut)
+        read_constants(cut)
     read.pop("FeatureExtractor/MobilenetV2/Conv/weights")
     with pytest.raises(WrongCheckpoint, match=r"stem\.conv\.weight is missing"):
         ssd_mobilenet.from_graph(read)
@@ -183,7 +183,7 @@ def test_a_graph_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_anchors_cover_the_picture() -> None:
     """One at each cell's middle, of the graph's numbers: 3 at the cells of the finest map, 6 elsewhere."""
-    anchors = ssd_mobilenet.anchors()
+    anchors = ssd_mobilenet.make_anchors()
     assert len(anchors) == 3 * 19**2 + 6 * (10**2 + 5**2 + 3**2 + 2**2 + 1)
     torch.testing.assert_close(
         anchors[0], torch.tensor([0.5 / 19 - 0.05, 0.5 / 19 - 0.05] + [0.5 / 19 + 0.05] * 2)

@@ -15,19 +15,19 @@ from PIL import Image
 from torch import Tensor
 from torchvision.ops import nms
 
-from extractors.catalog.detectors import FAMILIES, Detector, DetectorRun, RegionsExtractor, count_in
-from extractors.catalog.torchvision_detectors import KINDS, TorchvisionDetector, blank
+from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector, parse_count
+from extractors.catalog.torchvision_detectors import KINDS, TorchvisionDetector, build_untrained
 from extractors.detection import backbone, bottom_up, faster_rcnn, two_stage
-from extractors.detection.bottom_up import BottomUp, RegionRule, survivors
+from extractors.detection.bottom_up import BottomUp, RegionRule, suppress_overlaps
 from extractors.detection.detectron2 import Detectron2, is_installed
 from extractors.detection.proposals import ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, rows
-from extractors.detection.two_stage import Stages, TwoStage
+from extractors.detection.regions import DetectionRule, Regions, pad_regions
+from extractors.detection.two_stage import StageRunners, TwoStage
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames, Stream
-from extractors.preprocessing.detection import DetectionInput, blue_first
-from extractors.pretrained.checkpoint_file import read
-from extractors.pretrained.load import seeded
+from extractors.preprocessing.detection import DetectionInput, to_bgr_planes
+from extractors.pretrained.checkpoint_file import read_checkpoint
+from extractors.pretrained.load import build_seeded
 from extractors.windows import Windows
 
 PICTURE = Path(__file__).parents[1] / "pictures" / "espresso.jpg"
@@ -68,7 +68,7 @@ def network() -> Callable[[str], TwoStage]:
         if name not in known:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
-                known[name] = smaller(seeded(FAMILIES[name].blank))
+                known[name] = smaller(build_seeded(FAMILIES[name].blank))
         return known[name]
 
     return get
@@ -80,7 +80,7 @@ def extractor_of(name: str, detector: Detector) -> RegionsExtractor:
 
 
 def planes(frames: Frames) -> Tensor:
-    return blue_first(torch.from_numpy(frames.pixels))
+    return to_bgr_planes(torch.from_numpy(frames.pixels))
 
 
 def is_well_formed(stream: Stream, found: int) -> None:
@@ -101,7 +101,7 @@ def is_well_formed(stream: Stream, found: int) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_streams_of_a_detector(network: Callable[[str], TwoStage], name: str) -> None:
-    detector = DetectorRun(network(name), name, EXACT)
+    detector = TwoStageDetector(network(name), name, EXACT)
     [streams] = extractor_of(f"{name}:14", detector).extract([video()])
     width, classes = {"detectron2_c4": (2048, 80), "detectron2_fpn": (1024, 80), "bottom_up": (2048, 1600)}[
         name
@@ -130,7 +130,7 @@ def test_boxes_some_at_a_time_are_all_boxes(
     boxes = [torch.cat([corner, corner + 20 + corner.flip(0)], 1), torch.zeros(0, 4)]
     with torch.inference_mode():
         maps = net.maps(net.input.normalised(planes(video(96, 128))))
-        parts = net.features(maps, boxes, Stages(net.trunk, net.embed))
+        parts = net.features(maps, boxes, StageRunners(net.trunk, net.embed))
         whole = net.describe(maps, boxes).features
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
 
@@ -140,7 +140,9 @@ def test_nothing_found_is_all_masked(network: Callable[[str], TwoStage]) -> None
     assert isinstance(net, faster_rcnn.FPN)
     net.rule = DetectionRule(score=0.99)
     try:
-        [streams] = extractor_of("detectron2_fpn", DetectorRun(net, "fpn", EXACT)).extract([video(40, 97)])
+        [streams] = extractor_of("detectron2_fpn", TwoStageDetector(net, "fpn", EXACT)).extract(
+            [video(40, 97)]
+        )
     finally:
         net.rule = ALL
     is_well_formed(streams["detectron2_fpn"], found=0)
@@ -150,7 +152,7 @@ def test_boxes_are_shares_of_the_frame() -> None:
     """Pixels of a picture 50 high and 200 wide; more than wanted are cut, fewer filled up."""
     boxes = torch.tensor([[0.0, 0.0, 200.0, 50.0], [100.0, 25.0, 150.0, 50.0]])
     found = Regions(boxes, torch.tensor([0.9, 0.5]), torch.tensor([2, 0]), torch.ones(2, 5))
-    three, one = rows([found], (50, 200), 3, 4), rows([found], (50, 200), 1, 4)
+    three, one = pad_regions([found], (50, 200), 3, 4), pad_regions([found], (50, 200), 1, 4)
     assert three[""].boxes is not None
     assert three[""].mask is not None
     assert one[""].boxes is not None
@@ -170,7 +172,7 @@ def test_regions_survive_within_their_class() -> None:
     expected = torch.zeros(60, 9, dtype=torch.bool)
     for kind in range(9):
         expected[nms(boxes, scores[:, kind], 0.3), kind] = True
-    assert torch.equal(survivors(boxes, scores, 0.3), expected)
+    assert torch.equal(suppress_overlaps(boxes, scores, 0.3), expected)
     assert 9 < expected.sum() < 540
 
 
@@ -182,7 +184,7 @@ def test_as_many_regions_as_the_paper_takes(certain: int, least: int, most: int,
     scores = torch.full((25, 3), 0.1)
     scores[:certain, 1] = torch.linspace(0.3, 0.9, certain)
     rule = RegionRule(least=least, most=most)
-    found = bottom_up.best(boxes, scores, torch.zeros(25, 2), torch.arange(25.0)[:, None], rule)
+    found = bottom_up.select_regions(boxes, scores, torch.zeros(25, 2), torch.arange(25.0)[:, None], rule)
     assert len(found.boxes) == count
     assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
     assert torch.equal(found.boxes, boxes[found.features[:, 0].long()])
@@ -199,7 +201,7 @@ def test_detectron2s_own_file_is_read_by_its_names(
     file = tmp_path / "model_final.pkl"
     file.write_bytes(pickle.dumps({"model": content, "__author__": "Detectron2 Model Zoo"}))
     monkeypatch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
-    again = faster_rcnn.from_checkpoint(read(file))
+    again = faster_rcnn.from_checkpoint(read_checkpoint(file))
     assert isinstance(again, faster_rcnn.FPN)
     x = torch.rand(1, 3, 64, 96) * 100
     with torch.inference_mode():
@@ -219,7 +221,7 @@ def test_bottom_up_takes_the_anchors_that_come_with_its_weights(monkeypatch: pyt
 
 def library(name: str) -> tuple[TorchvisionDetector, torch.nn.Module]:
     """The detector on pictures of 96 pixels, and torchvision's model by itself."""
-    model = seeded(lambda: blank(name))
+    model = build_seeded(lambda: build_untrained(name))
     model.transform.min_size, model.transform.max_size = (96,), 140
     model.rpn._post_nms_top_n = {"training": 20, "testing": 20}
     model.roi_heads.score_thresh, model.roi_heads.detections_per_img = 0.0, 12
@@ -248,7 +250,7 @@ def test_an_engine_that_converts_takes_pictures_of_any_size(
     network: Callable[[str], TwoStage], tmp_path: Path
 ) -> None:
     options = replace(EXACT, engine="openvino", cache=tmp_path)
-    fast, plain = (DetectorRun(network("detectron2_fpn"), "fpn", how) for how in (options, EXACT))
+    fast, plain = (TwoStageDetector(network("detectron2_fpn"), "fpn", how) for how in (options, EXACT))
     assert (fast.engine, plain.engine) == ("openvino", "torch")
     for height, width in ((64, 96), (97, 70)):
         ours, theirs = (run.regions(planes(video(height, width))) for run in (fast, plain))
@@ -261,10 +263,10 @@ def test_an_engine_that_converts_takes_pictures_of_any_size(
 def test_detectron2_itself_finds_the_same(name: str) -> None:
     if not is_installed():
         pytest.skip("detectron2 is not installed")
-    net = smaller(seeded(FAMILIES[name].blank))
+    net = smaller(build_seeded(FAMILIES[name].blank))
     assert isinstance(net, faster_rcnn.C4 | faster_rcnn.FPN)
     pictures = planes(video(96, 128))
-    adapter, ours = Detectron2(net, torch.device("cpu")), DetectorRun(net, name, EXACT)
+    adapter, ours = Detectron2(net, torch.device("cpu")), TwoStageDetector(net, name, EXACT)
     assert adapter.engine == "detectron2"
     for theirs, own in zip(adapter.regions(pictures), ours.regions(pictures), strict=True):
         torch.testing.assert_close(own.boxes, theirs.boxes, atol=0.01, rtol=1e-4)
@@ -274,7 +276,7 @@ def test_detectron2_itself_finds_the_same(name: str) -> None:
 
 
 def test_names_say_how_many_boxes() -> None:
-    assert count_in("bottom_up", 36) == 36
-    assert count_in("bottom_up:16", 36) == 16
+    assert parse_count("bottom_up", 36) == 36
+    assert parse_count("bottom_up:16", 36) == 16
     with pytest.raises(UnknownExtractor, match="1 to 100"):
         create("bottom_up:many", engine="torch", weights="seeded")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, Grid, pretrained
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, GridFromBytes, load_packaged
 from extractors.catalog.efficientnet_stages import EfficientNetStages
 from extractors.engines.engine import EngineName
 from extractors.extractor import UnknownExtractor, create
@@ -24,7 +24,7 @@ CLASSES = {"cat": 285, "espresso": 967, "tripod": 872}  # ImageNet: Egyptian cat
 
 @pytest.fixture(scope="module")
 def network() -> EfficientNetLite:
-    return pretrained()
+    return load_packaged()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_folding_the_batch_norms_changes_nothing(network: EfficientNetLite) -> N
     pixels = torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():
         plain = network((pixels.permute(0, 3, 1, 2).float() - 127) / 128)
-        folded = Grid(pretrained())(pixels)
+        folded = GridFromBytes(load_packaged())(pixels)
     torch.testing.assert_close(folded, plain.permute(0, 2, 3, 1).flatten(1, 2), atol=1e-4, rtol=0)
 
 

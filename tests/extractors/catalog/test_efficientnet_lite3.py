@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from extractors.catalog.efficientnet_lite2 import pretrained
-from extractors.catalog.efficientnet_lite3 import NETWORK, SIDE, EfficientNetLite3, Lite3Cells
+from extractors.catalog.efficientnet_lite2 import load_packaged
+from extractors.catalog.efficientnet_lite3 import NETWORK, SIDE, EfficientNetLite3, Lite3FromBytes
 from extractors.engines.engine import EngineName
 from extractors.engines.openvino import openvino
 from extractors.extractor import create
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, from_layers
-from extractors.pretrained.checkpoint_file import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsDamaged, WrongCheckpoint
-from extractors.pretrained.load import find_weights, load_pretrained, seeded
-from extractors.pretrained.manifest import MANIFEST, entry
-from extractors.pretrained.parameters import Checkpoint, random_weights
+from extractors.pretrained.load import build_seeded, find_weights, load_pretrained
+from extractors.pretrained.manifest import MANIFEST, find_entry
+from extractors.pretrained.parameters import Checkpoint, randomize
 from tests.extractors.catalog.test_efficientnet_lite2 import CLASSES, pattern, picture, video
 from tests.extractors.manifests import write_manifest
 
@@ -37,7 +37,7 @@ def file() -> Path:
 
 @pytest.fixture(scope="module")
 def layers(file: Path) -> Checkpoint:
-    return read(file)
+    return read_checkpoint(file)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_the_rounded_file_says_nearly_the_same(file: Path, network: EfficientNet
 
 def test_both_networks_tell_the_same_thousand_classes_apart(file: Path, network: EfficientNetLite) -> None:
     """In the order of ImageNet, which the package lists too: logits go together class by class."""
-    lite2 = pretrained()
+    lite2 = load_packaged()
     labels = (file.parent / "efficientnet_labels.txt").read_text().splitlines()
     assert len(labels) == 1000
     for name, wanted in CLASSES.items():
@@ -164,13 +164,13 @@ def test_a_damaged_file_is_named_whatever_is_left_of_it(damage: str, file: Path,
     half = whole[: len(whole) // 2]
     damaged.write_bytes(half if damage == "cut off" else half + bytes(len(whole) - len(half)))
     with pytest.raises(WeightsDamaged, match=rf"^{damaged} cannot be read as a network of TensorFlow Lite: "):
-        read(damaged)
+        read_checkpoint(damaged)
 
 
 def test_a_package_with_another_file_is_to_be_installed_again(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = entry(NETWORK, MANIFEST)
+    known = find_entry(NETWORK, MANIFEST)
     assert known.module is not None
     place = tmp_path / known.module / known.path
     place.parent.mkdir(parents=True)
@@ -304,7 +304,7 @@ def test_seeded_weights_need_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert extractor.spec.weights_sha256 == "seeded"
     pixels = torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():
-        expected = Lite3Cells(seeded(lambda: random_weights(EfficientNetLite(LITE3))))(pixels)
+        expected = Lite3FromBytes(build_seeded(lambda: randomize(EfficientNetLite(LITE3))))(pixels)
     assert expected.std() > 0
     given = torch.from_numpy(extractor.of_pictures(pattern(224)[None])["lite3_grid"]).float()
     torch.testing.assert_close(given, expected, atol=1e-2, rtol=2e-3)

@@ -16,12 +16,12 @@ from extractors.extractor import create
 from extractors.features import Frames, Stream
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
-from extractors.networks.i3d import I3D, rgb_input
-from extractors.networks.labels import likeliest
-from extractors.networks.raft import Raft, i3d_input
-from extractors.preprocessing.images import middle, shrink_or_enlarge
-from extractors.pretrained.load import WeightsChoice, seeded
-from extractors.pretrained.parameters import random_weights
+from extractors.networks.i3d import I3D, scale_pixels
+from extractors.networks.labels import rank_classes
+from extractors.networks.raft import Raft, scale_flow
+from extractors.preprocessing.images import crop_middle, shrink_or_enlarge
+from extractors.pretrained.load import WeightsChoice, build_seeded
+from extractors.pretrained.parameters import randomize
 from extractors.sampling import Sampling
 from extractors.windowing.network_extractor import NetworkExtractor
 from extractors.windows import Windows
@@ -42,12 +42,12 @@ def rgb() -> NetworkExtractor:
 @pytest.fixture(scope="module")
 def network() -> I3D:
     """The one that the extractor of pictures has."""
-    return seeded(lambda: random_weights(I3D()))
+    return build_seeded(lambda: randomize(I3D()))
 
 
 @pytest.fixture(scope="module")
 def flow_network() -> I3D:
-    return seeded(lambda: random_weights(I3D(channels=2)))
+    return build_seeded(lambda: randomize(I3D(channels=2)))
 
 
 def seen(video: Frames, places: list[int]) -> Tensor:
@@ -83,15 +83,15 @@ def test_rows_are_what_the_network_says_of_each_window(rgb: NetworkExtractor, ne
         "i3d_rgb_logits": (2, 400),
     }
     for row, begin in enumerate((0, 5)):
-        pictures = middle(seen(video, list(range(begin, begin + 10))), 224, (2, 3))
-        assert_row(streams, "i3d_rgb", row, network, rgb_input(pictures).transpose(0, 1)[None])
+        pictures = crop_middle(seen(video, list(range(begin, begin + 10))), 224, (2, 3))
+        assert_row(streams, "i3d_rgb", row, network, scale_pixels(pictures).transpose(0, 1)[None])
 
 
 def test_windows_too_short_for_the_network_repeat_their_last_frame(network: I3D) -> None:
     video = moving(4, 60, 90)
     (streams,) = made("i3d_rgb", Windows(stack_size=4, step_size=4)).extract([video])
-    pictures = middle(seen(video, [0, 1, 2, 3, 3, 3, 3, 3, 3]), 224, (2, 3))
-    assert_row(streams, "i3d_rgb", 0, network, rgb_input(pictures).transpose(0, 1)[None])
+    pictures = crop_middle(seen(video, [0, 1, 2, 3, 3, 3, 3, 3, 3]), 224, (2, 3))
+    assert_row(streams, "i3d_rgb", 0, network, scale_pixels(pictures).transpose(0, 1)[None])
 
 
 def test_a_batch_of_windows_gives_what_each_gives_alone(rgb: NetworkExtractor) -> None:
@@ -110,7 +110,7 @@ def test_a_batch_of_windows_gives_what_each_gives_alone(rgb: NetworkExtractor) -
 def by_flow(flow: nn.Module, pictures: Tensor) -> Tensor:
     """The flow input (1, 2, T, 224, 224) of pictures (T + 1, 3, h, w)."""
     between = torch.cat([flow(a[None], b[None]) for a, b in pairwise(pictures)])
-    return i3d_input(middle(between, 224, (2, 3))).transpose(0, 1)[None]
+    return scale_flow(crop_middle(between, 224, (2, 3))).transpose(0, 1)[None]
 
 
 def test_flow_rows_look_one_frame_ahead(flow_network: I3D) -> None:
@@ -126,7 +126,7 @@ def test_flow_rows_look_one_frame_ahead(flow_network: I3D) -> None:
     (streams,) = extractor.extract([video])
     for row, places in enumerate(([0, 1, 2, 3], [3, 4, 5, 5])):
         with torch.inference_mode():
-            flows = by_flow(seeded(partial(Raft, updates=1)), seen(video, places))
+            flows = by_flow(build_seeded(partial(Raft, updates=1)), seen(video, places))
         clip = flows[:, :, [0, 1, 2, 2, 2, 2, 2, 2, 2]]
         assert_row(streams, "i3d_flow", row, flow_network, clip, share=5e-3)
     mask = streams["i3d_flow"].mask
@@ -143,7 +143,7 @@ def test_raft_feeds_the_flow_network(flow_network: I3D) -> None:
     extractor.flow.updates = 3
     (streams,) = extractor.extract([video])
     with torch.inference_mode():
-        clip = by_flow(seeded(partial(Raft, updates=3)), seen(video, [0, 1])).repeat(1, 1, 9, 1, 1)
+        clip = by_flow(build_seeded(partial(Raft, updates=3)), seen(video, [0, 1])).repeat(1, 1, 9, 1, 1)
     assert_row(streams, "i3d_flow", 0, flow_network, clip, share=5e-3)
 
 
@@ -170,6 +170,6 @@ def test_the_packaged_weights_name_the_action_of_a_clip(shared: Path) -> None:
     extractor = made("i3d_rgb", Windows(32, 32, extraction_fps=25), weights="published")
     (streams,) = extractor.extract([Frames(whole.pixels[:32], whole.pts[:32], 32 / 25)])
     assert extractor.classes is not None
-    (best, share), *_ = likeliest(streams["i3d_rgb_logits"].values, extractor.classes)
+    (best, share), *_ = rank_classes(streams["i3d_rgb_logits"].values, extractor.classes)
     assert best == "arm wrestling"
     assert share > 0.5

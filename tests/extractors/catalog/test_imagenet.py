@@ -13,10 +13,10 @@ from extractors.catalog.imagenet import PLANS
 from extractors.extractor import create
 from extractors.features import Frames
 from extractors.networks.imagenet import LAYOUTS, InceptionV4, ResNet
-from extractors.networks.labels import IMAGENET, labels, likeliest
+from extractors.networks.labels import IMAGENET, find_labels, rank_classes
 from extractors.preprocessing.images import ResizeAndCrop
-from extractors.pretrained.load import seeded
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.load import build_seeded
+from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor
 from extractors.windows import Windows
 from tests.extractors.moving import moving
@@ -50,7 +50,7 @@ def test_resnet_says_of_each_frame_what_the_network_does(resnet: NetworkExtracto
     (streams,) = resnet.extract([video])
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     pictures = prepared(video, InterpolationMode.BILINEAR, 256, 224)
-    network = seeded(lambda: random_weights(ResNet(LAYOUTS["resnet50"]), ".bn3"))
+    network = build_seeded(lambda: randomize(ResNet(LAYOUTS["resnet50"]), ".bn3"))
     said = network((pictures - mean.view(3, 1, 1)) / deviation.view(3, 1, 1))
     assert_same(streams["resnet50"].values, said.pooled)
     assert_same(streams["resnet50_grid"].values, said.grid.permute(0, 2, 3, 1).reshape(3, 49, 2048))
@@ -64,7 +64,7 @@ def test_inception_v4_says_of_each_frame_what_the_network_does() -> None:
     video = moving(1, 75, 101)
     (streams,) = made("inception_v4").extract([video])
     pictures = prepared(video, InterpolationMode.BICUBIC, 341, 299)
-    said = seeded(lambda: random_weights(InceptionV4()))((pictures - 0.5) / 0.5)
+    said = build_seeded(lambda: randomize(InceptionV4()))((pictures - 0.5) / 0.5)
     assert_same(streams["inception_v4"].values, said.pooled)
     assert_same(streams["inception_v4_grid"].values, said.grid.permute(0, 2, 3, 1).reshape(1, 64, 1536))
     assert_same(streams["inception_v4_logits"].values, said.logits)
@@ -118,16 +118,16 @@ def test_a_window_of_several_pictures_is_refused() -> None:
 
 
 def test_labels_are_those_of_the_class() -> None:
-    assert labels(1000) == IMAGENET
+    assert find_labels(1000) == IMAGENET
     assert [IMAGENET[place] for place in (285, 967, 872)] == ["Egyptian cat", "espresso", "tripod"]
-    assert labels(1001) == ("background", *IMAGENET)
-    assert labels(487) is None
-    kinetics = labels(400)
+    assert find_labels(1001) == ("background", *IMAGENET)
+    assert find_labels(487) is None
+    kinetics = find_labels(400)
     assert kinetics is not None
     assert list(kinetics) == sorted(kinetics)
     logits = torch.zeros(2, 400)
     logits[:, kinetics.index("archery")] = 9
     logits[0, kinetics.index("cleaning pool")] = 12
-    (first, share), (second, _) = likeliest(logits, kinetics, 2)
+    (first, share), (second, _) = rank_classes(logits, kinetics, 2)
     assert (first, second) == ("archery", "cleaning pool")
     assert share == pytest.approx(0.92, abs=0.03)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.catalog.roi_align import RoiExtractor, nearest, within
+from extractors.catalog.roi_align import RoiExtractor, clip_to_view, match_rows
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import WHOLE, Stream, StreamSpec, View
 from extractors.preprocessing.images import ResizeAndCrop
@@ -90,21 +90,23 @@ def test_framing_says_its_view() -> None:
         (29 / 171, 8 / 128, 141 / 171, 120 / 128)
     )
     box = torch.tensor([[left, top, right, bottom]])
-    torch.testing.assert_close(within(box, (left, top, right, bottom)), torch.tensor([[0.0, 0.0, 1.0, 1.0]]))
+    torch.testing.assert_close(
+        clip_to_view(box, (left, top, right, bottom)), torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+    )
 
 
 def test_each_row_gets_the_boxes_that_cover_its_middle_or_are_nearest() -> None:
     """Boxes of single frames, a tenth of a second long, at 0, 1.5 and 3 seconds; rows of one second."""
     boxes = regions(*[[(k / 4, 0.0, (k + 1) / 4, 1.0)] for k in range(3)], every=1.5, lasts=0.1)
     grid = ramp(5)
-    assert nearest(grid, boxes).tolist() == [0, 1, 2, 2, 2]
+    assert match_rows(grid, boxes).tolist() == [0, 1, 2, 2, 2]
     stream = derive(grid, boxes)
     assert stream.boxes is not None
     assert stream.boxes[:, 0, 0].tolist() == [0.0, 0.25, 0.5, 0.5, 0.5]
     assert stream.values[:, 0, 2].tolist() == pytest.approx([0, 1, 2, 3, 4])
     assert stream.start.tolist() == grid.start.tolist()
     finer = regions(*[[(k / 8, 0.0, (k + 1) / 8, 1.0)] for k in range(8)], every=0.25, lasts=0.25)
-    assert nearest(ramp(2), finer).tolist() == [2, 6]
+    assert match_rows(ramp(2), finer).tolist() == [2, 6]
 
 
 def test_the_name_tag_is_of_both() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.models import detection
 from torchvision.models.detection import FasterRCNN
 
-from extractors.catalog.torchvision_detectors import blank, from_checkpoint
+from extractors.catalog.torchvision_detectors import build_untrained, from_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 
 Enum = type[detection.FasterRCNN_ResNet50_FPN_Weights] | type[detection.MaskRCNN_ResNet50_FPN_Weights]
@@ -25,7 +25,7 @@ LIBRARY: Mapping[str, tuple[Callable[..., FasterRCNN], Enum]] = {
 def as_published(name: str) -> dict[str, Tensor]:
     """A file of weights under the names of 2019, with norms whose epsilon shows."""
     torch.manual_seed(3)
-    state = blank(name).state_dict()
+    state = build_untrained(name).state_dict()
     for key, value in state.items():
         if key.endswith("running_var"):
             value.uniform_(1e-5, 1e-4)
@@ -61,7 +61,7 @@ def test_the_library_says_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_newer_names_are_read_too() -> None:
-    state = blank("faster_rcnn", 3).state_dict()
+    state = build_untrained("faster_rcnn", 3).state_dict()
     assert from_checkpoint("faster_rcnn", state).roi_heads.box_predictor.cls_score.out_features == 3
 
 

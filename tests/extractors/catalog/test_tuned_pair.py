@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
-from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Cells
-from extractors.catalog.efficientnet_stages import StageMaps
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3FromBytes
+from extractors.catalog.efficientnet_stages import StagesFromBytes
 from extractors.catalog.tuned_pair import (
     TUNED,
     TUNED_GRID,
-    Pair,
     PairEnd,
     TunedPair,
+    TunedPairFromBytes,
     apply_changes,
     from_checkpoint,
+    make_spec,
     save_changes,
-    spec_of,
 )
 from extractors.engines.engine import EngineName
 from extractors.extractor import create
@@ -29,19 +29,19 @@ from extractors.features import Frames, Stream
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite
 from extractors.pretrained import weights_folder
-from extractors.pretrained.checkpoint_file import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsDamaged, WeightsMissing, WrongCheckpoint
-from extractors.pretrained.load import find_weights, seeded
-from extractors.pretrained.manifest import MANIFEST, entry
-from extractors.pretrained.parameters import random_weights
-from extractors.pretrained.weight_deltas import LARGEST, SCALE, apply_delta, quantized_delta
+from extractors.pretrained.load import build_seeded, find_weights
+from extractors.pretrained.manifest import MANIFEST, find_entry
+from extractors.pretrained.parameters import randomize
+from extractors.pretrained.weight_deltas import LARGEST, SCALE, apply_delta, quantize_delta
 from tests.extractors.catalog.test_efficientnet_lite2 import pattern
 from tests.extractors.tuned_network import moved, write_tuned
 
 
 def lite2() -> EfficientNetLite:
     """Random weights, and norms that have seen data."""
-    network = seeded(lambda: random_weights(EfficientNetLite()))
+    network = build_seeded(lambda: randomize(EfficientNetLite()))
     generator = torch.Generator().manual_seed(5)
     for layer in network.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
@@ -66,7 +66,7 @@ def test_the_untouched_end_goes_on_from_a_stage_to_the_plain_networks_grid() -> 
     network, pixels = lite2(), torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():
         plain = network((pixels.permute(0, 3, 1, 2).float() - 127) / 128)
-        fine, _ = StageMaps(network)(pixels)
+        fine, _ = StagesFromBytes(network)(pixels)
         end = PairEnd(network)
         grid = end(fine, cells()[1])
     expected = plain.permute(0, 2, 3, 1).flatten(1, 2)
@@ -92,12 +92,12 @@ def test_lite3s_half_is_added_before_the_head_is_cut_off_at_0_and_6() -> None:
 
 def test_both_networks_in_one_pass_are_their_cells_and_the_end() -> None:
     """What serves is what was trained."""
-    other = seeded(lambda: random_weights(EfficientNetLite(LITE3)))
+    other = build_seeded(lambda: randomize(EfficientNetLite(LITE3)))
     pixels = torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():
-        fine, _ = StageMaps(lite2())(pixels)
-        expected = moved(drawn_end())(fine, Lite3Cells(other)(pixels))
-        pair = Pair(lite2(), other)
+        fine, _ = StagesFromBytes(lite2())(pixels)
+        expected = moved(drawn_end())(fine, Lite3FromBytes(other)(pixels))
+        pair = TunedPairFromBytes(lite2(), other)
         moved(pair.end)
         torch.testing.assert_close(pair(pixels), expected, atol=1e-3, rtol=1e-3)
 
@@ -105,7 +105,7 @@ def test_both_networks_in_one_pass_are_their_cells_and_the_end() -> None:
 def test_changes_are_off_by_half_a_scale_at_most() -> None:
     """Biases by nothing; a channel that did not move does not move."""
     before, after = drawn_end().state_dict(), moved(drawn_end()).state_dict()
-    changes = quantized_delta(before, after)
+    changes = quantize_delta(before, after)
     again = apply_delta(before, changes)
     assert again.keys() == after.keys()
     for name, value in after.items():
@@ -123,7 +123,7 @@ def test_changes_are_off_by_half_a_scale_at_most() -> None:
 @pytest.mark.parametrize("mistake", ["missing", "left over", "shape"])
 def test_changes_of_another_network_are_refused(mistake: str) -> None:
     before = drawn_end().state_dict()
-    changes = quantized_delta(before, before)
+    changes = quantize_delta(before, before)
     if mistake == "missing":
         del changes["lite3_head.weight" + SCALE]
     elif mistake == "left over":
@@ -140,7 +140,7 @@ def test_a_file_gives_the_end_back_and_is_small(tmp_path: Path) -> None:
     assert (tmp_path / "changes.safetensors").stat().st_size < 4_500_000
     assert save_changes(tuned, untouched, tmp_path / "again.safetensors") == digest
     given = drawn_end()
-    apply_changes(given, read(tmp_path / "changes.safetensors"))
+    apply_changes(given, read_checkpoint(tmp_path / "changes.safetensors"))
     with torch.inference_mode():
         before, after, ours = (end(*cells()) for end in (untouched, tuned, given))
     assert (ours - after).abs().mean() < 0.05 * (before - after).abs().mean()
@@ -179,7 +179,7 @@ def test_the_streams_are_what_the_changed_networks_see(tuned_file: Path) -> None
     assert shapes == {TUNED: (2, 1280), TUNED_GRID: (2, 49, 1280)}
     grid = ours[TUNED_GRID].values.float()
     with torch.inference_mode():
-        expected = from_checkpoint(read(tuned_file))(stage.values.float(), beside.values.float())
+        expected = from_checkpoint(read_checkpoint(tuned_file))(stage.values.float(), beside.values.float())
     torch.testing.assert_close(grid, expected, atol=3e-2, rtol=0)
     assert (grid - plain["grid"].values.float()).abs().mean() > 0.05
     torch.testing.assert_close(ours[TUNED].values.float(), grid.mean(1), atol=1e-3, rtol=1e-3)
@@ -195,7 +195,7 @@ def test_the_name_tag_tells_of_all_three_files(tuned_file: Path) -> None:
     assert spec.weights_sha256 == sha256_of(tuned_file)
     packaged = [find_weights(name).sha256 for name in ("efficientnet-lite2", "efficientnet-lite3")]
     assert all(sha256 in spec.preprocessing for sha256 in packaged)
-    assert spec.identity == spec_of(spec.weights_sha256, *packaged).identity
+    assert spec.identity == make_spec(spec.weights_sha256, *packaged).identity
     for plain in (EfficientNetLite2, EfficientNetLite3):
         assert spec.identity != plain(engine="torch", precision="fp32").spec.identity
 
@@ -216,7 +216,7 @@ def test_the_repositorys_file_is_checked_like_any_other(
 
 
 def test_the_repositorys_own_file_is_the_proven_one() -> None:
-    known = entry(TUNED, MANIFEST)
+    known = find_entry(TUNED, MANIFEST)
     file = MANIFEST.parent / known.path
     if not file.is_file():
         pytest.skip(f"weights/{known.path} absent")

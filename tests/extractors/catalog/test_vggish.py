@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.catalog.vggish import VGGishExtractor, example, options_in, rows_of
+from extractors.catalog.vggish import VGGishExtractor, compute_example, parse_options, split_rows
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Audio, Stream
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
-from extractors.networks.vggish import Embedder, PrincipalComponents, VGGish, VGGishOptions
+from extractors.networks.vggish import PrincipalComponents, VGGish, VGGishEmbedder, VGGishOptions
 from extractors.preprocessing import log_mel
-from extractors.pretrained.load import seeded
+from extractors.pretrained.load import build_seeded
 from extractors.windows import Windows
 from tests.media import write_video
 
@@ -46,7 +46,7 @@ class Small(nn.Module):
 
 @pytest.fixture(scope="module")
 def small() -> VGGishExtractor:
-    return VGGishExtractor("vggish", Embedder(Small(), None, VGGishOptions()), "seeded", EXACT)
+    return VGGishExtractor("vggish", VGGishEmbedder(Small(), None, VGGishOptions()), "seeded", EXACT)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_high_tones_are_as_the_public_code_hears_them(tmp_path: Path) -> None:
     )
     stored = Audio(tone(1.0, 44_100, pitch=7_400, loud=0.25), 44_100)
     wanted, ours, ffmpegs = (
-        example(audio, rows_of(log_mel.EXAMPLE)[0])[5:90, -1]
+        compute_example(audio, split_rows(log_mel.EXAMPLE)[0])[5:90, -1]
         for audio in (stored, sound_of(path, VGGishExtractor.rate), sound_of(path, log_mel.RATE))
     )
     np.testing.assert_allclose(ours, wanted, atol=0.01)
@@ -147,7 +147,7 @@ def test_high_tones_are_as_the_public_code_hears_them(tmp_path: Path) -> None:
 
 def test_silence_is_sound(small: VGGishExtractor) -> None:
     silence = np.zeros(32_000, np.float32)
-    np.testing.assert_allclose(log_mel.log_mel(silence), np.log(0.01))
+    np.testing.assert_allclose(log_mel.compute_log_mel(silence), np.log(0.01))
     stream = small.describe(Audio(silence, 32_000), 1.0)["vggish"]
     assert mask_of(stream) == [True]
     assert torch.isfinite(stream.values).all()
@@ -164,15 +164,15 @@ def test_a_long_tail_is_repeated_and_marked(small: VGGishExtractor) -> None:
     stream = small.describe(Audio(sound, log_mel.RATE), 1.56)["vggish"]
     assert mask_of(stream) == [True, False]
     assert stream.end.tolist() == pytest.approx([0.96, 1.56])
-    rows = rows_of(len(sound))
-    loudest = [example(Audio(sound, log_mel.RATE), row).mean(0).argmax() for row in rows]
+    rows = split_rows(len(sound))
+    loudest = [compute_example(Audio(sound, log_mel.RATE), row).mean(0).argmax() for row in rows]
     assert loudest[1] > loudest[0]  # of the higher tone throughout: nothing of the first row is in it
 
 
 def test_the_rows_of_a_long_video_spread_over_it(small: VGGishExtractor) -> None:
     sound = np.concatenate([tone(48.0, pitch=440), tone(48.0, pitch=3000)])
     options = replace(EXACT, windows=Windows(most=4))
-    few = VGGishExtractor("vggish", Embedder(Small(), None, VGGishOptions()), "seeded", options)
+    few = VGGishExtractor("vggish", VGGishEmbedder(Small(), None, VGGishOptions()), "seeded", options)
     stream = few.describe(Audio(sound, log_mel.RATE), 96.0)["vggish"]
     every = small.describe(Audio(sound[: 60 * log_mel.RATE], log_mel.RATE), 60.0)["vggish"]
     assert len(stream) == 4
@@ -183,16 +183,16 @@ def test_the_rows_of_a_long_video_spread_over_it(small: VGGishExtractor) -> None
 
 
 def test_options_stand_behind_the_name() -> None:
-    assert options_in("vggish") == VGGishOptions(relu=True, components="no")
-    assert options_in("vggish:no_relu+pca_rounded") == VGGishOptions(relu=False, components="rounded")
+    assert parse_options("vggish") == VGGishOptions(relu=True, components="no")
+    assert parse_options("vggish:no_relu+pca_rounded") == VGGishOptions(relu=False, components="rounded")
     with pytest.raises(UnknownExtractor, match="no_relu, pca_raw"):
-        options_in("vggish:loud")
+        parse_options("vggish:loud")
 
 
 def test_options_change_the_values_and_the_name_tag() -> None:
-    network, components = seeded(VGGish), seeded(PrincipalComponents)
+    network, components = build_seeded(VGGish), build_seeded(PrincipalComponents)
     plain, signed, quantised = (
-        VGGishExtractor(name, Embedder(network, components, options_in(name)), "seeded", EXACT)
+        VGGishExtractor(name, VGGishEmbedder(network, components, parse_options(name)), "seeded", EXACT)
         for name in ("vggish", "vggish:no_relu", "vggish:pca_rounded")
     )
     sound = Audio(tone(1.0), log_mel.RATE)

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 from torchvision.models.detection._utils import BoxCoder
 
-from extractors.detection.boxes import MOST_GROWTH, anchors, cell_anchors, clipped, apply_deltas, solid
+from extractors.detection.boxes import (
+    MOST_GROWTH,
+    apply_deltas,
+    clip_boxes,
+    have_area,
+    make_cell_anchors,
+    place_anchors,
+)
 
 Weights = tuple[float, float, float, float]
 PLAIN: Weights = (1.0, 1.0, 1.0, 1.0)
@@ -74,14 +81,14 @@ def test_growth_has_an_end_and_shrinking_has_none() -> None:
 
 def test_boxes_are_cut_to_the_picture_and_may_vanish() -> None:
     boxes = torch.tensor([[-5.0, 2, 30, 90], [3, 4, 5, 6], [50, 0, 60, 10], [7, -9, 8, -1]])
-    cut = clipped(boxes, height=20, width=40)
+    cut = clip_boxes(boxes, height=20, width=40)
     assert cut.tolist() == [[0, 2, 30, 20], [3, 4, 5, 6], [40, 0, 40, 10], [7, 0, 8, 0]]
-    assert solid(cut).tolist() == [True, True, False, False]
+    assert have_area(cut).tolist() == [True, True, False, False]
 
 
 def test_anchors_of_a_cell_have_the_size_and_the_ratio() -> None:
     sizes, ratios = (32.0, 64.0), (0.5, 1.0, 2.0)
-    cell = cell_anchors(sizes, ratios)
+    cell = make_cell_anchors(sizes, ratios)
     width, height = cell[:, 2] - cell[:, 0], cell[:, 3] - cell[:, 1]
     torch.testing.assert_close((width * height).sqrt(), torch.tensor(sizes).repeat_interleave(3))
     torch.testing.assert_close(height / width, torch.tensor(ratios).repeat(2))
@@ -90,8 +97,8 @@ def test_anchors_of_a_cell_have_the_size_and_the_ratio() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 0.5])
 def test_anchors_go_by_row_then_column_then_size(offset: float) -> None:
-    cell = cell_anchors((32.0, 64.0), (1.0,))
-    placed = anchors(2, 3, 16, cell, offset)
+    cell = make_cell_anchors((32.0, 64.0), (1.0,))
+    placed = place_anchors(2, 3, 16, cell, offset)
     by_hand = [
         [x - half, y - half, x + half, y + half]
         for y in (16 * offset, 16 + 16 * offset)

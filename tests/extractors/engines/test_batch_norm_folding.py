@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from timm.layers import BatchNormAct2d
+from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
 from extractors.engines.batch_norm_folding import fold_norms

@@ -21,10 +21,10 @@ from extractors.engines.engine import (
     NetworkEngine,
     Precision,
     TorchEngine,
-    choose_engine,
     fastest_precision,
-    filled_up,
+    fill_up,
 )
+from extractors.engines.engine_choice import choose_engine
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
@@ -130,8 +130,8 @@ def test_the_compiled_module_agrees_and_rows_that_fill_it_up_are_left_out(tmp_pa
 
 
 def test_rows_are_filled_up_to_a_power_of_two_with_the_last() -> None:
-    assert [len(filled_up(torch.arange(n))) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
-    assert filled_up(torch.tensor([4, 5, 6])).tolist() == [4, 5, 6, 6]
+    assert [len(fill_up(torch.arange(n))) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert fill_up(torch.tensor([4, 5, 6])).tolist() == [4, 5, 6, 6]
 
 
 @pytest.mark.parametrize("name", ["torch", "openvino"])
@@ -242,9 +242,9 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
 
 READ_A_NETWORK = """
 import sys
-from extractors.pretrained.checkpoint_file import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.load import find_weights
-assert len(read(find_weights("efficientnet-lite3").file)) > 100
+assert len(read_checkpoint(find_weights("efficientnet-lite3").file)) > 100
 assert sys.modules["openvino_telemetry"] is None
 """
 
@@ -268,7 +268,7 @@ import sys
 sys.modules["openvino"] = None
 from pathlib import Path
 import torch
-from extractors.pretrained.checkpoint_file import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 torch.save({"weight": torch.ones(1)}, sys.argv[1])
 assert read(Path(sys.argv[1])).keys() == {"weight"}

@@ -18,7 +18,7 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
     maps = network.maps(network.input.normalised(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    bins = roi.align(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     said = network.describe(maps, [inputs["fixed_boxes"]])
     return {
         "map_res4": maps["res4"],
@@ -61,7 +61,7 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     [scored] = network.proposal_generator.score(maps)
     said = network.describe(maps, [inputs["fixed_boxes"]])
-    bins = roi.max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {
         "stem": network.backbone.stem(x),
         "map_res4": maps["res4"],

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from extractors.pretrained.load import OLD_READERS, reader_of
-from extractors.pretrained.manifest import MANIFEST, entry
+from extractors.pretrained.load import OLD_READERS, find_reader
+from extractors.pretrained.manifest import MANIFEST, find_entry
 
 PRESENT = {
     name: table["reader"] for name, table in tomllib.loads(MANIFEST.read_text()).items() if "reader" in table
@@ -29,7 +29,7 @@ reader = "{reader}"
 def _reader(folder: Path, name: str) -> object:
     manifest = folder / "manifest.toml"
     manifest.write_text(ENTRY.format(reader=name))
-    return reader_of(entry("mine", manifest))
+    return find_reader(find_entry("mine", manifest))
 
 
 @pytest.mark.parametrize("old", OLD_READERS)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import even_edges
+from extractors.preprocessing.cell_edges import make_even_edges
 from models.captioners.alignment import LayerConfig, aligned_edges, alignment
 from models.captioners.dual_afr import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
 from models.inputs import InputStream
@@ -189,7 +189,7 @@ def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
     # a_L of the paper is not pooled by us, but was by its network
     assert aligned_edges("convolution", C3D_LAYERS[-1]) == uneven
     # resized evenly, and from no place in particular
-    assert aligned_edges("hypercolumn", STAGES[-1]) == aligned_edges("mlp", STAGES[-1]) == even_edges(4)
+    assert aligned_edges("hypercolumn", STAGES[-1]) == aligned_edges("mlp", STAGES[-1]) == make_even_edges(4)
 
 
 @pytest.mark.parametrize("lit", range(7))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from extractors.extraction.feature_files import FeatureSpec, SafetensorsForm, SavedFeatures, VideoSource, load
 from extractors.extractor import create, inputs_of, weights_of
 from extractors.features import Frames, Stream, StreamSpec
-from extractors.pretrained.manifest import MANIFEST, candidates
+from extractors.pretrained.manifest import MANIFEST, find_candidates
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import WindowOptions, Windows
 from models.captioners.stats import StreamConfig
@@ -73,7 +73,7 @@ def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) ->
         for needed in inputs_of(extractor):
             assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
         for weights in weights_of(extractor):
-            assert candidates(weights, MANIFEST)
+            assert find_candidates(weights, MANIFEST)
 
 
 def cut(given: StreamInput, own: Windows, seconds: float = 8.0, fps: float = 30.0) -> NDArray[np.int64]:
