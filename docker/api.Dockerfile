@@ -23,6 +23,8 @@ RUN groupadd --gid 10001 reelword \
 WORKDIR /reelword
 COPY --from=build /reelword/.venv .venv
 COPY app app
+# the base of all errors; nothing else of it is read here
+COPY extractors/__init__.py extractors/errors.py extractors/
 ENV PATH=/reelword/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from extractors.errors import ReelwordError
 from extractors.features import StreamSpec
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
@@ -31,8 +32,11 @@ from models.vocabulary import SPECIALS, Vocabulary
 FORMAT = "reelword-1"
 
 
-class CheckpointError(ValueError):
+class CheckpointError(ReelwordError, ValueError):
     """The file is no checkpoint of ours, or is damaged; the message says what to do."""
+
+    code = "checkpoint_damaged"
+    hint = "Copy the checkpoint again, or train it again: python -m app train."
 
 
 @dataclass(frozen=True)

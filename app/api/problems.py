@@ -41,6 +41,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from app.errors import QueueError, RecordUnreadable
+from extractors.errors import ReelwordError
 
 MEDIA_TYPE = "application/problem+json"
 #: For the ``headers`` of a response in OpenAPI.
@@ -62,13 +63,12 @@ class Problem(BaseModel):
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
 
 
-class RequestError(Exception):
+class RequestError(ReelwordError):
     """Base of the tree. ``str(error)`` is one sentence about this request."""
 
     status = HTTPStatus.BAD_REQUEST
     code = "request_error"
     title = "The request cannot be served"
-    hint = ""
     retry_after: int | None = None
 
     def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:

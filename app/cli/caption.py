@@ -17,7 +17,7 @@ from PIL import Image
 from app.attention_picture.render import attention_picture
 from app.documents.attention import AttentionDocument
 from app.documents.job import ANSWER_MEMBERS, FileDocument
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, error_document, sentence
+from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
 from app.extract.inputs import Input, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
@@ -106,7 +106,7 @@ def file_document(outcome: Outcome) -> FileDocument:
             **{name: answer.get(name) for name in ANSWER_MEMBERS},
             "warnings": answer.get("warnings") or [],
             "timings": {**timings, "total": round(sum(timings.values()), 4)},
-            "error": None if outcome.error is None else error_document(outcome.error),
+            "error": None if outcome.error is None else outcome.error.document(),
         }
     )
 
@@ -160,5 +160,5 @@ def _report(failed: Sequence[Outcome], count: int) -> None:
     complain(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:")
     for outcome in failed:
         if outcome.error is not None:
-            error = error_document(outcome.error)
+            error = outcome.error.document()
             complain(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
-from app.errors import NamedError
 from app.settings import Settings
 from extractors.engines.engine import Precision
+from extractors.errors import ReelwordError
 from extractors.extraction.feature_files import FileFormat, SafetensorsForm
 from extractors.extraction.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.media.request import Limits
@@ -20,7 +20,7 @@ FORMS: tuple[FormName, ...] = get_args(FormName)
 SEEDED = "seeded"
 
 
-class ExtractError(Exception):
+class ExtractError(ReelwordError):
     """A video of which no features came, though it could be read.
 
     ├── ExtractorFault       extractor_error
@@ -28,8 +28,7 @@ class ExtractError(Exception):
     └── CannotWrite          cannot_write
     """
 
-    code: ClassVar[str] = "extract_error"
-    hint: ClassVar[str] = ""
+    code = "extract_error"
 
 
 class ExtractorFault(ExtractError):
@@ -96,7 +95,7 @@ class Failure:
     hint: str
 
     @classmethod
-    def of(cls, error: NamedError) -> Failure:
+    def of(cls, error: ReelwordError) -> Failure:
         return cls(error.code, str(error), error.hint)
 
 

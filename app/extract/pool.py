@@ -21,14 +21,18 @@ from app.errors import UsageError, sentence
 from app.extract.inputs import Input
 from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan, Failure
 from app.processes import die_with_parent
+from extractors.errors import ReelwordError
 from extractors.extractor import UnknownExtractor
 from extractors.pretrained.errors import WeightsError
 
 STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be interrupted
 
 
-class ExtractorsMissing(Exception):
+class ExtractorsMissing(ReelwordError):
     """An extractor cannot be loaded; the message says what to do."""
+
+    code = "extractors_missing"
+    hint = "python -m app extract --list shows what each extractor needs."
 
 
 def describe_all(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Iterator[ExtractionOutcome]:

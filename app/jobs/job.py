@@ -24,11 +24,12 @@ import structlog
 from pydantic import Field, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
-from app.errors import NamedError, NotOnDisk, RecordUnreadable, error_document
+from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
+from extractors.errors import ReelwordError
 
 # The words for where a job stands. Nothing is imported here, so that the engine's process starts quickly.
 
@@ -279,7 +280,7 @@ class Jobs:
         priority: Priority,
         worker: str,
         *,
-        cause: NamedError,
+        cause: ReelwordError,
         is_shared: bool = False,
         held: Claim | None = None,
     ) -> Claim | Refusal:
@@ -308,7 +309,7 @@ class Jobs:
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
         return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
 
-    def claim_again(self, held: Claim, cause: NamedError) -> Claim | Refusal:
+    def claim_again(self, held: Claim, cause: ReelwordError) -> Claim | Refusal:
         """The next attempt at once, alone, by the holder of the last one (whose child died of it)."""
         job = held.job
         return self.claim(job.id, job.entry, job.priority, held.worker, cause=cause, held=held)
@@ -332,7 +333,7 @@ class Jobs:
         """Writes the answer; False where the claim was lost and nothing is written."""
         return self._end(claim.job, claim.token, "succeeded", answer) == "done"
 
-    def fail(self, claim: Claim, error: NamedError, answer: Mapping[str, Any] | None = None) -> bool:
+    def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
         """Ends the job with code, message and hint; False where the claim was lost."""
         return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
 
@@ -438,8 +439,8 @@ class Jobs:
         return round(self.lease * 1000)
 
 
-def _error_json(error: NamedError) -> str:
-    return json.dumps(error_document(error))
+def _error_json(error: ReelwordError) -> str:
+    return json.dumps(error.document())
 
 
 def _seconds(text: str | None) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.errors import JobFailure, NamedError
+from app.errors import JobFailure
 from app.jobs.job import State
 from app.jobs.options import CaptionOptions
 from app.pipeline import answers as pipeline_answers
@@ -19,6 +19,7 @@ from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.media.errors import MediaError
 from extractors.media.request import Decoded, Limits
 
@@ -35,7 +36,7 @@ class Outcome:
     answer: Mapping[str, Any]
     attention: Mapping[str, Any] | None
     frames: NDArray[np.uint8] | None
-    error: NamedError | None
+    error: ReelwordError | None
 
     @property
     def state(self) -> State:

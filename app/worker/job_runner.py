@@ -21,7 +21,6 @@ from app.errors import (
     EngineCrashed,
     EngineFault,
     JobFailure,
-    NamedError,
     QueueUnavailable,
     UploadMissing,
     WorkerFault,
@@ -36,6 +35,7 @@ from app.worker.attempt import Attempt
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.media.errors import DecoderError, DecoderFault, MediaError
 from extractors.media.request import Limits
 
@@ -140,7 +140,7 @@ class JobRunner:
     def _all_again(self, batch: Sequence[Attempt], cause: JobFailure) -> list[Attempt]:
         return [run for run in batch if self._again(run, cause)]
 
-    def _again(self, run: Attempt, cause: NamedError) -> bool:
+    def _again(self, run: Attempt, cause: ReelwordError) -> bool:
         """Goes on to the next attempt at once; False where the job has ended or is no longer ours."""
         with self._watch.paused():
             if run.stopped:
@@ -190,7 +190,7 @@ class JobRunner:
         if is_ours:
             remove_upload(self._blobs, job.upload)
 
-    def _fail(self, run: Attempt, error: NamedError) -> None:
+    def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
         is_ours = self._jobs.fail(run.claim, error, run.answer)
         run.is_settled = True

@@ -5,6 +5,7 @@ Each is found by its checkpoint's metadata, never by a file's name.
 
 from __future__ import annotations
 
+from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.captioners.dual_afr import DualAFR
 from models.captioners.g2l import G2L
@@ -18,8 +19,11 @@ CAPTIONERS: dict[str, type[AnyCaptioner]] = {kind.name: kind for kind in KINDS}
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 
 
-class UnknownCaptioner(ValueError):
+class UnknownCaptioner(ReelwordError, ValueError):
     """No captioner of that name; the message lists those there are."""
+
+    code = "captioner_not_registered"
+    hint = "Choose one of those that the message lists."
 
 
 def captioner_class(name: str) -> type[AnyCaptioner]:

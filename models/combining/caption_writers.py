@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 import torch
 
+from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
 from models.caption import Caption, RankedCaption
 from models.captioners.semantic_embedding import SemanticEmbedding
@@ -28,8 +29,11 @@ from models.feature_sources.stream_checks import StreamMismatch, caption, check_
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
-class VocabulariesDiffer(ValueError):
+class VocabulariesDiffer(ReelwordError, ValueError):
     """Members whose probabilities were to be averaged know different words; the message says whose."""
+
+    code = "vocabularies_differ"
+    hint = "Combine captioners that were trained on one vocabulary, or let fusion choose among them."
 
 
 class Writer(Protocol):

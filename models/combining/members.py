@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from extractors.errors import ReelwordError
 from models.checkpoint import read_card, vocabulary_digest
 from models.checkpoint_folder import WEIGHTS, available
 
@@ -20,8 +21,11 @@ FUSION, ENSEMBLE = "fusion", "ensemble"
 LEFT_OUT = frozenset({"vanilla"})
 
 
-class WrongMembers(ValueError):
+class WrongMembers(ReelwordError, ValueError):
     """Members that cannot be combined as they were named, or nobody to combine; the message says why."""
+
+    code = "wrong_members"
+    hint = "Name two or more captioners that python -m app models lists, of one vocabulary."
 
 
 class MemberFacts(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor
 from extractors.features import Features, StreamSpec
 from models.caption import Caption
@@ -14,8 +15,11 @@ from models.feature_sources.feature_source import spread_over
 from models.feature_sources.stream_sets import DEMO, StreamSet, UnknownStream, UnknownStreamSet, stream_set
 
 
-class StreamMismatch(ValueError):
+class StreamMismatch(ReelwordError, ValueError):
     """The features were made by another network, weights or preprocessing; the message prints both."""
+
+    code = "stream_mismatch"
+    hint = "Make the features again with the extractors that the captioner was trained on."
 
 
 def caption(

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from extractors.errors import ReelwordError
 from extractors.extractor import inputs_of
 from extractors.windows import WindowOptions
 
@@ -22,12 +23,18 @@ Regions = Literal["none", "grid", "boxes", "steps"]
 OWN = WindowOptions()
 
 
-class UnknownStreamSet(ValueError):
+class UnknownStreamSet(ReelwordError, ValueError):
     """No stream set has that name; the message lists those there are."""
 
+    code = "unknown_stream_set"
+    hint = "Choose one of those that the message lists."
 
-class UnknownStream(ValueError):
+
+class UnknownStream(ReelwordError, ValueError):
     """A stream set does not make that stream; the message lists those it makes."""
+
+    code = "unknown_stream"
+    hint = "Choose one of those that the message lists."
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
 from extractors.catalog.efficientnet_stages import EfficientNetStages
 from extractors.catalog.tuned_pair import TUNED, TunedPair
+from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.checkpoint import Card, read_card
@@ -33,8 +34,11 @@ PICTURE_NETWORKS: dict[str, Callable[[], CachedNetwork]] = {
 }
 
 
-class NeedsVideo(ValueError):
+class NeedsVideo(ReelwordError, ValueError):
     """The stream set looks at what pictures do not show; the message says at what."""
+
+    code = "needs_video"
+    hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
 
 
 @dataclass(frozen=True, eq=False)

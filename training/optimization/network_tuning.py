@@ -12,6 +12,7 @@ from torch import Tensor
 from extractors.catalog.efficientnet_lite3 import WIDTH
 from extractors.catalog.efficientnet_stages import STAGE_14
 from extractors.catalog.tuned_pair import PairEnd
+from extractors.errors import ReelwordError
 from extractors.features import Features
 from extractors.networks.efficientnet_lite import LITE2
 from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, OwnLoss, State, StepAttention
@@ -22,8 +23,11 @@ STAGE, LITE3_GRID = "stage_14", "lite3_grid"
 SLICE = 32
 
 
-class NotOnGrid(ValueError):
+class NotOnGrid(ReelwordError, ValueError):
     """The captioner reads other streams than the image networks' grid; the message says which."""
+
+    code = "not_on_grid"
+    hint = "Start from a captioner whose stream set is the demo's: python -m app models lists them."
 
 
 class TunedConfig(BaseModel):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from extractors.errors import ReelwordError
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
@@ -80,8 +81,11 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
 }
 
 
-class UnknownRecipe(ValueError):
+class UnknownRecipe(ReelwordError, ValueError):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
+
+    code = "unknown_recipe"
+    hint = "Choose one of those that the message lists."
 
 
 def recipe_of(name: str | None, captioner: str) -> Recipe:
