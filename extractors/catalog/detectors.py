@@ -68,7 +68,7 @@ class Detector(Protocol):
     @property
     def precision(self) -> str: ...
 
-    def regions(self, planes: Tensor) -> list[Regions]:
+    def detect(self, planes: Tensor) -> list[Regions]:
         """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
         ...
 
@@ -88,8 +88,8 @@ class TwoStageDetector:
         self.engine, self.precision = trunk.name, trunk.precision
         self._stages = StageRunners(trunk.outputs, bins)
 
-    def regions(self, planes: Tensor) -> list[Regions]:
-        return self.network.regions(planes, self._stages)
+    def detect(self, planes: Tensor) -> list[Regions]:
+        return self.network.detect(planes, self._stages)
 
 
 def build_engine(
@@ -153,7 +153,7 @@ class RegionsExtractor(WindowExtractor):
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         pictures = stacks[:, -1]
-        found = self.detector.regions(to_bgr_planes(pictures))
+        found = self.detector.detect(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])
         said = pad_regions(found, size, self.count, self.detector.things)
         return {self.name + ending: of_one for ending, of_one in said.items()}

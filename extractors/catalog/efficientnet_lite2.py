@@ -93,7 +93,7 @@ class EfficientNetLite2(WindowExtractor):
             raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
         self.windows = windows
         self.device = torch.device(device)
-        network, tag = self.weighed(weights)
+        network, tag = self.load_weighted(weights)
         self.engine: NetworkEngine = choose_engine(
             self.maps(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
@@ -108,7 +108,7 @@ class EfficientNetLite2(WindowExtractor):
         self.spec = replace(tag, engine=self.engine.name, precision=self.engine.precision)
 
     @classmethod
-    def of(cls, options: ExtractorOptions) -> Self:
+    def from_options(cls, options: ExtractorOptions) -> Self:
         """As ``create`` is asked for it. Raises WeightsError."""
         return cls(
             options.device,
@@ -121,7 +121,7 @@ class EfficientNetLite2(WindowExtractor):
         )
 
     @staticmethod
-    def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
+    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
         """What ``maps`` takes, with its weights, and the name tag of what it makes. Raises WeightsError."""
         network, sha256 = load_pretrained(
             NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite())
@@ -130,7 +130,7 @@ class EfficientNetLite2(WindowExtractor):
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         """Stream → (N, cells, channels) of pictures uint8 (N, H, W, 3) of any one size."""
-        maps = self._maps(squash(to_device(pictures, self.device), SIDE))
+        maps = self._run_batches(squash(to_device(pictures, self.device), SIDE))
         return {name: values.numpy() for name, values in maps.items()}
 
     def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
@@ -141,8 +141,8 @@ class EfficientNetLite2(WindowExtractor):
         return squash(frames, SIDE)
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
-        maps = self._described(stacks[:, 0])
-        return {name: WindowRows(values) for name, values in self._with_mean(maps).items()}
+        maps = self._run(stacks[:, 0])
+        return {name: WindowRows(values) for name, values in self._add_mean(maps).items()}
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """For each video its streams, on the CPU, of every frame that is given, whatever the windows.
@@ -153,32 +153,32 @@ class EfficientNetLite2(WindowExtractor):
             return []
         squares = torch.cat([squash(to_device(video.pixels, self.device), SIDE) for video in videos])
         counts = [len(video) for video in videos]
-        split = {name: torch.split(values, counts) for name, values in self._maps(squares).items()}
+        split = {name: torch.split(values, counts) for name, values in self._run_batches(squares).items()}
         return [
-            self._streams(video, {name: parts[i] for name, parts in split.items()})
+            self._make_streams(video, {name: parts[i] for name, parts in split.items()})
             for i, video in enumerate(videos)
         ]
 
-    def _maps(self, squares: Tensor) -> dict[str, Tensor]:
+    def _run_batches(self, squares: Tensor) -> dict[str, Tensor]:
         """``_described`` of any number of squares, in the engine's batches, on the CPU."""
-        parts = [self._described(part) for part in torch.split(squares, self.batch)]
+        parts = [self._run(part) for part in torch.split(squares, self.batch)]
         return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
 
-    def _described(self, squares: Tensor) -> dict[str, Tensor]:
+    def _run(self, squares: Tensor) -> dict[str, Tensor]:
         """Stream → float16 (N, cells, channels) of one batch."""
         outputs = self.engine.outputs(squares)
         return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
 
-    def _streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
+    def _make_streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
         end = np.append(video.pts[1:], video.duration)
-        streams = self._with_mean(maps)
+        streams = self._add_mean(maps)
         return {name: Stream(values, video.pts, end, self.spec) for name, values in streams.items()}
 
-    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         """With the mean of the last map, the frame as one vector, before it."""
         return {"frames": maps["grid"].float().mean(1).half(), **maps}
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:
     """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetLite2.of(options)
+    return EfficientNetLite2.from_options(options)

@@ -70,16 +70,16 @@ class EfficientNetLite3(EfficientNetLite2):
     maps = Lite3FromBytes
 
     @staticmethod
-    def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
+    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
         network, sha256 = load_pretrained(
             NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3))
         )
         return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 
-    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return maps
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:
     """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetLite3.of(options)
+    return EfficientNetLite3.from_options(options)

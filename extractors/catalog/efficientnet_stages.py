@@ -54,10 +54,10 @@ class EfficientNetStages(EfficientNetLite2):
     )
     maps = StagesFromBytes
 
-    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return maps
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetStages:
     """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetStages.of(options)
+    return EfficientNetStages.from_options(options)

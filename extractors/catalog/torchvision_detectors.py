@@ -114,7 +114,7 @@ class TorchvisionDetector:
         self.engine, self.precision = self._trunk.name, self._trunk.precision
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor) -> list[Regions]:
+    def detect(self, planes: Tensor) -> list[Regions]:
         """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
         pictures, _ = self.model.transform(list(planes.flip(1).float() / 255))
         outputs = self._trunk.outputs(pictures.tensors)

@@ -55,9 +55,9 @@ class PairEnd(nn.Module):
         self.requires_grad_(True)  # biases that folding makes are born frozen
 
     def forward(self, cells: Tensor, lite3_cells: Tensor) -> Tensor:
-        return flatten_cells(self.joined(_maps(cells, FINE), _maps(lite3_cells, CELLS)))
+        return flatten_cells(self.join_maps(_maps(cells, FINE), _maps(lite3_cells, CELLS)))
 
-    def joined(self, fine: Tensor, lite3: Tensor) -> Tensor:
+    def join_maps(self, fine: Tensor, lite3: Tensor) -> Tensor:
         """Maps (N, 120, 14, 14) and (N, 384, 7, 7) → (N, 1280, 7, 7)."""
         return F.relu6(self.head(self.blocks(fine)) + self.lite3_head(lite3))
 
@@ -73,7 +73,7 @@ class TunedPairFromBytes(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = scale_pixels(pixels)
-        return flatten_cells(self.end.joined(self.fine(x), self.lite3(x)))
+        return flatten_cells(self.end.join_maps(self.fine(x), self.lite3(x)))
 
 
 def _maps(cells: Tensor, side: int) -> Tensor:
@@ -116,10 +116,10 @@ class TunedPair(EfficientNetLite2):
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
 
     @staticmethod
-    def weighed(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
+    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
         """Seeded weights are the untouched networks' own."""
-        lite2, untouched = EfficientNetLite2.weighed(choice)
-        lite3, beside = EfficientNetLite3.weighed(choice)
+        lite2, untouched = EfficientNetLite2.load_weighted(choice)
+        lite3, beside = EfficientNetLite3.load_weighted(choice)
         pair = TunedPairFromBytes(lite2, lite3)
         if choice == SEEDED:
             return pair, make_spec(SEEDED, SEEDED, SEEDED)
@@ -130,10 +130,10 @@ class TunedPair(EfficientNetLite2):
             raise WrongCheckpoint(f"{found.file}: {error}") from error
         return pair, make_spec(found.sha256, untouched.weights_sha256, beside.weights_sha256)
 
-    def _with_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}
 
 
 def make(_: str, options: ExtractorOptions) -> TunedPair:
     """The extractor with the weights that come with the repository. Raises WeightsError."""
-    return TunedPair.of(options)
+    return TunedPair.from_options(options)

@@ -116,17 +116,17 @@ class BottomUp(TwoStage):
         said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
         return said
 
-    def found(
+    def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
         said: AttributePredictions = self.roi_heads.box_predictor(self.features(maps, boxes, run))
         counts = [len(box) for box in boxes]
-        rows = (self.without_background(said.logits), self.without_background(said.attributes), said.features)
+        rows = (self.drop_background(said.logits), self.drop_background(said.attributes), said.features)
         scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
         parts = zip(boxes, scores, attributes, features, strict=True)
         return [select_regions(*one, self.rule) for one in parts]
 
-    def without_background(self, logits: Tensor) -> Tensor:
+    def drop_background(self, logits: Tensor) -> Tensor:
         """Probabilities (B, C − 1) of logits (B, C), of classes or of attributes."""
         scores = logits.softmax(1)
         return scores[:, 1:] if self.background_first else scores[:, :-1]

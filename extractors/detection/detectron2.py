@@ -70,7 +70,7 @@ class Detectron2:
         self._pyramid = isinstance(network, FPN)
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor) -> list[Regions]:
+    def detect(self, planes: Tensor) -> list[Regions]:
         """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
         half = HALVES.get(self.precision)
         with silence_deprecations(), torch.autocast(self.device.type, half, enabled=half is not None):

@@ -61,7 +61,7 @@ class FasterRCNN(TwoStage):
         """Boxes (K, 4) of each picture, in its pixels."""
         return self._said(self.embed(self.pool(maps, boxes)))
 
-    def found(
+    def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
         said = self._said(self.features(maps, boxes, run))

@@ -67,24 +67,24 @@ class ProposalGenerator(nn.Module):
         self.rpn_head, self.strides, self.extra = rpn_head, strides, extra
         self.cells = [make_cell_anchors(of_level, RATIOS) for of_level in sizes]
 
-    def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def make_anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each map, in pixels."""
         return {
             name: place_anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
-    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
+    def run_head(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
         """What the head says of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
-    def score(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
+    def score_anchors(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
         """For each picture, each of its levels."""
-        return self.scored(self.heads(maps))
+        return self._score(self.run_head(maps))
 
-    def scored(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
+    def _score(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
         """The same from what the head said."""
-        placed = self.anchors({name: logits for name, (logits, _) in heads.items()})
+        placed = self.make_anchors({name: logits for name, (logits, _) in heads.items()})
         pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
             logits, deltas = heads[name]
@@ -101,13 +101,13 @@ class ProposalGenerator(nn.Module):
         self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
         """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
-        return self.select(self.heads(maps), size, rule)
+        return self.select(self.run_head(maps), size, rule)
 
     def select(
         self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
         """The same from what the head said."""
-        return [self._best(levels, size, rule) for levels in self.scored(heads)]
+        return [self._best(levels, size, rule) for levels in self._score(heads)]
 
     def _best(
         self, levels: Sequence[ScoredAnchors], size: tuple[int, int], rule: ProposalRule

@@ -61,7 +61,7 @@ class TwoStage(nn.Module, ABC):
         """Features (B, width) of bins."""
 
     @abstractmethod
-    def found(
+    def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
         """What is in pictures of that height and width at the proposed boxes (K, 4) of each."""
@@ -69,18 +69,18 @@ class TwoStage(nn.Module, ABC):
     def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
         """As ``Stages`` wants it."""
         maps = self.maps(x)
-        heads = self.proposal_generator.heads(maps)
+        heads = self.proposal_generator.run_head(maps)
         return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
+    def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
         """Of pictures (N, 3, H, W), bytes with blue first: what is found, the best first."""
         run = run or StageRunners(self.trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
-        outputs = run.trunk(self.input.normalised(planes))
+        outputs = run.trunk(self.input.normalise(planes))
         maps, heads = self._named(outputs)
         boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
-        return self.found(maps, boxes, size, run)
+        return self.find_regions(maps, boxes, size, run)
 
     def features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
         """Features (B, width) of all boxes, picture by picture, some of them at a time."""

@@ -42,7 +42,7 @@ class DetectionInput:
         """What is done to whole pictures."""
         return Resizing(self.shortest, self.longest)
 
-    def normalised(self, planes: Tensor) -> Tensor:
+    def normalise(self, planes: Tensor) -> Tensor:
         """Planes (N, 3, H, W) of bytes, blue first, to what the network takes."""
         mean, std = (planes.new_tensor(v, dtype=torch.float32)[:, None, None] for v in (self.mean, self.std))
         x = (planes.float() - mean) / std

@@ -84,7 +84,7 @@ class PartialFile:
         self.path.unlink(missing_ok=True)
         self._notes.unlink(missing_ok=True)
 
-    def become(self, file: Path) -> None:
+    def move_to(self, file: Path) -> None:
         """Puts the whole file in its place; it is on the disk before its name is."""
         with self.path.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -174,7 +174,7 @@ class Downloader:
             # the first half may be of another day: once more, whole
             self._complete(url, part)
             check(part.path)
-        part.become(file)
+        part.move_to(file)
 
     def _complete(self, url: str, part: PartialFile) -> None:
         """Asks until all bytes are there."""

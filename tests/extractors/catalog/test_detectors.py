@@ -129,7 +129,7 @@ def test_boxes_some_at_a_time_are_all_boxes(
     corner = torch.rand(7, 2, generator=torch.Generator().manual_seed(1)) * 40
     boxes = [torch.cat([corner, corner + 20 + corner.flip(0)], 1), torch.zeros(0, 4)]
     with torch.inference_mode():
-        maps = net.maps(net.input.normalised(planes(video(96, 128))))
+        maps = net.maps(net.input.normalise(planes(video(96, 128))))
         parts = net.features(maps, boxes, StageRunners(net.trunk, net.embed))
         whole = net.describe(maps, boxes).features
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
@@ -235,7 +235,7 @@ def test_torchvisions_boxes_are_torchvisions(name: str) -> None:
     pictures = list(torch.from_numpy(frames.pixels).permute(0, 3, 1, 2).float() / 255)
     with torch.inference_mode():
         expected = model(pictures)
-    for ours, theirs in zip(detector.regions(planes(frames)), expected, strict=True):
+    for ours, theirs in zip(detector.detect(planes(frames)), expected, strict=True):
         # pixels, of two orders of adding up: 0.002 were seen apart
         torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-2, rtol=1e-4)
         torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-5, rtol=1e-4)
@@ -253,7 +253,7 @@ def test_an_engine_that_converts_takes_pictures_of_any_size(
     fast, plain = (TwoStageDetector(network("detectron2_fpn"), "fpn", how) for how in (options, EXACT))
     assert (fast.engine, plain.engine) == ("openvino", "torch")
     for height, width in ((64, 96), (97, 70)):
-        ours, theirs = (run.regions(planes(video(height, width))) for run in (fast, plain))
+        ours, theirs = (run.detect(planes(video(height, width))) for run in (fast, plain))
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one.scores, other.scores, atol=1e-4, rtol=1e-3)
             torch.testing.assert_close(one.boxes, other.boxes, atol=0.05, rtol=1e-3)
@@ -268,7 +268,7 @@ def test_detectron2_itself_finds_the_same(name: str) -> None:
     pictures = planes(video(96, 128))
     adapter, ours = Detectron2(net, torch.device("cpu")), TwoStageDetector(net, name, EXACT)
     assert adapter.engine == "detectron2"
-    for theirs, own in zip(adapter.regions(pictures), ours.regions(pictures), strict=True):
+    for theirs, own in zip(adapter.detect(pictures), ours.detect(pictures), strict=True):
         torch.testing.assert_close(own.boxes, theirs.boxes, atol=0.01, rtol=1e-4)
         torch.testing.assert_close(own.scores, theirs.scores, atol=1e-5, rtol=1e-4)
         assert torch.equal(own.classes, theirs.classes)

@@ -38,7 +38,7 @@ def proposed_by_hand(made: ProposalGenerator, maps: dict[str, Tensor], extra: fl
     left: list[tuple[float, list[float]]] = []
     for name, grid in maps.items():
         logits, deltas = made.rpn_head(grid)
-        placed = made.anchors(maps)[name]
+        placed = made.make_anchors(maps)[name]
         rows, columns = grid.shape[2:]
         found = []
         for y, x, a in [(y, x, a) for y in range(rows) for x in range(columns) for a in range(6)]:
@@ -95,5 +95,5 @@ def test_two_scores_an_anchor_are_a_softmax() -> None:
     made, maps = generator(scores=2), some_maps()
     pairs, _ = made.rpn_head(maps["p4"])
     softmax = pairs.unflatten(1, (2, 6)).softmax(1)[0, 1]
-    scored = made.score(maps)[0][1]
+    scored = made.score_anchors(maps)[0][1]
     torch.testing.assert_close(scored.logits.sigmoid(), softmax.permute(1, 2, 0).flatten())

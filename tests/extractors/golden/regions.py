@@ -16,7 +16,7 @@ Tensors = Mapping[str, Tensor]
 
 def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
-    maps = network.maps(network.input.normalised(inputs["image"]))
+    maps = network.maps(network.input.normalise(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     said = network.describe(maps, [inputs["fixed_boxes"]])
@@ -24,7 +24,7 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
         "map_res4": maps["res4"],
         "rpn_logits_res4": logits,
         "rpn_deltas_res4": deltas,
-        "anchors_res4": network.proposal_generator.anchors(maps)["res4"],
+        "anchors_res4": network.proposal_generator.make_anchors(maps)["res4"],
         "roi_align_fixed": bins,
         "res5_fixed": network.roi_heads.res5(bins),
         "features_fixed": said.features,
@@ -35,9 +35,9 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
 
 def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, FPN)
-    maps = network.maps(network.input.normalised(inputs["image"]))
+    maps = network.maps(network.input.normalise(inputs["image"]))
     outputs: dict[str, Tensor] = {}
-    for level, boxes in network.proposal_generator.anchors(maps).items():
+    for level, boxes in network.proposal_generator.make_anchors(maps).items():
         logits, deltas = network.proposal_generator.rpn_head(maps[level])
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
         outputs |= {f"rpn_logits_{level}": logits, f"rpn_deltas_{level}": deltas}
@@ -56,10 +56,10 @@ def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
 def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Under both ports' names."""
     assert isinstance(network, BottomUp)
-    x = network.input.normalised(inputs["image"])
+    x = network.input.normalise(inputs["image"])
     maps = network.maps(x)
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    [scored] = network.proposal_generator.score(maps)
+    [scored] = network.proposal_generator.score_anchors(maps)
     said = network.describe(maps, [inputs["fixed_boxes"]])
     bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {
@@ -68,7 +68,7 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
         "rpn_logits": logits,
         "rpn_deltas": deltas,
         "rpn_objectness": scored[0].logits.sigmoid()[None],
-        "anchors": network.proposal_generator.anchors(maps)["res4"],
+        "anchors": network.proposal_generator.make_anchors(maps)["res4"],
         "roi_pool_fixed": bins,
         "res5_fixed": network.roi_heads.res5(bins),
         "features_fixed": said.features,

@@ -37,7 +37,7 @@ def test_blue_is_first_the_mean_is_off_and_zeros_are_around() -> None:
     frames = torch.tensor([50, 40, 30], dtype=torch.uint8).expand(1, 40, 33, 3)  # red, green, blue
     planes = to_bgr_planes(frames)
     assert planes[0, :, 0, 0].tolist() == [30, 40, 50]
-    x = INPUT.normalised(planes)
+    x = INPUT.normalise(planes)
     assert x.shape == (1, 3, 64, 64)
     assert x[0, :, 39, 32].tolist() == [20, 10, 5]
     assert not x[:, :, 40:].any()
