@@ -100,7 +100,16 @@ class CocoSSD(WindowExtractor):
 
 
 def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Boxes (K, 4), scores (K,) and classes (K,) of boxes (A, 4) and scores (A, 90), the best first."""
+    """Takes the best boxes of one picture, after suppression within each class.
+
+    Args:
+        boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture.
+        scores: (A, 90), the probability of each class.
+        count: boxes that are kept at most.
+
+    Returns:
+        Boxes (K, 4), scores (K,) and classes (K,), the best first.
+    """
     row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
     score = scores[row, kind]
     kept = batched_nms(boxes[row], score, kind, OVERLAP)[:count]

@@ -34,15 +34,14 @@ from extractors.windows import Windows
 
 
 class DetectorInput(Protocol):
-    """How a detector's pictures are prepared: extractors/preprocessing/detection.py, or a library's own
-    way."""
+    """Prepares a detector's pictures: extractors/preprocessing/detection.py does, or a library."""
 
     @property
     def preprocessing(self) -> str: ...
 
     @property
     def resizing(self) -> Resizing | None:
-        """What ``resize`` does, None where that is nothing."""
+        """The resizing of ``resize``, None where it changes nothing."""
         ...
 
     def resize(self, frames: Tensor) -> Tensor:
@@ -51,7 +50,7 @@ class DetectorInput(Protocol):
 
 
 class Detector(Protocol):
-    """width: of a region's feature. things: classes. engine, precision: what runs it, for the name tag."""
+    """Finds regions. width: of a region's feature. things: classes. engine, precision: for the name tag."""
 
     @property
     def input(self) -> DetectorInput: ...
@@ -69,7 +68,7 @@ class Detector(Protocol):
     def precision(self) -> str: ...
 
     def detect(self, planes: Tensor) -> list[Regions]:
-        """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
+        """The regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         ...
 
 
@@ -110,8 +109,11 @@ def build_engine(
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """One detector, apart from its weights. network: for the name tag. count: boxes a frame where none is
-    said. windows: which frames, where none are said. labels: of the classes, where known."""
+    """Names and defaults of one detector, apart from its weights.
+
+    network: for the name tag. count: boxes a frame where none is said. windows: which frames, where none are
+    said. labels: of the classes, where known.
+    """
 
     network: str
     count: int
@@ -171,7 +173,7 @@ def parse_count(name: str, usual: int) -> int:
 
 @dataclass(frozen=True)
 class DetectorFamily:
-    """How one of our networks is made of a checkpoint, or of nothing."""
+    """Builds one of our networks from a checkpoint, or untrained."""
 
     kind: DetectorSettings
     build: Callable[[Checkpoint], TwoStage]

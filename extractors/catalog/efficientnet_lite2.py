@@ -122,7 +122,7 @@ class EfficientNetLite2(WindowExtractor):
 
     @staticmethod
     def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        """What ``maps`` takes, with its weights, and the name tag of what it makes. Raises WeightsError."""
+        """The network for ``maps`` with its weights, and the name tag of its streams. Raises WeightsError."""
         network, sha256 = load_pretrained(
             NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite())
         )

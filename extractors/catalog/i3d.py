@@ -55,7 +55,7 @@ FLOW = replace(
 
 
 class I3DOutputs(nn.Module):
-    """What I3D says of clips (N, C, T, 224, 224): features (N, 1024), map (N, 49, 2048), logits (N, 400)."""
+    """I3D on clips (N, C, T, 224, 224): features (N, 1024), map (N, 49, 2048), logits (N, 400)."""
 
     def __init__(self, network: I3D) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class I3DOutputs(nn.Module):
 
 
 class I3DFromBytes(I3DOutputs):
-    """The same of stacks of bytes (N, S, 224, 224, 3)."""
+    """I3D on stacks of bytes (N, S, 224, 224, 3)."""
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().forward(scale_pixels(stacks.permute(0, 4, 1, 2, 3)))
@@ -121,7 +121,7 @@ class I3DFlow(NetworkExtractor):
 
 
 class I3DFromFlow(I3DOutputs):
-    """What I3D says of quantised flow, 0..256 of 128 for none, (N, T, 2, 224, 224)."""
+    """I3D on quantised flow, 0..256 of 128 for none, (N, T, 2, 224, 224)."""
 
     def forward(self, flow: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().forward(scale_pixels(flow.transpose(1, 2)))

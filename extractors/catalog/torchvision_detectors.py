@@ -28,14 +28,9 @@ from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 from extractors.windows import Windows
 
-# torchvision's detectors from its published files, which are older than the names of its modules.
-#
-# The library renames what they hold while it loads them, and with the files of 2019 (COCO_V1) also sets its
-# frozen norms' epsilon to 0, with which they were trained.
-
-
 MAKERS = {"faster_rcnn": FasterRCNN, "mask_rcnn": MaskRCNN}
-#: Convolutions that have since been put into sequences: ``inner_blocks.0.weight`` is now ``….0.0.weight``.
+#: The published files are older than the library's names: convolutions have since been put into sequences,
+#: ``inner_blocks.0.weight`` is now ``….0.0.weight``.
 OLD = (
     (re.compile(r"(backbone\.fpn\.(?:inner|layer)_blocks\.\d)\.(weight|bias)"), r"\1.0.\2"),
     (re.compile(r"(rpn\.head\.conv)\.(weight|bias)"), r"\1.0.0.\2"),
@@ -45,7 +40,7 @@ CLASSIFIER = "roi_heads.box_predictor.cls_score.weight"
 
 def build_untrained(name: str, kinds: int = 91) -> FasterRCNN:
     """The detector with initial weights. name: one of MAKERS; kinds: classes, the background among them."""
-    norm = partial(FrozenBatchNorm2d, eps=0.0)
+    norm = partial(FrozenBatchNorm2d, eps=0.0)  # with which the files of 2019 (COCO_V1) were trained
     backbone = resnet_fpn_backbone(backbone_name="resnet50", weights=None, norm_layer=norm)
     model: FasterRCNN = MAKERS[name](backbone, kinds)
     return model
@@ -115,7 +110,7 @@ class TorchvisionDetector:
 
     @torch.inference_mode()
     def detect(self, planes: Tensor) -> list[Regions]:
-        """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
+        """The regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         pictures, _ = self.model.transform(list(planes.flip(1).float() / 255))
         outputs = self._trunk.outputs(pictures.tensors)
         names = [*self.model.roi_heads.box_roi_pool.featmap_names, "pool"]
@@ -150,7 +145,7 @@ class TorchvisionDetector:
         pictures: ImageList,
         size: tuple[int, int],
     ) -> list[Regions]:
-        """What the library keeps, with the features of the final boxes."""
+        """The regions that the library keeps, with the features of their final boxes."""
         heads = self.model.roi_heads
         logits, moves = heads.box_predictor(features)
         boxes, scores, labels = heads.postprocess_detections(logits, moves, proposals, pictures.image_sizes)

@@ -38,7 +38,9 @@ NETWORK = f"{efficientnet_lite2.NETWORK} and {efficientnet_lite3.NETWORK}, tuned
 
 
 class PairEnd(nn.Module):
-    """What is trained: from Lite2's ``stage_14`` cells (N, 196, 120) and Lite3's (N, 49, 384) to the grid's
+    """The part of the pair that is trained, behind Lite2's last map of 14 × 14 cells.
+
+    Takes Lite2's ``stage_14`` cells (N, 196, 120) and Lite3's (N, 49, 384), and makes the grid's
     (N, 49, 1280), row by row, batch norms folded away.
 
     lite2: in eval mode; its own parts are taken, and all their parameters can be trained. Lite3's half of the
@@ -82,7 +84,19 @@ def _maps(cells: Tensor, side: int) -> Tensor:
 
 
 def save_changes(end: PairEnd, untouched: PairEnd, file: Path) -> str:
-    """Writes what ``end`` differs in, whole or not at all; returns the file's sha256. Raises NoRoom."""
+    """Writes what an end differs in from the untouched one, whole or not at all.
+
+    Args:
+        end: the trained one.
+        untouched: of the packaged networks.
+        file: a safetensors file, overwritten.
+
+    Returns:
+        The file's sha256.
+
+    Raises:
+        NoRoom: the disk is full, or the folder cannot be written.
+    """
     changes = quantize_delta(untouched.state_dict(), end.state_dict())
     with write_weights(file) as unfinished:
         save_file({name: change.contiguous() for name, change in changes.items()}, unfinished)
@@ -102,7 +116,13 @@ def from_checkpoint(changes: Checkpoint) -> PairEnd:
 
 
 def make_spec(changes_sha256: str, lite2_sha256: str, lite3_sha256: str) -> StreamSpec:
-    """The name tag of what a tuned pair makes; it tells of all three files that the weights are made of."""
+    """Returns the name tag of what a tuned pair makes.
+
+    Args:
+        changes_sha256: of the file of changes; the weights of the tag.
+        lite2_sha256: of the packaged file that was changed.
+        lite3_sha256: of the other one.
+    """
     made_of = f"weights are changes of {lite2_sha256} and {lite3_sha256}"
     inputs = f"{efficientnet_lite2.PREPROCESSING}; beside it {efficientnet_lite3.PREPROCESSING}"
     return StreamSpec(NETWORK, changes_sha256, f"{inputs}; {made_of}")

@@ -142,7 +142,7 @@ def select_evenly(rows: list[SoundRow], most: int) -> list[SoundRow]:
 
 
 def compute_example(audio: Audio, row: SoundRow) -> NDArray[np.float32]:
-    """What the network is shown of a row: (96, 64)."""
+    """The network's input of one row: (96, 64)."""
     sound = resample(audio.samples, audio.rate, log_mel.RATE, row.begin, row.end)
     shown: NDArray[np.float32] = log_mel.compute_examples(np.resize(sound, log_mel.EXAMPLE))[0]
     return shown

@@ -55,7 +55,14 @@ class CaffeBottleneck(nn.Module):
 
 
 def build_stage(number: int, blocks: int, stride: int, dilation: int = 1) -> nn.Sequential:
-    """res2 to res5; dilation: of every 3×3 in it."""
+    """Builds one of the stages res2 to res5.
+
+    Args:
+        number: 2 to 5; channels double from one to the next.
+        blocks: bottlenecks.
+        stride: of the first of them.
+        dilation: of every 3×3 in it.
+    """
     inputs, width = (64 if number == 2 else 2 ** (number + 5)), 2 ** (number + 4)
     first = CaffeBottleneck(inputs, width, stride, dilation)
     return nn.Sequential(first, *(CaffeBottleneck(4 * width, width, 1, dilation) for _ in range(blocks - 1)))

@@ -112,7 +112,7 @@ class BottomUp(TwoStage):
         return features
 
     def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> AttributePredictions:
-        """Boxes (K, 4) of each picture, in its pixels."""
+        """Predicts from boxes (K, 4) of each picture, in its pixels."""
         said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
         return said
 
@@ -135,7 +135,18 @@ class BottomUp(TwoStage):
 def select_regions(
     boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule
 ) -> Regions:
-    """Regions by the best score that survives suppression within its class (the paper's section 3.1)."""
+    """Selects regions by the best score that survives suppression within its class (the paper's section 3.1).
+
+    Args:
+        boxes: (N, 4), in pixels of the picture.
+        scores: (N, 1600), the probability of each object.
+        attributes: (N, 400), the probability of each attribute.
+        features: (N, 2048).
+        rule: how many, and how sure.
+
+    Returns:
+        The regions, the best first.
+    """
     score, kind = (scores * suppress_overlaps(boxes, scores, rule.overlap)).max(1)
     order = score.argsort(descending=True, stable=True)
     count = min(max(int((score > rule.score).sum()), rule.least), rule.most)
@@ -144,7 +155,16 @@ def select_regions(
 
 
 def suppress_overlaps(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
-    """bool (N, C): which boxes (N, 4) no better one covers, by the scores (N, C) of each class by itself."""
+    """Finds the boxes that no better one covers, by the scores of each class by itself.
+
+    Args:
+        boxes: (N, 4), in pixels.
+        scores: (N, C).
+        overlap: intersection over union beyond which two are one.
+
+    Returns:
+        bool (N, C).
+    """
     near = box_iou(boxes, boxes) > overlap
     near.fill_diagonal_(False)
     alive = torch.ones_like(scores.T, dtype=torch.bool)

@@ -35,7 +35,7 @@ LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_h
 
 @dataclass(frozen=True, eq=False)
 class BoxPredictions:
-    """What a detector says of boxes: features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
+    """Predictions for boxes: features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
 
     features: Tensor
     logits: Tensor
@@ -58,7 +58,7 @@ class FasterRCNN(TwoStage):
     rule = DetectionRule()
 
     def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> BoxPredictions:
-        """Boxes (K, 4) of each picture, in its pixels."""
+        """Predicts from boxes (K, 4) of each picture, in its pixels."""
         return self._said(self.embed(self.pool(maps, boxes)))
 
     def find_regions(
@@ -189,7 +189,7 @@ class FPN(FasterRCNN):
 
 
 def select_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Those of the detector alone."""
+    """The parameters of the detector alone."""
     named = unwrap(checkpoint)
     return {name: value for name, value in named.items() if not any(part in name for part in LEFT_ALONE)}
 

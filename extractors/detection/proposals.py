@@ -29,7 +29,7 @@ class ProposalRule:
 
 @dataclass(frozen=True, eq=False)
 class ScoredAnchors:
-    """What the head says of each anchor of one picture's level: logits (A,), deltas and anchors (A, 4)."""
+    """Predictions for the anchors of one level of one picture: logits (A,), deltas and anchors (A, 4)."""
 
     logits: Tensor
     deltas: Tensor
@@ -68,22 +68,22 @@ class ProposalGenerator(nn.Module):
         self.cells = [make_cell_anchors(of_level, RATIOS) for of_level in sizes]
 
     def make_anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of each map, in pixels."""
+        """The anchors of each map, in pixels."""
         return {
             name: place_anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
     def run_head(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
-        """What the head says of each map."""
+        """The head's logits and deltas of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
     def score_anchors(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
-        """For each picture, each of its levels."""
+        """The scored anchors of each picture, level by level."""
         return self._score(self.run_head(maps))
 
     def _score(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
-        """The same from what the head said."""
+        """The same from the head's output."""
         placed = self.make_anchors({name: logits for name, (logits, _) in heads.items()})
         pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
@@ -100,13 +100,31 @@ class ProposalGenerator(nn.Module):
     def propose(
         self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
-        """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
+        """Proposes boxes in pictures, from their maps.
+
+        Args:
+            maps: (N, C, rows, columns) by name.
+            size: height and width of the pictures, in pixels.
+            rule: how many.
+
+        Returns:
+            For each picture boxes (K, 4) and logits (K,), the best first.
+        """
         return self.select(self.run_head(maps), size, rule)
 
     def select(
         self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
-        """The same from what the head said."""
+        """Proposes boxes from what the head said of the maps.
+
+        Args:
+            heads: logits (N, A, rows, columns) and deltas (N, 4 A, rows, columns) by the map's name.
+            size: height and width of the pictures, in pixels.
+            rule: how many.
+
+        Returns:
+            For each picture boxes (K, 4) and logits (K,), the best first.
+        """
         return [self._best(levels, size, rule) for levels in self._score(heads)]
 
     def _best(

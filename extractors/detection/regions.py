@@ -24,8 +24,11 @@ class DetectionRule:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Best first. boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C);
-    attributes: (K, A) their probabilities, or None where the detector knows none."""
+    """The regions of one picture, the best first.
+
+    boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C); attributes: (K, A) their
+    probabilities, or None where the detector knows none.
+    """
 
     boxes: Tensor
     scores: Tensor
@@ -37,7 +40,17 @@ class Regions:
 def select_detections(
     boxes: Tensor, scores: Tensor, size: tuple[int, int], rule: DetectionRule
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Boxes (D, 4), scores (D,) and classes (D,) from boxes (N, C, 4) and scores (N, C) of each class."""
+    """Selects boxes by their scores, after suppression within each class.
+
+    Args:
+        boxes: (N, C, 4), one for each class, in pixels.
+        scores: (N, C).
+        size: height and width of the picture, to which boxes are cut.
+        rule: how many, and how sure.
+
+    Returns:
+        Boxes (D, 4), scores (D,) and classes (D,), the best first.
+    """
     boxes = clip_boxes(boxes, *size)
     row, kind = torch.nonzero((scores > rule.score) & have_area(boxes), as_tuple=True)
     box, score = boxes[row, kind], scores[row, kind]
@@ -48,10 +61,18 @@ def select_detections(
 def pad_regions(
     found: Sequence[Regions], size: tuple[int, int], count: int, things: int
 ) -> dict[str, WindowRows]:
-    """What was found in pictures of that height and width, ``count`` boxes of each: the best, then zeros.
+    """Makes rows of streams of the regions of several pictures: the best of each, then zeros.
 
-    By the ending of their stream's name: "" features (T, count, C); "_scores" (T, count, things), a box's
-    score in the column of its class; "_attributes" (T, count, A) where the detector says any. float16.
+    Args:
+        found: of each picture.
+        size: height and width of the pictures, in pixels.
+        count: regions a row.
+        things: how many classes there are.
+
+    Returns:
+        float16 rows by the ending of their stream's name: "" features (T, count, C); "_scores"
+        (T, count, things), a box's score in the column of its class; "_attributes" (T, count, A) where the
+        detector says any.
     """
     kept = [keep_best(regions, count) for regions in found]
     height, width = size
@@ -68,7 +89,7 @@ def pad_regions(
 
 
 def keep_best(regions: Regions, count: int) -> Regions:
-    """The best of them."""
+    """The first ``count`` regions."""
     said = None if regions.attributes is None else regions.attributes[:count]
     best = (regions.boxes[:count], regions.scores[:count], regions.classes[:count], regions.features[:count])
     return Regions(*best, said)

@@ -36,9 +36,12 @@ class StageRunners:
 
 
 class TwoStage(nn.Module, ABC):
-    """input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
+    """A detector in two stages.
+
+    input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
     feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
-    things: how many classes there are."""
+    things: how many classes there are.
+    """
 
     input: DetectionInput
     proposals: ProposalRule
@@ -64,17 +67,27 @@ class TwoStage(nn.Module, ABC):
     def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
-        """What is in pictures of that height and width at the proposed boxes (K, 4) of each."""
+        """Classifies the proposed boxes, and keeps the best.
+
+        Args:
+            maps: by name, of N pictures.
+            boxes: proposals (K, 4) of each, in its pixels.
+            size: height and width of the pictures, in pixels.
+            run: the two networks.
+
+        Returns:
+            The regions of each picture, the best first.
+        """
 
     def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
-        """As ``Stages`` wants it."""
+        """Runs the first stage, as ``StageRunners`` wants it."""
         maps = self.maps(x)
         heads = self.proposal_generator.run_head(maps)
         return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
 
     @torch.inference_mode()
     def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
-        """Of pictures (N, 3, H, W), bytes with blue first: what is found, the best first."""
+        """The regions of pictures (N, 3, H, W), bytes with blue first: the best first."""
         run = run or StageRunners(self.trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
         outputs = run.trunk(self.input.normalise(planes))
@@ -83,7 +96,16 @@ class TwoStage(nn.Module, ABC):
         return self.find_regions(maps, boxes, size, run)
 
     def features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
-        """Features (B, width) of all boxes, picture by picture, some of them at a time."""
+        """Computes the features of all boxes, some of them at a time.
+
+        Args:
+            maps: by name, of N pictures.
+            boxes: (K, 4) of each, in its pixels.
+            run: the two networks.
+
+        Returns:
+            (B, width), picture by picture.
+        """
         parts: list[Tensor] = []
         for number, of_one in enumerate(boxes):
             own = {name: grid[number : number + 1] for name, grid in maps.items()}

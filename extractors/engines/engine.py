@@ -44,12 +44,14 @@ class NetworkEngine(ABC):
 
 
 class TorchEngine(NetworkEngine):
-    """A copy of the module, channels last; in half precision its weights are, and with an ``example`` of its
-    input at hand batch norms are folded away.
+    """Runs a copy of the module by torch, channels last.
+
+    In half precision its weights are so too, and with an ``example`` of its input at hand batch norms are
+    folded away. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come.
 
     precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32, which is IEEE's
     on a GPU too. compiled: by torch.compile, which takes a minute for each new shape and needs a C++
-    compiler. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come.
+    compiler.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
 
 
 def to_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What a module returned, as ``NetworkEngine.outputs`` has it."""
+    """A module's output as ``NetworkEngine.outputs`` has it."""
     return (values,) if isinstance(values, Tensor) else tuple(values)
 
 
@@ -109,7 +111,7 @@ def fill_up(rows: Tensor) -> Tensor:
 
 
 def fastest_precision(device: torch.device) -> Precision:
-    """What torch multiplies fastest on the device, down to 16 bits."""
+    """Returns the precision in which torch multiplies fastest on the device, down to 16 bits."""
     if device.type != "cpu":
         return "fp16"
     known = torch.cpu.get_capabilities()

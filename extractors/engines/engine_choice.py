@@ -37,15 +37,26 @@ def choose_engine(
     cache: Path,
     free: tuple[int, ...] = (0,),
 ) -> NetworkEngine:
-    """The engine asked for; for "auto" OpenVINO on a CPU, for all kinds of networks the fastest that was
-    measured there, and torch elsewhere or where OpenVINO is not installed.
+    """Makes the engine asked for.
 
-    module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
-    free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
-    pictures of any number and size. key: names the network and its weights; a converted model is kept for it.
+    For "auto" it is OpenVINO on a CPU, for all kinds of networks the fastest that was measured there, and
+    torch elsewhere or where OpenVINO is not installed.
 
-    Raises ImportError where OpenVINO is asked for by name and absent, ValueError where it is asked for on
-    another device than a CPU, or there is no engine of that name.
+    Args:
+        module: returns a tensor or a tuple of tensors; it is copied, and stays as it is.
+        example: an input, its free axes longer than 1.
+        key: names the network and its weights; a converted model is kept for it.
+        device: where torch runs it.
+        engine: which one.
+        precision: None takes the engine's fastest on this processor.
+        threads: of inference, for OpenVINO.
+        cache: folder of converted models.
+        free: axes whose length may differ from call to call, such as (0, 1, 2) of pictures of any number and
+            size.
+
+    Raises:
+        ImportError: OpenVINO is asked for by name and absent.
+        ValueError: it is asked for on another device than a CPU, or there is no engine of that name.
     """
     if engine not in get_args(EngineName):
         raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")

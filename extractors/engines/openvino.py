@@ -18,11 +18,7 @@ from torch.export import Dim
 
 from extractors.engines.engine import NetworkEngine, Precision
 
-# OpenVINO without its reporter: importing it would report to its maker's statistics.
-#
-# The reporter is hidden from it, and OpenVINO then takes its own silent stand-in.
-
-
+# Importing OpenVINO would report to its maker's statistics: without the reporter it takes a silent stand-in.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 import openvino  # noqa: E402
 
@@ -78,7 +74,17 @@ def fastest_precision() -> Precision:
 def load_or_convert(
     module: nn.Module, example: Tensor, kept: Path, free: tuple[int, ...] = (0,)
 ) -> openvino.Model:
-    """The converted model from the folder ``kept``, made and kept there first where it is not."""
+    """Loads the converted model, made and kept first where it is not there.
+
+    Args:
+        module: in eval mode or not; it stays as it is.
+        example: an input, its free axes longer than 1.
+        kept: folder of the model.
+        free: axes whose length may differ from call to call.
+
+    Returns:
+        The model, not compiled yet.
+    """
     return load_or_make(kept, lambda: _convert(module, example, free))
 
 

@@ -19,7 +19,7 @@ FRAMES, SIDE = 16, 112
 
 @dataclass(frozen=True, eq=False)
 class C3DFeatures:
-    """What the papers take from it.
+    """The network's layers that the papers take.
 
     pool2 (N, 128, 8, 28, 28), pool3 (N, 256, 4, 14, 14), pool4 (N, 512, 2, 7, 7), pool5 (N, 512, 1, 4, 4);
     fc6, fc7 (N, 4096), after their ReLU; logits (N, 487) of Sports-1M.

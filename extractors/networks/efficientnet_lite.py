@@ -17,11 +17,18 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
-# TensorFlow's SAME padding, which depends on the size of each axis.
-
 
 def compute_same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after one axis, so that ceil(size / stride) outputs come out; the odd one is after."""
+    """Computes TensorFlow's SAME padding of one axis, which depends on the axis's size.
+
+    Args:
+        size: of the axis.
+        kernel: its length.
+        stride: ceil(size / stride) outputs come out.
+
+    Returns:
+        Zeros before and after; the odd one is after.
+    """
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
@@ -96,7 +103,7 @@ class ConvNormAct(nn.Module):
 
 
 def fold_lite_norms(network: nn.Module) -> None:
-    """Every batch norm into the convolution before it, in place: the same function in fewer steps."""
+    """Folds every batch norm into the convolution before it, in place: the same function in fewer steps."""
     for layer in network.modules():
         if isinstance(layer, ConvNormAct) and isinstance(layer.norm, nn.BatchNorm2d):
             layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)

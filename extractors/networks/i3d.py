@@ -3,7 +3,7 @@
 Carreira and Zisserman, "Quo Vadis, Action Recognition?", CVPR 2017 (arXiv:1705.07750), figure 3. Modules
 are named after the end points of DeepMind's graph (kinetics-i3d). Input: (N, 3, T, H, W) in [-1, 1], or
 (N, 2, T, H, W) of flow, its x first. Padding is TensorFlow's SAME everywhere, so it depends on the size of
-each axis; checkpoints of other frameworks are read by extractors/networks/i3d.py.
+each axis. Three ports of the published checkpoint are read by their own names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,18 @@ Size: TypeAlias = tuple[int, int, int]
 
 
 def pad_same(x: Tensor, kernel: Size, stride: Size) -> Tensor:
-    """The last three axes padded with zeros; harmless before a max pool, whose inputs come from a ReLU."""
+    """Pads the last three axes with zeros, as TensorFlow's SAME does.
+
+    Harmless before a max pool, whose inputs come from a ReLU.
+
+    Args:
+        x: (N, C, T, H, W).
+        kernel: along T, H and W.
+        stride: the same.
+
+    Returns:
+        (N, C, T′, H′, W′).
+    """
     sizes = zip(x.shape[2:], kernel, stride, strict=True)
     time, rows, columns = (compute_same_padding(*axis) for axis in sizes)
     return F.pad(x, (*columns, *rows, *time)) if any((*time, *rows, *columns)) else x
@@ -78,7 +89,7 @@ class InceptionBlock(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class LogitsHead:
-    """What I3D says of its last map, T′ steps of it.
+    """The head's features and logits of a map of T′ steps.
 
     pooled: (N, 1024, T″, H″, W″), averages over 2×7×7 neighbours; features: (N, 1024), their mean;
     logits_per_step: (N, 400, T″) of Kinetics-400 (600 in some files); logits: (N, 400), their mean.
@@ -130,12 +141,6 @@ class I3D(nn.Module):
         return LogitsHead(pooled, pooled.mean((2, 3, 4)), per_step, per_step.mean(2))
 
 
-# I3D's published checkpoints by their own key names (piergiaj's, hassony2's, flax's), and the packaged one.
-#
-# All three hold the same network; the names differ, and flax keeps kernels as (T, H, W, in, out) and, as
-# DeepMind's original does, leaves out the batch norms' scales, which are 1.
-
-
 #: piergiaj: Mixed_3b.b1a is the first unit of branch 1.
 PIERGIAJ = {"b0": "0.0", "b1a": "1.0", "b1b": "1.1", "b2a": "2.0", "b2b": "2.1", "b3b": "3.1"}
 
@@ -156,8 +161,10 @@ def from_checkpoint(checkpoint: Checkpoint) -> I3D:
 
 
 def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The parameters under the names of extractors/networks/i3d.py; names that are none of I3D's stay as they
-    are."""
+    """The parameters of piergiaj's, hassony2's or flax's checkpoint under this module's names.
+
+    Names that are none of I3D's stay as they are.
+    """
     if any("/" in name for name in checkpoint):
         return _from_flax(checkpoint)
     rename = _from_hassony2 if any(".batch3d." in name for name in checkpoint) else _from_piergiaj
@@ -182,7 +189,10 @@ def _from_hassony2(name: str) -> str:
 
 
 def _from_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``."""
+    """``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``.
+
+    Kernels are (T, H, W, in, out); as in DeepMind's original, the batch norms' scales are left out: all are 1.
+    """
     renamed = {}
     for name, value in checkpoint.items():
         kernel = name.endswith("/kernel")

@@ -49,7 +49,16 @@ class Raft(nn.Module):
 
 
 def compute_padding(height: int, width: int, smallest: int = SMALLEST) -> tuple[int, int, int, int]:
-    """Left, right, top and bottom up to a multiple of 8 and to ``smallest``; the odd pixel is after."""
+    """Computes how far pictures are padded: to a multiple of 8 pixels, and to a least side.
+
+    Args:
+        height: in pixels.
+        width: in pixels.
+        smallest: side that the network takes.
+
+    Returns:
+        Pixels left, right, above and below; the odd one is after.
+    """
     rows, columns = (max(-(-side // MULTIPLE) * MULTIPLE, smallest) - side for side in (height, width))
     return columns // 2, columns - columns // 2, rows // 2, rows - rows // 2
 

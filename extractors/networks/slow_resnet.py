@@ -22,7 +22,7 @@ DEPTHS = (3, 4, 6, 3)
 
 @dataclass(frozen=True)
 class SlowLayout:
-    """How a network looks along time.
+    """Kernels along time.
 
     stem: frames of the first kernel. temporal: for each stage the frames of its blocks' first kernels,
     taken in turn. pooled: whether time is halved after the first stage. head: frames, rows and columns of

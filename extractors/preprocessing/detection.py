@@ -17,7 +17,7 @@ from extractors.preprocessing.images import resize_by_axes
 
 @dataclass(frozen=True)
 class DetectionInput:
-    """How a checkpoint wants its pictures, in the detectors' own terms.
+    """The pictures that a checkpoint takes, in the detectors' own terms.
 
     mean: of the bytes, blue first. std: what they are divided by. shortest, longest: edges in pixels, the
     second a limit. multiple: zeros are put right and below to sides that this divides.
@@ -39,7 +39,7 @@ class DetectionInput:
 
     @property
     def resizing(self) -> Resizing:
-        """What is done to whole pictures."""
+        """The resizing of whole pictures."""
         return Resizing(self.shortest, self.longest)
 
     def normalise(self, planes: Tensor) -> Tensor:
@@ -66,7 +66,16 @@ def to_bgr_planes(frames: Tensor) -> Tensor:
 
 
 def resize_with_pillow(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """A picture (H, W, 3) with Pillow's bilinear, which averages what it shrinks."""
+    """Resizes a picture by Pillow's bilinear, which averages what it shrinks.
+
+    Args:
+        picture: (H, W, 3).
+        height: wanted, in pixels.
+        width: the same.
+
+    Returns:
+        (height, width, 3).
+    """
     if picture.shape[:2] == (height, width):
         return picture
     return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BILINEAR))

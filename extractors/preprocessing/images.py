@@ -38,23 +38,50 @@ def squash(pixels: Tensor, side: int) -> Tensor:
 
 
 def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), with their shorter side of ``side`` pixels, the aspect ratio kept.
+    """Resizes whole pictures by their shorter side, the aspect ratio kept.
 
     Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        side: of the shorter side, in pixels.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
     """
     return resize(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
 
 
 def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), as (N, rows, columns, 3), rounded as ``shrink_or_enlarge`` says."""
+    """Resizes whole pictures, rounded as ``shrink_or_enlarge`` says.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        rows: wanted.
+        columns: wanted.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
+    """
     if pixels.shape[1:3] == (rows, columns):
         return pixels
     return (_by_pillow if pixels.device.type == "cpu" else resize_by_axes)(pixels, rows, columns, kernel)
 
 
 def crop_middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
-    """The square of ``side`` in the middle of two axes; of an odd rest, the smaller part is before it."""
+    """Cuts the middle out of two axes.
+
+    Args:
+        x: of any shape.
+        side: length that is left; of an odd rest, the smaller part is before it.
+        axes: which two.
+
+    Returns:
+        A view of ``x``.
+    """
     for axis in axes:
         x = x.narrow(axis, (x.shape[axis] - side) // 2, side)
     return x
@@ -67,19 +94,28 @@ def _by_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tenso
 
 
 def resize_by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
-    """What Pillow does, on any device: uint8 (N, H, W, 3) to (N, rows, columns, 3), columns first."""
+    """Resizes as Pillow does, on any device: first the columns, then the rows, each rounded to 8 bits.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        rows: wanted.
+        columns: wanted.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
+    """
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
         planes = F.interpolate(planes, size, mode=kernel, antialias=True).add(0.5).floor().clamp(0, 255)
     return planes.byte().permute(0, 2, 3, 1).contiguous()
 
 
-# What part of a picture a network sees, and how large: the data that both does it and says it.
-
-
 @dataclass(frozen=True)
 class ResizeAndCrop:
-    """The picture resized, then the middle square of ``crop`` pixels (None: all of it).
+    """Resizes pictures, then cuts out the middle square of ``crop`` pixels (None: all of it).
+
+    Calling it does so, and its string describes it in a stream's name tag.
 
     size: of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed.
     filter: of the resizing. rounding: where the square begins when the rest is odd: "down" takes the smaller
@@ -97,7 +133,7 @@ class ResizeAndCrop:
 
     @property
     def resizing(self) -> Resizing:
-        """What is done to whole pictures, before anything is cut out."""
+        """The resizing of whole pictures, before anything is cut out."""
         return Resizing(self.size, filter=self.filter)
 
     def __call__(self, frames: Tensor) -> Tensor:

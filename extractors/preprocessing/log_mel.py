@@ -1,7 +1,9 @@
-"""Turns sound into log-mel spectrograms, and resamples it.
+"""Turns sound into the log-mel spectrograms that VGGish was trained on, and resamples it.
 
-A windowed sinc (Smith, "Digital Audio Resampling", 1984) with the window that public extractors of sound
-use, resampy 0.4's ``kaiser_best``: FFmpeg's default filter differs from it by 6 % near 8 kHz.
+Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430);
+the numbers are those of TensorFlow's models/research/audioset/vggish, in float64. Resampling is by a windowed
+sinc (Smith, "Digital Audio Resampling", 1984) with the window that public extractors of sound use, resampy
+0.4's ``kaiser_best``: FFmpeg's default filter differs from it by 6 % near 8 kHz.
 """
 
 from __future__ import annotations
@@ -11,12 +13,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-
-# Sound to pictures of itself: the log-mel spectrogram that VGGish was trained on.
-#
-# Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430);
-# the numbers are those of TensorFlow's models/research/audioset/vggish. All of it runs in float64.
-
 
 Floats = NDArray[np.float64]
 
@@ -80,9 +76,17 @@ ZEROS, BETA, ROLLOFF = 50, 12.984585, 0.917347
 def resample(
     samples: NDArray[np.floating], rate: int, wanted: int, begin: int = 0, end: int | None = None
 ) -> Floats:
-    """Mono sound at ``wanted`` samples a second: ⌊samples · wanted / rate⌋ of them, silence around it.
+    """Resamples mono sound, silence around it.
 
-    begin, end: which of them are made, as if they were cut from the whole.
+    Args:
+        samples: (S,).
+        rate: of them, a second.
+        wanted: of the result, a second.
+        begin: first sample of the result that is made, as if it were cut from the whole.
+        end: behind the last one; None for all.
+
+    Returns:
+        float64 (end − begin,); the whole is ⌊S · wanted / rate⌋ samples long.
     """
     divisor = math.gcd(rate, wanted)
     up, down = wanted // divisor, rate // divisor

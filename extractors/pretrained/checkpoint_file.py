@@ -33,13 +33,14 @@ from extractors.pretrained.weights_folder import write_weights
 
 
 def _bytes(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes for Python 2 to read: as text to be encoded again."""
+    """Encodes text again, by which Python 3 writes bytes for Python 2 to read."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it wants to encode text as {encoding}")
     return _codecs.encode(text, encoding)
 
 
-#: All that such a pickle needs to call; flax's immutable dictionary becomes a plain one.
+#: All that pickles of flax, detectron2 and Caffe2 need to call: numbers and arrays of numpy in dictionaries,
+#: lists and tuples. Flax's immutable dictionary becomes a plain one.
 ADMITTED: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): np.dtype,
     ("numpy", "ndarray"): np.ndarray,
@@ -55,6 +56,8 @@ ADMITTED: Mapping[tuple[str, str], Callable[..., Any]] = {
 
 
 class _Unpickler(pickle.Unpickler):
+    """Lets a pickle, which is a program, call nothing but what rebuilds an array."""
+
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) not in ADMITTED:
             raise pickle.UnpicklingError(f"it wants to call {module}.{name}")
@@ -62,7 +65,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(file: Path) -> object:
-    """What the pickle holds; text of Python 2 is taken as latin1. Raises WeightsDamaged."""
+    """The content of a pickle of arrays; text of Python 2 is taken as latin1. Raises WeightsDamaged."""
     try:
         with file.open("rb") as stream:
             return _Unpickler(stream, encoding="latin1").load()
@@ -138,7 +141,7 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def _keep(tensors: Mapping[str, Tensor], kept: Path) -> None:
-    """Where the disk is full, the pickle is read again the next time."""
+    """Writes safetensors; with a full disk nothing is kept, and the pickle is read again the next time."""
     with suppress(NoRoom), write_weights(kept) as unfinished:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
 

@@ -32,12 +32,10 @@ from extractors.pretrained.errors import (
 from extractors.pretrained.manifest import WeightsEntry
 from extractors.pretrained.weights_folder import FileCheck, FoundWeights, WeightsFolder
 
-# The part of a download that has come, and what tells whether more of the same file can be asked for.
-
 
 @dataclass(frozen=True)
 class PartialFile:
-    """path: the bytes so far, FILE.part. url: where they are from."""
+    """The part of a download that has come. path: its bytes, FILE.part. url: where they are from."""
 
     path: Path
     url: str
@@ -55,7 +53,7 @@ class PartialFile:
         return self.path.with_name(f"{self.path.name}.json")
 
     def range_headers(self) -> dict[str, str]:
-        """What asks for the rest of the same version; nothing where it cannot be told that it is the same."""
+        """Asks for the rest of the same version; empty if it cannot be told that it is the same."""
         version = self._version()
         if not self.size or version is None:
             return {}
@@ -148,10 +146,15 @@ class Downloader:
     transport: httpx.BaseTransport | None = None
 
     def fetch(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
-        """Brings the file, unless it is there when it is this process's turn.
+        """Downloads a file, unless it is there when it is this process's turn.
 
-        check: raises WeightsError where what has come, under another name, is not the right file.
-        Raises DownloadError.
+        Args:
+            url: http or https.
+            file: where it goes; it appears when it is whole and right.
+            check: raises WeightsError if what has come, under another name, is not the right file.
+
+        Raises:
+            DownloadError: the file did not come, or ``check`` refused it.
         """
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -252,15 +255,20 @@ def _unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreach
     return ServerUnreachable(f"{url} did not come: {reason}{kept}.")
 
 
-# Brings the file of an entry of the manifest over the network.
-
-
 def fetch_weights(
     known: WeightsEntry, folder: WeightsFolder, downloader: Downloader, check: FileCheck, *, offline: bool
 ) -> FoundWeights:
-    """The entry's file, from here if it is here and right, else from its URL.
+    """Returns the entry's file, from the folder if it is there and right, else from its URL.
 
-    check: what a file that has come must pass before it takes its place. Raises WeightsError.
+    Args:
+        known: the manifest's entry.
+        folder: where files of weights lie.
+        downloader: brings it.
+        check: a file that has come must pass it before it takes its place.
+        offline: nothing is downloaded.
+
+    Raises:
+        WeightsError: the file is neither here nor to be had.
     """
     if (file := folder.locate(known)) is not None:
         try:

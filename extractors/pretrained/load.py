@@ -1,5 +1,4 @@
-"""A network with its weights: ``load_pretrained`` finds the file, checks it, reads it and hands it to a
-builder.
+"""Loads networks with their weights: finds the file, checks it, reads it and hands it to a builder.
 
 weights/manifest.toml says what there is; ``python -m app weights`` brings it.
 """
@@ -37,13 +36,21 @@ def load_pretrained(
     *,
     data: Path | None = None,
 ) -> tuple[Network, str]:
-    """The network of that name in the manifest, in eval mode, and the sha256 of its file (or "seeded").
+    """Loads a network of the manifest. Nothing is downloaded here.
 
-    choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
-    every time, for tests and benchmarks.
-    build: from a checkpoint, under the names it has in the file. blank: with initial weights.
-    data: the data folder, by default REELWORD_DATA. Nothing is downloaded here. Raises WeightsError:
-    WeightsMissing says which command brings the file or where to put it.
+    Args:
+        name: in the manifest.
+        choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
+            every time, for tests and benchmarks.
+        build: makes the network of a checkpoint, under the names it has in the file.
+        blank: makes it with initial weights.
+        data: the data folder, by default REELWORD_DATA.
+
+    Returns:
+        The network in eval mode, and the sha256 of its file (or "seeded").
+
+    Raises:
+        WeightsError: WeightsMissing says which command brings the file or where to put it.
     """
     if choice == SEEDED:
         return build_seeded(blank), SEEDED
@@ -64,9 +71,6 @@ def build_seeded(blank: Callable[[], Network]) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return blank().eval()
-
-
-# Which function of ours takes the checkpoint of an entry, and whether a file is one that it takes.
 
 
 #: Readers by their names in earlier versions, of which users' manifests may still speak: a module's, or a

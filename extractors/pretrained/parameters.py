@@ -24,7 +24,7 @@ def unwrap(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def count_classes(parameters: Checkpoint, classifier: str) -> int:
-    """How many classes the weight of this name tells apart. Raises WrongCheckpoint where there is none."""
+    """The number of classes that the weight ``classifier`` tells apart. Raises WrongCheckpoint without it."""
     if classifier not in parameters:
         raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
     return parameters[classifier].shape[0]
@@ -54,22 +54,15 @@ def load_strict(network: Network, parameters: Checkpoint) -> Network:
     return network.eval()
 
 
-# Random weights under which a network still tells pictures apart, for tests and benchmarks.
-#
-# Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen no
-# data, and He's alone let it grow without bound along shortcuts.
-
-
-Module = TypeVar("Module", bound=nn.Module)
-
 #: What a block adds to its shortcut, as a share: over 50 blocks the signal grows about fivefold.
 SHARE = 0.25
 
 
-def randomize(network: Module, last_norm: str | None = None) -> Module:
-    """The network with He's weights (arXiv:1502.01852).
+def randomize(network: Network, last_norm: str | None = None) -> Network:
+    """Gives a network He's weights (arXiv:1502.01852), under which it still tells pictures apart.
 
-    last_norm: how the names end of the norms behind which a block meets its shortcut.
+    Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen
+    no data, and He's alone let it grow without bound along shortcuts. last_norm: how the names end of the norms behind which a block meets its shortcut.
     """
     for name, layer in network.named_modules():
         if isinstance(layer, (nn.Conv2d, nn.Conv3d, nn.Linear)):

@@ -3,6 +3,10 @@
 A frozen graph is one message in the wire format of protocol buffers (protobuf.dev, "Encoding")
 whose schema is TensorFlow's graph.proto, node_def.proto, attr_value.proto and tensor.proto. Of its nodes only
 those are read that hold an array of numbers; nothing in the file is run.
+
+A quantised layer of TensorFlow Lite keeps a whole number of -127 to 127 for each weight and a scale for each
+output channel. Their product is the weight, with which the network runs on any device, in any precision, and
+can be trained on. OpenVINO reads the file and folds the constants.
 """
 
 from __future__ import annotations
@@ -120,13 +124,6 @@ def _text(value: int | Bytes) -> str:
     return bytes(_message(value)).decode()
 
 
-# The layers of a network in TensorFlow Lite's format, their whole numbers back to float32.
-#
-# A quantised layer keeps a whole number of -127 to 127 for each weight and a scale for each output channel;
-# their product is the weight. What is lost by it stays lost, but the network then runs on any device, in any
-# precision, and can be trained on. OpenVINO reads the file and folds the constants.
-
-
 LAYERS = ("Convolution", "GroupConvolution", "MatMul")
 #: What may stand between a constant and the layer that takes it.
 BETWEEN = ("Convert", "Multiply", "Reshape", "Transpose", "Unsqueeze", "Subtract")
@@ -170,7 +167,7 @@ def _constant_tensor(node: Any) -> bool:
 
 
 def _folded(outputs: list[Any]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """What the graph makes of its constants there."""
+    """Computes the values at these outputs, which are made of constants alone."""
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(openvino.Model(outputs, []), "CPU", exact)
     results = compiled([])

@@ -1,4 +1,4 @@
-"""Where files of weights lie: in packages, in the repository, and by name below REELWORD_DATA/weights.
+"""Finds files of weights: in packages, in the repository, and by name below REELWORD_DATA/weights.
 
 A file brought by download or by hand lies in weights/NAME/FILE, and beside it FILE.sha256 (as sha256sum
 writes it): the digest that was checked against the manifest, or, where nobody publishes one, seen first.
@@ -52,7 +52,7 @@ class WeightsFolder:
         return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))
 
     def place(self, known: WeightsEntry) -> Path:
-        """Where the file goes that comes by URL or from the user."""
+        """The path of a file that comes by URL or from the user."""
         return self.data / "weights" / known.name / known.file_name
 
     def find(self, name: str) -> FoundWeights:
@@ -83,7 +83,16 @@ class WeightsFolder:
         return FoundWeights(known, file, digest, not known.is_vouched_for, converted)
 
     def admit(self, known: WeightsEntry, part: Path, probe: FileCheck) -> None:
-        """Lets what has come over the network pass. Raises DownloadDamaged, or what look does."""
+        """Checks what has come over the network.
+
+        Args:
+            known: the manifest's entry.
+            part: what has come.
+            probe: is asked where nobody publishes a whole digest; raises WeightsError.
+
+        Raises:
+            DownloadDamaged: it is not what is published.
+        """
         if difference := self._difference(known, part, sha256_of(part)):
             raise DownloadDamaged(f"What came from {known.url} {difference}.")
         if not known.is_vouched_for:
@@ -92,7 +101,15 @@ class WeightsFolder:
     def add(self, file: Path, known: WeightsEntry, probe: FileCheck) -> FoundWeights:
         """Takes the user's file in under the entry's name, instead of one that is there.
 
-        Raises WeightsDamaged, WeightsMissing, NoRoom, or what look does.
+        Args:
+            file: is copied.
+            known: the manifest's entry.
+            probe: is asked where nobody publishes a whole digest; raises WeightsError.
+
+        Raises:
+            WeightsDamaged: it is not what is published.
+            WeightsMissing: there is no such file.
+            NoRoom: it cannot be written.
         """
         if not file.is_file():
             raise WeightsMissing(f"There is no file {file}.")
@@ -128,7 +145,7 @@ class WeightsFolder:
         return next((file for folder in folders if (file := folder / known.path).is_file()), None)
 
     def _difference(self, known: WeightsEntry, file: Path, digest: str) -> str | None:
-        """How a file differs from what was seen first under this name, or else from what is published."""
+        """Compares a file with what was seen first under this name, or else with what is published."""
         seen = read_digest(self.place(known)) if file.parent == self.place(known).parent else None
         if seen is not None and digest != seen:
             return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
@@ -147,7 +164,17 @@ class WeightsFolder:
 def compare_with_published(
     known: WeightsEntry, file: Path, digest: str, *, with_git: bool = True
 ) -> str | None:
-    """How a file differs from what the manifest says of it, as the end of a sentence, or None."""
+    """Compares a file with what the manifest says of it.
+
+    Args:
+        known: the manifest's entry.
+        file: of the weights.
+        digest: the file's sha256.
+        with_git: whether git's name of the file is compared too.
+
+    Returns:
+        The difference as the end of a sentence, or None.
+    """
     if known.sha256 is not None and not digest.startswith(known.sha256):
         return f"has sha256 {digest[:12]}…, not {known.sha256[:12]}…"
     if known.git_blob is not None and with_git and git_blob_of(file) != known.git_blob:
@@ -165,7 +192,7 @@ def find_in_package(known: WeightsEntry) -> Path | None:
 
 
 def digest_file_of(file: Path) -> Path:
-    """Where the digest of a file is noted."""
+    """The file in which the digest of a file is noted."""
     return file.with_name(f"{file.name}.sha256")
 
 
