@@ -191,7 +191,8 @@ def _from_hassony2(name: str) -> str:
 def _from_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``.
 
-    Kernels are (T, H, W, in, out); as in DeepMind's original, the batch norms' scales are left out: all are 1.
+    Kernels are (T, H, W, in, out). As in DeepMind's original the batch norms' scales, which are 1, are left
+    out.
     """
     renamed = {}
     for name, value in checkpoint.items():

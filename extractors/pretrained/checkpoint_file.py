@@ -26,11 +26,6 @@ from torch.serialization import safe_globals
 from extractors.pretrained.errors import NoRoom, WeightsDamaged
 from extractors.pretrained.weights_folder import write_weights
 
-# Pickles read without running their code: numbers and arrays of numpy in dictionaries, lists and tuples.
-#
-# Checkpoints of flax (nested dictionaries), of detectron2 and of Caffe2 (arrays by name) are of that kind. A
-# pickle is a program; this reader lets it call nothing but what rebuilds an array.
-
 
 def _bytes(text: str, encoding: str) -> bytes:
     """Encodes text again, by which Python 3 writes bytes for Python 2 to read."""
