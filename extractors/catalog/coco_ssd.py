@@ -70,11 +70,7 @@ class CocoSSD(WindowExtractor):
             SsdFromBytes(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
             f"{NETWORK} {weights}",
-            device=options.device,
-            engine=options.engine,
-            precision=options.precision,
-            threads=options.threads,
-            cache=options.cache,
+            options,
         )
         cut = f"{self.count} boxes; {sampling(self.windows)}"
         self.spec = StreamSpec(NETWORK, weights, PREPROCESSING, cut, self.engine.name, self.engine.precision)

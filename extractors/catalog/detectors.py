@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from extractors.detection import bottom_up, faster_rcnn
 from extractors.detection.detectron2 import Detectron2, is_installed
 from extractors.detection.regions import Regions, pad_regions
 from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
-from extractors.engines.engine import NetworkEngine
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import StreamSpec
@@ -78,33 +77,16 @@ class TwoStageDetector:
     def __init__(self, network: TwoStage, key: str, options: ExtractorOptions) -> None:
         self.network = network.to(options.device)
         self.input, self.width, self.things = network.input, network.width, network.things
-        trunk = build_engine(
-            FirstStage(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options
+        trunk = choose_engine(
+            FirstStage(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", options, free=(0, 2, 3)
         )
-        bins = build_engine(
-            SecondStage(network), torch.zeros(2, *network.bins), f"{key} second stage", (0,), options
-        )
+        bins = torch.zeros(2, *network.bins)
+        embed = choose_engine(SecondStage(network), bins, f"{key} second stage", options)
         self.engine, self.precision = trunk.name, trunk.precision
-        self._stages = StageRunners(trunk.outputs, bins)
+        self._stages = StageRunners(trunk.outputs, embed)
 
     def detect(self, planes: Tensor) -> list[Regions]:
         return self.network.detect(planes, self._stages)
-
-
-def build_engine(
-    module: nn.Module, example: Tensor, key: str, free: tuple[int, ...], options: ExtractorOptions
-) -> NetworkEngine:
-    return choose_engine(
-        module,
-        example,
-        key,
-        device=options.device,
-        engine=options.engine,
-        precision=options.precision,
-        threads=options.threads,
-        cache=options.cache,
-        free=free,
-    )
 
 
 @dataclass(frozen=True)

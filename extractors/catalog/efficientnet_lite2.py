@@ -6,7 +6,6 @@ captioner was trained on are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from extractors.engines.engine import EngineName, NetworkEngine, Precision
 from extractors.engines.engine_choice import choose_engine
-from extractors.extractor import ExtractorOptions
+from extractors.extractor import ExtractorOptions, default_cache
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
@@ -91,18 +90,16 @@ class EfficientNetLite2(WindowExtractor):
     ) -> None:
         if windows.stack_size != 1:
             raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
-        self.windows = windows
-        self.device = torch.device(device)
+        options = ExtractorOptions(
+            torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
+        )
+        self.windows, self.device = windows, options.device
         network, tag = self.load_weighted(weights)
         self.engine: NetworkEngine = choose_engine(
             self.maps(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
-            key=f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
-            device=self.device,
-            engine=engine,
-            precision=precision,
-            threads=threads,
-            cache=cache or Path(os.environ.get("REELWORD_DATA", "data")) / "cache",
+            f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
+            options,
         )
         self.batch = batch or (4 if self.device.type == "cpu" else 64)
         self.spec = replace(tag, engine=self.engine.name, precision=self.engine.precision)

@@ -20,8 +20,9 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 from torchvision.models.detection.transform import resize_boxes
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-from extractors.catalog.detectors import DetectorSettings, RegionsExtractor, build_engine
+from extractors.catalog.detectors import DetectorSettings, RegionsExtractor
 from extractors.detection.regions import Regions
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.networks.labels import COCO_90
 from extractors.pretrained.load import load_pretrained
@@ -101,11 +102,11 @@ class TorchvisionDetector:
     def __init__(self, model: FasterRCNN, key: str, options: ExtractorOptions) -> None:
         self.input = LibraryInput()
         self.model = model.to(options.device)
-        self._trunk = build_engine(
-            TorchvisionTrunk(model), torch.zeros(2, 3, 128, 160), f"{key} trunk", (0, 2, 3), options
+        self._trunk = choose_engine(
+            TorchvisionTrunk(model), torch.zeros(2, 3, 128, 160), f"{key} trunk", options, free=(0, 2, 3)
         )
         bins = torch.zeros(2, 256, 7, 7)
-        self._embed = build_engine(model.roi_heads.box_head, bins, f"{key} second stage", (0,), options)
+        self._embed = choose_engine(model.roi_heads.box_head, bins, f"{key} second stage", options)
         self.engine, self.precision = self._trunk.name, self._trunk.precision
 
     @torch.inference_mode()

@@ -83,11 +83,7 @@ class VGGishExtractor:
             embedder,
             torch.zeros(2, log_mel.STEPS, log_mel.BANDS),
             f"{NETWORK} {weights_sha256} {embedder.options}",
-            device=options.device,
-            engine=options.engine,
-            precision=options.precision,
-            threads=options.threads,
-            cache=options.cache,
+            options,
         )
         self.spec = StreamSpec(
             NETWORK,

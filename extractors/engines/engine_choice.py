@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import get_args
+from typing import Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,32 +25,49 @@ def choose_device(wanted: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+class EngineOptions(Protocol):
+    """The settings that an engine is made with; extractors/extractor.py has them with defaults."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device on which torch runs the network."""
+        ...
+
+    @property
+    def engine(self) -> EngineName:
+        """The engine asked for.
+
+        "auto" is OpenVINO on a CPU, for all kinds of networks the fastest that was measured there, and torch
+        elsewhere or where OpenVINO is not installed.
+        """
+        ...
+
+    @property
+    def precision(self) -> Precision | None:
+        """The precision asked for; None is the fastest of the engine on this processor."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """The threads of OpenVINO."""
+        ...
+
+    @property
+    def cache(self) -> Path:
+        """The folder of converted models."""
+        ...
+
+
 def choose_engine(
-    module: nn.Module,
-    example: Tensor,
-    key: str,
-    *,
-    device: torch.device,
-    engine: EngineName,
-    precision: Precision | None,
-    threads: int,
-    cache: Path,
-    free: tuple[int, ...] = (0,),
+    module: nn.Module, example: Tensor, key: str, options: EngineOptions, free: tuple[int, ...] = (0,)
 ) -> NetworkEngine:
     """Makes the engine asked for.
-
-    For "auto" it is OpenVINO on a CPU, for all kinds of networks the fastest that was measured there, and
-    torch elsewhere or where OpenVINO is not installed.
 
     Args:
         module: returns a tensor or a tuple of tensors; it is copied, and stays as it is.
         example: an input, its free axes longer than 1.
         key: names the network and its weights; a converted model is kept for it.
-        device: where torch runs it.
-        engine: which one.
-        precision: None takes the engine's fastest on this processor.
-        threads: of inference, for OpenVINO.
-        cache: folder of converted models.
+        options: which engine, and how it runs.
         free: axes whose length may differ from call to call, such as (0, 1, 2) of pictures of any number and
             size.
 
@@ -58,6 +75,7 @@ def choose_engine(
         ImportError: OpenVINO is asked for by name and absent.
         ValueError: it is asked for on another device than a CPU, or there is no engine of that name.
     """
+    engine, device, precision = options.engine, options.device, options.precision
     if engine not in get_args(EngineName):
         raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
     if engine == "openvino" and device.type != "cpu":
@@ -71,4 +89,4 @@ def choose_engine(
             raise
         log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
         return TorchEngine(module, device, precision, example=example)
-    return OpenVinoEngine(module, example, key, cache, precision, threads, free)
+    return OpenVinoEngine(module, example, key, options.cache, precision, options.threads, free)

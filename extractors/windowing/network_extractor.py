@@ -115,11 +115,7 @@ class NetworkExtractor(WindowExtractor):
             module,
             self.example(),
             f"{self.plan.network} {sha256} {self.plan.preprocessing}",
-            device=options.device,
-            engine=options.engine,
-            precision=options.precision,
-            threads=options.threads,
-            cache=options.cache,
+            options,
         )
 
 

@@ -25,6 +25,7 @@ from extractors.engines.engine import (
     fill_up,
 )
 from extractors.engines.engine_choice import choose_engine
+from extractors.extractor import ExtractorOptions
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
@@ -39,11 +40,7 @@ def open_engine(cache: Path, engine: EngineName = "auto", device: str = "cpu") -
         Tiny(),
         EXAMPLE,
         "tiny",
-        device=torch.device(device),
-        engine=engine,
-        precision="fp32",
-        threads=1,
-        cache=cache,
+        ExtractorOptions(torch.device(device), engine, "fp32", 1, cache),
     )
 
 
@@ -101,9 +98,7 @@ def of_clips(
     cache: Path, engine: EngineName, precision: Precision, example: Tensor = STACKS
 ) -> NetworkEngine:
     cpu = torch.device("cpu")
-    return choose_engine(
-        Clips(), example, "clips", device=cpu, engine=engine, precision=precision, threads=1, cache=cache
-    )
+    return choose_engine(Clips(), example, "clips", ExtractorOptions(cpu, engine, precision, 1, cache))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -140,11 +135,7 @@ def test_pictures_of_any_size_where_those_axes_are_free(name: EngineName, tmp_pa
         Maps(),
         torch.zeros(2, 3, 16, 24),
         "maps",
-        device=torch.device("cpu"),
-        engine=name,
-        precision="fp32",
-        threads=1,
-        cache=tmp_path,
+        ExtractorOptions(torch.device("cpu"), name, "fp32", 1, tmp_path),
         free=(0, 2, 3),
     )
     for shape in ((2, 3, 16, 24), (1, 3, 9, 30), (3, 3, 20, 7)):
