@@ -47,6 +47,11 @@ def load_packaged() -> EfficientNetLite:
     return load_pretrained(NETWORK, "published", from_checkpoint, EfficientNetLite)[0]
 
 
+def flatten_cells(maps: Tensor) -> Tensor:
+    """(N, C, h, w) → (N, h·w, C)."""
+    return maps.permute(0, 2, 3, 1).flatten(1, 2)
+
+
 class GridFromBytes(nn.Module):
     """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280), batch norms folded away."""
 
@@ -56,8 +61,7 @@ class GridFromBytes(nn.Module):
         fold_lite_norms(network)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        grid: Tensor = self.network(scale_pixels(pixels))
-        return grid.permute(0, 2, 3, 1).flatten(1, 2)
+        return flatten_cells(self.network(scale_pixels(pixels)))
 
 
 class EfficientNetLite2(WindowExtractor):

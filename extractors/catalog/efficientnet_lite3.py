@@ -13,8 +13,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
-from extractors.catalog.efficientnet_stages import flatten_cells
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, flatten_cells
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import (

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from torch import Tensor, nn
 
-from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, flatten_cells
 from extractors.extractor import ExtractorOptions
 from extractors.networks.efficientnet_lite import LITE2, EfficientNetLite, fold_lite_norms, scale_pixels
 
@@ -34,11 +34,6 @@ class StagesFromBytes(nn.Module):
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         fine = self.fine(scale_pixels(pixels))
         return flatten_cells(fine), flatten_cells(self.coarse(fine))
-
-
-def flatten_cells(maps: Tensor) -> Tensor:
-    """(N, C, h, w) → (N, h·w, C)."""
-    return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 class EfficientNetStages(EfficientNetLite2):

@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from extractors.catalog import efficientnet_lite2, efficientnet_lite3
-from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, load_packaged
+from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, flatten_cells, load_packaged
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
-from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS, flatten_cells
+from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
@@ -56,8 +56,8 @@ class PairEnd(nn.Module):
         nn.init.zeros_(self.lite3_head.weight)
         self.requires_grad_(True)  # biases that folding makes are born frozen
 
-    def forward(self, cells: Tensor, lite3_cells: Tensor) -> Tensor:
-        return flatten_cells(self.join_maps(_maps(cells, FINE), _maps(lite3_cells, CELLS)))
+    def forward(self, stage_cells: Tensor, lite3_cells: Tensor) -> Tensor:
+        return flatten_cells(self.join_maps(_maps(stage_cells, FINE), _maps(lite3_cells, CELLS)))
 
     def join_maps(self, fine: Tensor, lite3: Tensor) -> Tensor:
         """Maps (N, 120, 14, 14) and (N, 384, 7, 7) → (N, 1280, 7, 7)."""

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extractors.detection.boxes import apply_deltas
-from extractors.networks.efficientnet_lite import BlockLayout, ConvNormAct, InvertedResidual
+from extractors.networks.efficientnet_lite import (
+    STEM_WIDTH,
+    BlockLayout,
+    ConvNormAct,
+    InvertedResidual,
+    build_blocks,
+)
 from extractors.pretrained.parameters import load_strict
 
 SIDE, CLASSES = 300, 90
@@ -77,15 +83,9 @@ class SSD(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = ConvNormAct(3, 32, 3, 2)
-        blocks, width = [], 32
-        for stage in STAGES:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion))
-                width = stage.width
-        self.blocks = nn.ModuleList(blocks)
-        self.head = ConvNormAct(width, WIDTHS[1])
+        self.stem = ConvNormAct(3, STEM_WIDTH, 3, 2)
+        self.blocks = nn.ModuleList(build_blocks(STAGES))
+        self.head = ConvNormAct(STAGES[-1].width, WIDTHS[1])
         self.coarser = nn.ModuleList(
             ExtraLayers(inputs, *widths) for inputs, widths in zip(WIDTHS[1:5], COARSER, strict=True)
         )

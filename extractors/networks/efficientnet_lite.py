@@ -9,6 +9,7 @@ above and left.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -126,6 +127,16 @@ class InvertedResidual(nn.Module):
         return x + y if self.residual else y
 
 
+def build_blocks(stages: Sequence[BlockLayout]) -> Iterator[InvertedResidual]:
+    """Builds the blocks of all stages behind a stem of STEM_WIDTH channels."""
+    width = STEM_WIDTH
+    for stage in stages:
+        for repeat in range(stage.repeats):
+            stride = stage.stride if repeat == 0 else 1
+            yield InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion)
+            width = stage.width
+
+
 class EfficientNetLite(nn.Module):
     """The network: float (N, 3, H, W), (x − 127) / 128, to its last map (N, 1280, H/32, W/32) after ReLU6.
 
@@ -135,14 +146,8 @@ class EfficientNetLite(nn.Module):
     def __init__(self, stages: tuple[BlockLayout, ...] = LITE2) -> None:
         super().__init__()
         self.stem = ConvNormAct(3, STEM_WIDTH, 3, 2)
-        blocks, width = [], STEM_WIDTH
-        for stage in stages:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion))
-                width = stage.width
-        self.blocks = nn.Sequential(*blocks)
-        self.head = ConvNormAct(width, CHANNELS)
+        self.blocks = nn.Sequential(*build_blocks(stages))
+        self.head = ConvNormAct(stages[-1].width, CHANNELS)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +61,13 @@ def cells(count: int = 1, seed: int = 2) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     fine, beside = (torch.randn(count, n, c, generator=generator) for n, c in ((196, 120), (49, 384)))
     return fine, beside
+
+
+def test_the_demo_captioners_features_start_without_torchvision_and_timm() -> None:
+    """Which take two seconds to import, and are for other extractors."""
+    code = "import sys, extractors.catalog.tuned_pair; print({'torchvision', 'timm'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"
 
 
 def test_the_untouched_end_goes_on_from_a_stage_to_the_plain_networks_grid() -> None:
