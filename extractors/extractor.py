@@ -114,7 +114,7 @@ OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``
 #: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
 MODULES: Mapping[str, str] = {
     OLDEST: "extractors.catalog.efficientnet_lite2",
-    "efficientnet-lite2-stages": "extractors.catalog.efficientnet_stages",
+    "efficientnet-lite2-stages": "extractors.catalog.efficientnet_lite2",
     "efficientnet-lite3": "extractors.catalog.efficientnet_lite3",
     "tuned_pair": "extractors.catalog.tuned_pair",
     "i3d_rgb": "extractors.catalog.i3d",

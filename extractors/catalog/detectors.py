@@ -112,15 +112,20 @@ class RegionsExtractor(WindowExtractor):
     short_side = None
 
     def __init__(
-        self, name: str, kind: DetectorSettings, detector: Detector, weights: str, options: ExtractorOptions
+        self,
+        name: str,
+        settings: DetectorSettings,
+        detector: Detector,
+        weights: str,
+        options: ExtractorOptions,
     ) -> None:
         self.name, self.detector, self.width = name, detector, detector.width
-        self.count = parse_count(name, kind.count)
-        self.windows, self.device = options.windows_over(kind.windows), options.device
+        self.count = parse_count(name, settings.count)
+        self.windows, self.device = options.windows_over(settings.windows), options.device
         self.batch = 1 if self.device.type == "cpu" else 4
-        self.classes = kind.labels
+        self.classes = settings.labels
         self.spec = StreamSpec(
-            kind.network,
+            settings.network,
             weights,
             detector.input.preprocessing,
             f"{self.count} boxes; {sampling(self.windows)}",
@@ -157,7 +162,7 @@ def parse_count(name: str, usual: int) -> int:
 class DetectorFamily:
     """Builds one of our networks from a checkpoint, or untrained."""
 
-    kind: DetectorSettings
+    settings: DetectorSettings
     build: Callable[[Checkpoint], TwoStage]
     blank: Callable[[], TwoStage]
 
@@ -188,11 +193,11 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     library runs its own networks. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
     family = FAMILIES[own]
-    parse_count(name, family.kind.count)
+    parse_count(name, family.settings.count)
     network, weights = load_pretrained(own, options.weights, family.build, family.blank)
     detector: Detector
     if isinstance(network, faster_rcnn.C4 | faster_rcnn.FPN) and options.engine == "auto" and is_installed():
         detector = Detectron2(network, options.device, options.precision)
     else:
-        detector = TwoStageDetector(network, f"{family.kind.network} {weights}", options)
-    return RegionsExtractor(name, family.kind, detector, weights, options)
+        detector = TwoStageDetector(network, f"{family.settings.network} {weights}", options)
+    return RegionsExtractor(name, family.settings, detector, weights, options)

@@ -2,6 +2,10 @@
 
 Both streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
 captioner was trained on are.
+
+Two earlier stages are an extractor of their own, for captioners that choose a level of abstraction (dualAFR):
+the last map with a stride of 16 and the one before the head. What lies between that map and the grid can be
+trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from extractors.extractor import ExtractorOptions, default_cache
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
+    LITE2,
     EfficientNetLite,
     fold_lite_norms,
     from_checkpoint,
@@ -40,6 +45,13 @@ PREPROCESSING = "whole picture squashed to 224x224, antialiased bilinear, 8 bits
 SIDE, CELLS = 224, 7
 #: As many frames as the demo captioner was trained on, each from the middle of an equal part of the time.
 WINDOWS = Windows(extraction_total=8)
+
+
+FINE = 2 * CELLS
+#: Of LITE2's seven stages: the last with a stride of 16, and the last of all.
+STAGE_14, STAGE_7 = 4, 6
+#: Blocks before the first of LITE2's last two stages.
+FIRST_BLOCKS = sum(stage.repeats for stage in LITE2[: STAGE_14 + 1])
 
 
 def load_packaged() -> EfficientNetLite:
@@ -62,6 +74,20 @@ class GridFromBytes(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         return flatten_cells(self.network(scale_pixels(pixels)))
+
+
+class StagesFromBytes(nn.Module):
+    """From squares of bytes (N, 224, 224, 3) to (N, 196, 120) and (N, 49, 352), cells row by row."""
+
+    def __init__(self, network: EfficientNetLite) -> None:
+        super().__init__()
+        fold_lite_norms(network)
+        self.fine = nn.Sequential(network.stem, *network.blocks[:FIRST_BLOCKS])
+        self.coarse = network.blocks[FIRST_BLOCKS:]
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        fine = self.fine(scale_pixels(pixels))
+        return flatten_cells(fine), flatten_cells(self.coarse(fine))
 
 
 class EfficientNetLite2(WindowExtractor):
@@ -180,6 +206,24 @@ class EfficientNetLite2(WindowExtractor):
         return {"frames": maps["grid"].float().mean(1).half(), **maps}
 
 
-def make(_: str, options: ExtractorOptions) -> EfficientNetLite2:
-    """The extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetLite2.from_options(options)
+class EfficientNetStages(EfficientNetLite2):
+    """The extractor. Streams ``stage_14`` (T, 196, 120) and ``stage_7`` (T, 49, 352), float16."""
+
+    name = "efficientnet-lite2-stages"
+    width = LITE2[STAGE_7].width
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {
+            "stage_14": (FINE * FINE, LITE2[STAGE_14].width),
+            "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width),
+        }
+    )
+    maps = StagesFromBytes
+
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+        return maps
+
+
+def make(name: str, options: ExtractorOptions) -> EfficientNetLite2:
+    """The extractor of the frames, or of two stages, with its packaged weights. Raises WeightsError."""
+    extractor = EfficientNetStages if name == EfficientNetStages.name else EfficientNetLite2
+    return extractor.from_options(options)

@@ -61,7 +61,7 @@ def _new_name(name: str) -> str:
 
 
 WIDTH = 1024
-KINDS: Mapping[str, DetectorSettings] = {
+SETTINGS: Mapping[str, DetectorSettings] = {
     "faster_rcnn": DetectorSettings("fasterrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
     "mask_rcnn": DetectorSettings("maskrcnn-resnet50-fpn-coco", 10, Windows(step_size=32), COCO_90),
 }
@@ -162,5 +162,5 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     model, weights = load_pretrained(
         own, options.weights, partial(from_checkpoint, own), partial(build_untrained, own)
     )
-    detector = TorchvisionDetector(model, f"{KINDS[own].network} {weights}", options)
-    return RegionsExtractor(name, KINDS[own], detector, weights, options)
+    detector = TorchvisionDetector(model, f"{SETTINGS[own].network} {weights}", options)
+    return RegionsExtractor(name, SETTINGS[own], detector, weights, options)

@@ -18,9 +18,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from extractors.catalog import efficientnet_lite2, efficientnet_lite3
-from extractors.catalog.efficientnet_lite2 import CELLS, EfficientNetLite2, flatten_cells, load_packaged
+from extractors.catalog.efficientnet_lite2 import (
+    CELLS,
+    FINE,
+    FIRST_BLOCKS,
+    EfficientNetLite2,
+    flatten_cells,
+    load_packaged,
+)
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
-from extractors.catalog.efficientnet_stages import FINE, FIRST_BLOCKS
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.files import sha256_of

@@ -18,9 +18,14 @@ SCALE = ".scale"
 
 
 def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
-    """The changes by the parameters' names: int8 with NAME.scale, float32 (channels,), or float32 as it is.
+    """Computes the changes from one network's parameters to another's, each off by half a scale at most.
 
-    A change is off by half a scale at most. before and after: parameters of the same names and shapes.
+    Args:
+        before: the parameters that are at hand.
+        after: of the same names and shapes.
+
+    Returns:
+        By the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32 as it is.
     """
     changes: dict[str, Tensor] = {}
     for name, value in after.items():
@@ -36,8 +41,18 @@ def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
 
 
 def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
-    """The parameters that ``quantized_delta`` was given, nearly. Raises WrongCheckpoint where they do not
-    fit."""
+    """Adds changes to a network's parameters.
+
+    Args:
+        before: as ``quantize_delta`` was given.
+        changes: what it returned.
+
+    Returns:
+        Nearly the parameters ``after``.
+
+    Raises:
+        WrongCheckpoint: the changes are not of these parameters.
+    """
     wanted = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
     if differing := sorted(wanted ^ set(changes)):
         raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
-from extractors.catalog.efficientnet_stages import EfficientNetStages
 from extractors.catalog.tuned_pair import TUNED, TunedPair
 from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST

@@ -9,8 +9,8 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from extractors.catalog.efficientnet_lite2 import STAGE_14
 from extractors.catalog.efficientnet_lite3 import WIDTH
-from extractors.catalog.efficientnet_stages import STAGE_14
 from extractors.catalog.tuned_pair import PairEnd
 from extractors.errors import ReelwordError
 from extractors.features import Features

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision.ops import nms
 
 from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector, parse_count
-from extractors.catalog.torchvision_detectors import KINDS, TorchvisionDetector, build_untrained
+from extractors.catalog.torchvision_detectors import SETTINGS, TorchvisionDetector, build_untrained
 from extractors.detection import backbone, bottom_up, faster_rcnn, two_stage
 from extractors.detection.bottom_up import BottomUp, RegionRule, suppress_overlaps
 from extractors.detection.detectron2 import Detectron2, is_installed
@@ -75,7 +75,7 @@ def network() -> Callable[[str], TwoStage]:
 
 
 def extractor_of(name: str, detector: Detector) -> RegionsExtractor:
-    kind = FAMILIES[name.partition(":")[0]].kind
+    kind = FAMILIES[name.partition(":")[0]].settings
     return RegionsExtractor(name, kind, detector, "seeded", EXACT)
 
 
@@ -228,7 +228,7 @@ def library(name: str) -> tuple[TorchvisionDetector, torch.nn.Module]:
     return TorchvisionDetector(model, name, EXACT), model
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_torchvisions_boxes_are_torchvisions(name: str) -> None:
     detector, model = library(name)
     frames = video(61, 83)
@@ -240,7 +240,7 @@ def test_torchvisions_boxes_are_torchvisions(name: str) -> None:
         torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-2, rtol=1e-4)
         torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-5, rtol=1e-4)
         assert torch.equal(ours.classes + 1, theirs["labels"])
-    [streams] = RegionsExtractor(name, KINDS[name], detector, "seeded", EXACT).extract([frames])
+    [streams] = RegionsExtractor(name, SETTINGS[name], detector, "seeded", EXACT).extract([frames])
     assert streams[name].values.shape == (2, 10, 1024)
     assert streams[f"{name}_scores"].values.shape == (2, 10, 90)
     is_well_formed(streams[name], found=10)

@@ -11,8 +11,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, GridFromBytes, load_packaged
-from extractors.catalog.efficientnet_stages import EfficientNetStages
+from extractors.catalog.efficientnet_lite2 import (
+    EfficientNetLite2,
+    EfficientNetStages,
+    GridFromBytes,
+    load_packaged,
+)
 from extractors.engines.engine import EngineName
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import Frames

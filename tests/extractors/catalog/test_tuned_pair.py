@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, StagesFromBytes
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3FromBytes
-from extractors.catalog.efficientnet_stages import StagesFromBytes
 from extractors.catalog.tuned_pair import (
     TUNED,
     TUNED_GRID,

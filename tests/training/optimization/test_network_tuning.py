@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from extractors.catalog.efficientnet_lite2 import load_packaged
-from extractors.catalog.efficientnet_stages import FIRST_BLOCKS
+from extractors.catalog.efficientnet_lite2 import FIRST_BLOCKS, load_packaged
 from extractors.catalog.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, make_spec, save_changes
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
