@@ -78,7 +78,7 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     def check(known: WeightsEntry) -> FoundWeights:
         file = folder.locate(known)
         if file is None:
-            raise WeightsMissing(folder.remedy(known))
+            raise WeightsMissing(folder.describe_remedy(known))
         return folder.check(known, file)
 
     here = [known.name for known in _manifest(folder) if folder.locate(known) is not None]

@@ -63,7 +63,7 @@ class I3DOutputs(nn.Module):
 
     def forward(self, clips: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         grid = self.network(clips)
-        head = self.network.head(grid)
+        head = self.network.run_head(grid)
         return head.features, average_halves(grid), head.logits
 
 

@@ -44,7 +44,7 @@ class RoiExtractor:
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
         """Raises ValueError where a stream is absent, or is no square map, or has no boxes."""
-        grid, regions = self._needed(streams)
+        grid, regions = self._find_needed(streams)
         rows = match_rows(grid, regions)
         assert regions.boxes is not None
         boxes = regions.boxes[rows]
@@ -62,7 +62,7 @@ class RoiExtractor:
             )
         }
 
-    def _needed(self, streams: Mapping[str, Stream]) -> tuple[Stream, Stream]:
+    def _find_needed(self, streams: Mapping[str, Stream]) -> tuple[Stream, Stream]:
         absent = [name for name in self.needs_streams if name not in streams]
         if absent:
             raise ValueError(f"{self.name} needs the stream {absent[0]}: ask for its extractor too")

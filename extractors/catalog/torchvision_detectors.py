@@ -49,11 +49,11 @@ def build_untrained(name: str, kinds: int = 91) -> FasterRCNN:
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> FasterRCNN:
     """The detector in eval mode, by older or newer names. Raises WrongCheckpoint."""
-    parameters = {_new_name(old): value for old, value in unwrap(checkpoint).items()}
+    parameters = {_rename(old): value for old, value in unwrap(checkpoint).items()}
     return load_strict(build_untrained(name, count_classes(parameters, CLASSIFIER)), parameters)
 
 
-def _new_name(name: str) -> str:
+def _rename(name: str) -> str:
     for old, new in OLD:
         if old.fullmatch(name):
             return old.sub(new, name)
@@ -117,11 +117,11 @@ class TorchvisionDetector:
         names = [*self.model.roi_heads.box_roi_pool.featmap_names, "pool"]
         maps, logits, deltas = (outputs[begin : begin + len(names)] for begin in range(0, len(outputs), 5))
         named = dict(zip(names, maps, strict=True))
-        boxes = self._proposals(pictures, maps, logits, deltas)
-        features = self._features(named, boxes, pictures)
-        return self._detections(named, boxes, features, pictures, (planes.shape[2], planes.shape[3]))
+        boxes = self._select_proposals(pictures, maps, logits, deltas)
+        features = self._pool_features(named, boxes, pictures)
+        return self._select_detections(named, boxes, features, pictures, (planes.shape[2], planes.shape[3]))
 
-    def _proposals(
+    def _select_proposals(
         self, pictures: ImageList, maps: Sequence[Tensor], logits: Sequence[Tensor], deltas: Sequence[Tensor]
     ) -> list[Tensor]:
         """As the library's ``RegionProposalNetwork.forward`` selects them."""
@@ -134,11 +134,11 @@ class TorchvisionDetector:
         found: list[Tensor] = boxes
         return found
 
-    def _features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], pictures: ImageList) -> Tensor:
+    def _pool_features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], pictures: ImageList) -> Tensor:
         bins = self.model.roi_heads.box_roi_pool(maps, boxes, pictures.image_sizes)
         return self._embed(bins) if len(bins) else bins.new_zeros(0, WIDTH)
 
-    def _detections(
+    def _select_detections(
         self,
         maps: Mapping[str, Tensor],
         proposals: list[Tensor],
@@ -150,7 +150,7 @@ class TorchvisionDetector:
         heads = self.model.roi_heads
         logits, moves = heads.box_predictor(features)
         boxes, scores, labels = heads.postprocess_detections(logits, moves, proposals, pictures.image_sizes)
-        rows = torch.split(self._features(maps, boxes, pictures), [len(of_one) for of_one in boxes])
+        rows = torch.split(self._pool_features(maps, boxes, pictures), [len(of_one) for of_one in boxes])
         own = [resize_boxes(box, seen, size) for box, seen in zip(boxes, pictures.image_sizes, strict=True)]
         classes = [label - 1 for label in labels]  # the background is the first
         return [Regions(*one) for one in zip(own, scores, classes, rows, strict=True)]

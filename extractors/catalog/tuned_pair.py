@@ -63,7 +63,7 @@ class PairEnd(nn.Module):
         self.requires_grad_(True)  # biases that folding makes are born frozen
 
     def forward(self, stage_cells: Tensor, lite3_cells: Tensor) -> Tensor:
-        return flatten_cells(self.join_maps(_maps(stage_cells, FINE), _maps(lite3_cells, CELLS)))
+        return flatten_cells(self.join_maps(_to_maps(stage_cells, FINE), _to_maps(lite3_cells, CELLS)))
 
     def join_maps(self, fine: Tensor, lite3: Tensor) -> Tensor:
         """Maps (N, 120, 14, 14) and (N, 384, 7, 7) → (N, 1280, 7, 7)."""
@@ -84,7 +84,7 @@ class TunedPairFromBytes(nn.Module):
         return flatten_cells(self.end.join_maps(self.fine(x), self.lite3(x)))
 
 
-def _maps(cells: Tensor, side: int) -> Tensor:
+def _to_maps(cells: Tensor, side: int) -> Tensor:
     """(N, side², C) → (N, C, side, side)."""
     return cells.reshape(-1, side, side, cells.shape[2]).permute(0, 3, 1, 2)
 

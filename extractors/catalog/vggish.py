@@ -100,21 +100,21 @@ class VGGishExtractor:
         if audio is not None:
             length = min(len(audio.samples) * log_mel.RATE // audio.rate, round(duration * log_mel.RATE))
         if audio is None or length < 1:
-            return {self.name: self._absent(duration)}
+            return {self.name: self._make_absent(duration)}
         rows = select_evenly(split_rows(length), self.most)
         start = np.array([row.begin for row in rows]) / log_mel.RATE
         end = np.minimum(start + ROW, np.float64(duration))
         mask = torch.tensor([not row.padded for row in rows])
-        return {self.name: Stream(self._values(audio, rows), start, end, self.spec, mask=mask)}
+        return {self.name: Stream(self._compute_values(audio, rows), start, end, self.spec, mask=mask)}
 
-    def _values(self, audio: Audio, rows: Sequence[SoundRow]) -> Tensor:
+    def _compute_values(self, audio: Audio, rows: Sequence[SoundRow]) -> Tensor:
         parts = []
         for at in range(0, len(rows), self.batch):
             examples = np.stack([compute_example(audio, row) for row in rows[at : at + self.batch]])
             parts.append(self.engine(torch.from_numpy(examples)).cpu())
         return torch.cat(parts)
 
-    def _absent(self, duration: float) -> Stream:
+    def _make_absent(self, duration: float) -> Stream:
         spec = replace(self.spec, sampling=NO_AUDIO)
         values, mask = torch.zeros(1, CHANNELS), torch.zeros(1, dtype=torch.bool)
         return Stream(values, np.zeros(1), np.full(1, duration), spec, mask=mask)

@@ -100,7 +100,7 @@ class BottomUp(TwoStage):
         boxes = 4 * (classes if background_first else classes - 1)
         self.roi_heads = BottomUpHeads(classes, boxes, attributes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         """res4 of normalised pictures (N, 3, H, W)."""
         return {"res4": self.backbone(x)["res4"]}
 
@@ -111,7 +111,7 @@ class BottomUp(TwoStage):
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
         return features
 
-    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> AttributePredictions:
+    def predict(self, maps: Maps, boxes: Sequence[Tensor]) -> AttributePredictions:
         """Predicts from boxes (K, 4) of each picture, in its pixels."""
         said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
         return said
@@ -119,7 +119,7 @@ class BottomUp(TwoStage):
     def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
-        said: AttributePredictions = self.roi_heads.box_predictor(self.features(maps, boxes, run))
+        said: AttributePredictions = self.roi_heads.box_predictor(self.compute_features(maps, boxes, run))
         counts = [len(box) for box in boxes]
         rows = (self.drop_background(said.logits), self.drop_background(said.attributes), said.features)
         scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
@@ -176,7 +176,7 @@ def suppress_overlaps(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 
 def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
     """The detector in eval mode, from either port's names. Raises WrongCheckpoint."""
-    parameters = {_our_name(name): value for name, value in select_parameters(checkpoint).items()}
+    parameters = {_rename(name): value for name, value in select_parameters(checkpoint).items()}
     predictor = "roi_heads.box_predictor."
     try:
         classes = len(parameters[f"{predictor}cls_score.bias"])
@@ -191,7 +191,7 @@ def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
     return network
 
 
-def _our_name(name: str) -> str:
+def _rename(name: str) -> str:
     for theirs, ours in MILVLG.items():
         name = name.replace(f".{theirs}", f".{ours}")
     return name

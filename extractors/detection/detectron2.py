@@ -66,7 +66,7 @@ class Detectron2:
         self.input: DetectionInput = network.input
         self.width, self.things, self.device = network.width, network.things, device
         self.precision = precision or (fastest_precision(device) if device.type != "cpu" else "fp32")
-        self._model = _model(network).to(device).eval()
+        self._model = _build_model(network).to(device).eval()
         self._pyramid = isinstance(network, FPN)
 
     @torch.inference_mode()
@@ -78,14 +78,14 @@ class Detectron2:
             maps = self._model.backbone(pictures.tensor)
             proposals, _ = self._model.proposal_generator(pictures, maps, None)
             found, _ = self._model.roi_heads(pictures, maps, proposals, None)
-            features = self._features(maps, [one.pred_boxes for one in found]).float()
+            features = self._compute_features(maps, [one.pred_boxes for one in found]).float()
         rows = torch.split(features, [len(one) for one in found])
         return [
             Regions(one.pred_boxes.tensor.float(), one.scores.float(), one.pred_classes, row)
             for one, row in zip(found, rows, strict=True)
         ]
 
-    def _features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:
+    def _compute_features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:
         """(B, width), as the library's own heads make them before they classify."""
         heads = self._model.roi_heads
         if self._pyramid:
@@ -97,7 +97,7 @@ class Detectron2:
         return features
 
 
-def _model(network: C4 | FPN) -> Any:
+def _build_model(network: C4 | FPN) -> Any:
     with silence_deprecations():
         from detectron2.config import get_cfg
         from detectron2.modeling import build_model

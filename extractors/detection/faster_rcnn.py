@@ -57,14 +57,14 @@ class FasterRCNN(TwoStage):
     roi_heads: C4Heads | FPNHeads
     rule = DetectionRule()
 
-    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> BoxPredictions:
+    def predict(self, maps: Maps, boxes: Sequence[Tensor]) -> BoxPredictions:
         """Predicts from boxes (K, 4) of each picture, in its pixels."""
-        return self._said(self.embed(self.pool(maps, boxes)))
+        return self._predict(self.embed(self.pool(maps, boxes)))
 
     def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
-        said = self._said(self.features(maps, boxes, run))
+        said = self._predict(self.compute_features(maps, boxes, run))
         scores = said.logits.softmax(1)[:, :-1]
         moves = apply_deltas(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
         counts = [len(of_one) for of_one in boxes]
@@ -72,11 +72,11 @@ class FasterRCNN(TwoStage):
             select_detections(move, score, size, self.rule)
             for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
         ]
-        features = self.features(maps, [box for box, _, _ in kept], run)
+        features = self.compute_features(maps, [box for box, _, _ in kept], run)
         rows = torch.split(features, [len(box) for box, _, _ in kept])
         return [Regions(*one, row) for one, row in zip(kept, rows, strict=True)]
 
-    def _said(self, features: Tensor) -> BoxPredictions:
+    def _predict(self, features: Tensor) -> BoxPredictions:
         predictor = self.roi_heads.box_predictor
         return BoxPredictions(features, predictor.cls_score(features), predictor.bbox_pred(features))
 
@@ -107,7 +107,7 @@ class C4(FasterRCNN):
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [(32, 64, 128, 256, 512)])
         self.roi_heads = C4Heads(classes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
@@ -176,7 +176,7 @@ class FPN(FasterRCNN):
         )
         self.roi_heads = FPNHeads(classes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         maps: dict[str, Tensor] = self.backbone(x)
         return maps
 

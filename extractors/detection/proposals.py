@@ -125,9 +125,9 @@ class ProposalGenerator(nn.Module):
         Returns:
             For each picture boxes (K, 4) and logits (K,), the best first.
         """
-        return [self._best(levels, size, rule) for levels in self._score(heads)]
+        return [self._select_best(levels, size, rule) for levels in self._score(heads)]
 
-    def _best(
+    def _select_best(
         self, levels: Sequence[ScoredAnchors], size: tuple[int, int], rule: ProposalRule
     ) -> tuple[Tensor, Tensor]:
         boxes, logits, numbers = [], [], []

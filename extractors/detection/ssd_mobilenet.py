@@ -94,10 +94,12 @@ class SSD(nn.Module):
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        said = [predictor(grid) for predictor, grid in zip(self.predictors, self.maps(x), strict=True)]
+        said = [
+            predictor(grid) for predictor, grid in zip(self.predictors, self.compute_maps(x), strict=True)
+        ]
         return torch.cat([moves for moves, _ in said], 1), torch.cat([logits for _, logits in said], 1)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
+    def compute_maps(self, x: Tensor) -> list[Tensor]:
         """The six maps, the finest first."""
         x = self.stem(x)
         maps = []
@@ -116,10 +118,10 @@ class SSD(nn.Module):
 
 def make_anchors() -> Tensor:
     """(1917, 4): x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
-    return torch.cat([_anchors(number, cells) for number, cells in enumerate(CELLS)])
+    return torch.cat([_make_map_anchors(number, cells) for number, cells in enumerate(CELLS)])
 
 
-def _anchors(number: int, cells: int) -> Tensor:
+def _make_map_anchors(number: int, cells: int) -> Tensor:
     if number == 0:
         sizes, ratios = torch.tensor([SMALLEST, SIZES[0], SIZES[0]]), torch.tensor(RATIOS[:3])
     else:
@@ -144,9 +146,9 @@ def from_graph(constants: Mapping[str, NDArray[np.float32]]) -> SSD:
     """The network in eval mode, from the arrays of the frozen graph. Raises WrongCheckpoint."""
     parameters: dict[str, Tensor] = {}
     for name, value in constants.items():
-        found = _our_name(name)
+        found = _rename(name)
         if found is not None:
-            parameters[found] = torch.from_numpy(_our_axes(name, value))
+            parameters[found] = torch.from_numpy(_transpose(name, value))
     return load_strict(SSD(), parameters)
 
 
@@ -162,7 +164,7 @@ ARRAYS = {
 HEADS = {"BoxEncodingPredictor": "moves", "ClassPredictor": "logits"}
 
 
-def _our_name(name: str) -> str | None:
+def _rename(name: str) -> str | None:
     """None for a constant that is no parameter: anchors, thresholds, axes."""
     scope, _, rest = name.partition("/")
     if scope.startswith("BoxPredictor_"):
@@ -175,11 +177,11 @@ def _our_name(name: str) -> str | None:
     layer = name.removeprefix("FeatureExtractor/MobilenetV2/")
     for theirs, ours in ARRAYS.items():
         if layer.endswith(f"/{theirs}"):
-            return f"{_our_layer(layer.removesuffix(f'/{theirs}'))}.{ours}"
+            return f"{_rename_layer(layer.removesuffix(f'/{theirs}'))}.{ours}"
     return None
 
 
-def _our_layer(layer: str) -> str:
+def _rename_layer(layer: str) -> str:
     if layer in ("Conv", "Conv_1"):
         return "stem" if layer == "Conv" else "head"
     if layer.startswith("expanded_conv"):
@@ -191,7 +193,7 @@ def _our_layer(layer: str) -> str:
     return f"coarser.{number}.{part}"
 
 
-def _our_axes(name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
+def _transpose(name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
     """TensorFlow has (height, width, inputs, outputs), and of a depthwise convolution inputs before 1."""
     if value.ndim != 4:
         return value

@@ -52,7 +52,7 @@ class TwoStage(nn.Module, ABC):
     things: int
 
     @abstractmethod
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         """Maps of normalised pictures (N, 3, H, W), by name."""
 
     @abstractmethod
@@ -79,23 +79,23 @@ class TwoStage(nn.Module, ABC):
             The regions of each picture, the best first.
         """
 
-    def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
+    def run_trunk(self, x: Tensor) -> tuple[Tensor, ...]:
         """Runs the first stage, as ``StageRunners`` wants it."""
-        maps = self.maps(x)
+        maps = self.compute_maps(x)
         heads = self.proposal_generator.run_head(maps)
         return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
 
     @torch.inference_mode()
     def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
         """The regions of pictures (N, 3, H, W), bytes with blue first: the best first."""
-        run = run or StageRunners(self.trunk, self.embed)
+        run = run or StageRunners(self.run_trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
         outputs = run.trunk(self.input.normalise(planes))
-        maps, heads = self._named(outputs)
+        maps, heads = self._name_outputs(outputs)
         boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
         return self.find_regions(maps, boxes, size, run)
 
-    def features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
+    def compute_features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
         """Computes the features of all boxes, some of them at a time.
 
         Args:
@@ -113,7 +113,7 @@ class TwoStage(nn.Module, ABC):
             parts += [run.embed(self.pool(own, [few])) for few in some]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
-    def _named(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:
+    def _name_outputs(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:
         count = len(self.map_names)
         maps = dict(zip(self.map_names, outputs[:count], strict=True))
         logits, deltas = outputs[count::2], outputs[count + 1 :: 2]
@@ -129,7 +129,7 @@ class FirstStage(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.network.trunk(x)
+        return self.network.run_trunk(x)
 
 
 class SecondStage(nn.Module):

@@ -98,7 +98,7 @@ def load_or_make(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Mod
             shutil.rmtree(kept, ignore_errors=True)
     model = make()
     try:
-        _keep(model, kept)
+        _save(model, kept)
     except OSError as error:
         log.warning("the converted model cannot be kept in %s (%s): each start converts again", kept, error)
     return model
@@ -113,7 +113,7 @@ def _convert(module: nn.Module, example: Tensor, free: tuple[int, ...]) -> openv
     return model
 
 
-def _keep(model: openvino.Model, kept: Path) -> None:
+def _save(model: openvino.Model, kept: Path) -> None:
     """Both files appear at once: they are written beside and their folder is moved into place."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:

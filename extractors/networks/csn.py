@@ -18,7 +18,9 @@ CHANNELS = 2048
 DEPTHS = (3, 8, 36, 3)
 
 
-def _unit(inputs: int, outputs: int, kernel: int, stride: int = 1, depthwise: bool = False) -> nn.Sequential:
+def _conv_norm(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, depthwise: bool = False
+) -> nn.Sequential:
     """A convolution and its batch norm, whose epsilon is Caffe2's."""
     groups = inputs if depthwise else 1
     conv = nn.Conv3d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
@@ -31,11 +33,11 @@ class CsnBottleneck(nn.Module):
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
         outputs = width * 4
-        self.conv1 = _unit(inputs, width, 1)
-        self.conv2 = _unit(width, width, 3, stride, depthwise=True)
-        self.conv3 = _unit(width, outputs, 1)
+        self.conv1 = _conv_norm(inputs, width, 1)
+        self.conv2 = _conv_norm(width, width, 3, stride, depthwise=True)
+        self.conv3 = _conv_norm(width, outputs, 1)
         same = stride == 1 and inputs == outputs
-        self.downsample = nn.Identity() if same else _unit(inputs, outputs, 1, stride)
+        self.downsample = nn.Identity() if same else _conv_norm(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.conv2(F.relu(self.conv1(x))))
@@ -51,10 +53,10 @@ class IrCsn(nn.Module):
         self.stem = nn.Sequential(
             stem, nn.BatchNorm3d(64, eps=1e-3), nn.ReLU(), nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1))
         )
-        self.layer1 = _stage(64, 64, 1, DEPTHS[0])
-        self.layer2 = _stage(256, 128, 2, DEPTHS[1])
-        self.layer3 = _stage(512, 256, 2, DEPTHS[2])
-        self.layer4 = _stage(1024, 512, 2, DEPTHS[3])
+        self.layer1 = _build_stage(64, 64, 1, DEPTHS[0])
+        self.layer2 = _build_stage(256, 128, 2, DEPTHS[1])
+        self.layer3 = _build_stage(512, 256, 2, DEPTHS[2])
+        self.layer4 = _build_stage(1024, 512, 2, DEPTHS[3])
         self.fc = nn.Linear(CHANNELS, classes)
 
     def forward(self, clips: Tensor) -> ClipFeatures:
@@ -63,7 +65,7 @@ class IrCsn(nn.Module):
         return ClipFeatures(grid, pooled, self.fc(pooled))
 
 
-def _stage(inputs: int, width: int, stride: int, depth: int) -> nn.Sequential:
+def _build_stage(inputs: int, width: int, stride: int, depth: int) -> nn.Sequential:
     first = CsnBottleneck(inputs, width, stride)
     return nn.Sequential(first, *(CsnBottleneck(width * 4, width, 1) for _ in range(depth - 1)))
 

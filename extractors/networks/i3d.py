@@ -104,7 +104,7 @@ class LogitsHead:
 class I3D(nn.Module):
     """The network: a clip to its ``Mixed_5c`` map (N, 1024, T/8, H/32, W/32), each size rounded up.
 
-    channels: 3 for RGB, 2 for flow. ``head`` needs a map of two steps and 7×7 cells or more: nine frames
+    channels: 3 for RGB, 2 for flow. ``run_head`` needs a map of two steps and 7×7 cells or more: nine frames
     of 224×224.
     """
 
@@ -134,7 +134,7 @@ class I3D(nn.Module):
                 clip = layer(clip)
         return clip
 
-    def head(self, grid: Tensor) -> LogitsHead:
+    def run_head(self, grid: Tensor) -> LogitsHead:
         """Features and logits of a ``Mixed_5c`` map."""
         pooled = F.avg_pool3d(grid, (2, 7, 7), 1)
         per_step = self.logits(pooled).mean((3, 4))
@@ -166,12 +166,12 @@ def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
     Names that are none of I3D's stay as they are.
     """
     if any("/" in name for name in checkpoint):
-        return _from_flax(checkpoint)
-    rename = _from_hassony2 if any(".batch3d." in name for name in checkpoint) else _from_piergiaj
+        return _rename_flax(checkpoint)
+    rename = _rename_hassony2 if any(".batch3d." in name for name in checkpoint) else _rename_piergiaj
     return {rename(name): value for name, value in checkpoint.items()}
 
 
-def _from_piergiaj(name: str) -> str:
+def _rename_piergiaj(name: str) -> str:
     """``Mixed_3b.b1a.conv3d.weight``, ``Mixed_3b.b1a.bn.bias``, ``logits.conv3d.weight``."""
     if name.startswith("logits.conv3d."):
         return name.replace("conv3d.", "")
@@ -179,7 +179,7 @@ def _from_piergiaj(name: str) -> str:
     return re.sub(r"\.(b\d[ab]?)\.", lambda unit: f".branch{PIERGIAJ.get(unit[1], unit[1])}.", name)
 
 
-def _from_hassony2(name: str) -> str:
+def _rename_hassony2(name: str) -> str:
     """``mixed_3b.branch_1.0.conv3d.weight``, ``mixed_3b.branch_0.batch3d.bias``, ``conv3d_0c_1x1.…``."""
     if name.startswith("conv3d_0c_1x1.conv3d."):
         return name.replace("conv3d_0c_1x1.conv3d.", "logits.")
@@ -188,7 +188,7 @@ def _from_hassony2(name: str) -> str:
     return name.replace(".branch_0.", ".branch0.0.").replace(".branch_", ".branch")
 
 
-def _from_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _rename_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``.
 
     Kernels are (T, H, W, in, out). As in DeepMind's original the batch norms' scales, which are 1, are left
@@ -198,7 +198,9 @@ def _from_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, value in checkpoint.items():
         kernel = name.endswith("/kernel")
         # running means keep the axes they were taken over, each of length 1
-        renamed[_flax_name(name)] = value.permute(4, 3, 0, 1, 2).contiguous() if kernel else value.flatten()
+        renamed[_rename_flax_name(name)] = (
+            value.permute(4, 3, 0, 1, 2).contiguous() if kernel else value.flatten()
+        )
     for name in [name for name in renamed if name.endswith(".norm.bias")]:
         renamed.setdefault(name.replace(".bias", ".weight"), torch.ones_like(renamed[name]))
     return renamed
@@ -213,7 +215,7 @@ FLAX_LEAVES = {
 }
 
 
-def _flax_name(name: str) -> str:
+def _rename_flax_name(name: str) -> str:
     path = name.split("/", 1)[1]  # after params or batch_stats
     if path.startswith("Logits/"):
         return "logits." + {"kernel": "weight", "bias": "bias"}[path.rsplit("/", 1)[1]]

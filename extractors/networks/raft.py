@@ -39,10 +39,10 @@ class Raft(nn.Module):
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         left, _, top, _ = padding = compute_padding(*first.shape[2:])
-        flow = self.refinements(*(pad_edges(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
+        flow = self.refine(*(pad_edges(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
         return flow[:, :, top : top + first.shape[2], left : left + first.shape[3]]
 
-    def refinements(self, first: Tensor, second: Tensor) -> list[Tensor]:
+    def refine(self, first: Tensor, second: Tensor) -> list[Tensor]:
         """The flow after each update, for pictures in [-1, 1] of sides of multiples of 8 from 128."""
         flows: list[Tensor] = self.network(first, second, num_flow_updates=self.updates)
         return flows

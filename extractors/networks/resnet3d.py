@@ -67,7 +67,7 @@ class BasicBlock3D(nn.Module):
         self.bn1 = nn.BatchNorm3d(width)
         self.conv2 = nn.Conv3d(width, width, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm3d(width)
-        self.downsample = _shortcut(inputs, width * layout.expansion, stride)
+        self.downsample = _build_shortcut(inputs, width * layout.expansion, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -86,7 +86,7 @@ class Bottleneck3D(nn.Module):
         self.bn2 = nn.BatchNorm3d(width)
         self.conv3 = nn.Conv3d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm3d(outputs)
-        self.downsample = _shortcut(inputs, outputs, stride)
+        self.downsample = _build_shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -94,7 +94,7 @@ class Bottleneck3D(nn.Module):
         return F.relu(self.bn3(self.conv3(y)) + self.downsample(x))
 
 
-def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+def _build_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     """The paper's type B: a projection where the shape changes."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
@@ -111,10 +111,10 @@ class ResNet3D(nn.Module):
         self.maxpool = nn.MaxPool3d(3, 2, 1)
         widths = [layout.width * 2**stage for stage in range(4)]
         outputs = [64, *(width * layout.expansion for width in widths)]
-        self.layer1 = _stage(outputs[0], widths[0], 1, layout.depths[0], layout)
-        self.layer2 = _stage(outputs[1], widths[1], 2, layout.depths[1], layout)
-        self.layer3 = _stage(outputs[2], widths[2], 2, layout.depths[2], layout)
-        self.layer4 = _stage(outputs[3], widths[3], 2, layout.depths[3], layout)
+        self.layer1 = _build_stage(outputs[0], widths[0], 1, layout.depths[0], layout)
+        self.layer2 = _build_stage(outputs[1], widths[1], 2, layout.depths[1], layout)
+        self.layer3 = _build_stage(outputs[2], widths[2], 2, layout.depths[2], layout)
+        self.layer4 = _build_stage(outputs[3], widths[3], 2, layout.depths[3], layout)
         self.fc = nn.Linear(outputs[4], classes)
 
     def forward(self, clips: Tensor) -> ClipFeatures:
@@ -124,7 +124,7 @@ class ResNet3D(nn.Module):
         return ClipFeatures(grid, pooled, self.fc(pooled))
 
 
-def _stage(inputs: int, width: int, stride: int, depth: int, layout: ResNet3DLayout) -> nn.Sequential:
+def _build_stage(inputs: int, width: int, stride: int, depth: int, layout: ResNet3DLayout) -> nn.Sequential:
     block = BasicBlock3D if layout.basic else Bottleneck3D
     rest = (block(width * layout.expansion, width, 1, layout) for _ in range(depth - 1))
     return nn.Sequential(block(inputs, width, stride, layout), *rest)

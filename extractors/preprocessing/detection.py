@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from extractors.frame_size import Resizing
-from extractors.preprocessing.images import resize_by_axes
+from extractors.preprocessing.images import resize
 
 
 @dataclass(frozen=True)
@@ -51,31 +48,9 @@ class DetectionInput:
 
     def resize(self, frames: Tensor) -> Tensor:
         """Frames uint8 (T, H, W, 3) to (T, h, w, 3): on a CPU Pillow's very bytes, elsewhere to one level."""
-        size = self.resizing.size(frames.shape[1], frames.shape[2])
-        if frames.shape[1:3] == size:
-            return frames
-        if frames.device.type != "cpu":
-            return resize_by_axes(frames, *size)
-        pictures = [resize_with_pillow(picture, *size) for picture in frames.contiguous().numpy()]
-        return torch.from_numpy(np.stack(pictures))
+        return resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]))
 
 
 def to_bgr_planes(frames: Tensor) -> Tensor:
     """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
     return frames.permute(0, 3, 1, 2).flip(1)
-
-
-def resize_with_pillow(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Resizes a picture by Pillow's bilinear, which averages what it shrinks.
-
-    Args:
-        picture: (H, W, 3).
-        height: wanted, in pixels.
-        width: the same.
-
-    Returns:
-        (height, width, 3).
-    """
-    if picture.shape[:2] == (height, width):
-        return picture
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BILINEAR))

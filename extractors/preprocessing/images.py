@@ -68,7 +68,9 @@ def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear")
     """
     if pixels.shape[1:3] == (rows, columns):
         return pixels
-    return (_by_pillow if pixels.device.type == "cpu" else resize_by_axes)(pixels, rows, columns, kernel)
+    return (_resize_with_pillow if pixels.device.type == "cpu" else resize_by_axes)(
+        pixels, rows, columns, kernel
+    )
 
 
 def crop_middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
@@ -87,7 +89,7 @@ def crop_middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
     return x
 
 
-def _by_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tensor:
+def _resize_with_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tensor:
     pictures = (Image.fromarray(picture) for picture in pixels.contiguous().numpy())
     resized = [picture.resize((columns, rows), PILLOW[kernel]) for picture in pictures]
     return torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
@@ -142,7 +144,7 @@ class ResizeAndCrop:
         if self.crop is None:
             return frames
         for axis in (1, 2):
-            frames = frames.narrow(axis, self._begin(frames.shape[axis] - self.crop), self.crop)
+            frames = frames.narrow(axis, self._find_begin(frames.shape[axis] - self.crop), self.crop)
         return frames
 
     def view(self, height: int, width: int) -> View:
@@ -150,10 +152,10 @@ class ResizeAndCrop:
         if self.crop is None:
             return WHOLE
         rows, columns = self.resizing.size(height, width)
-        top, left = self._begin(rows - self.crop), self._begin(columns - self.crop)
+        top, left = self._find_begin(rows - self.crop), self._find_begin(columns - self.crop)
         return left / columns, top / rows, (left + self.crop) / columns, (top + self.crop) / rows
 
-    def _begin(self, rest: int) -> int:
+    def _find_begin(self, rest: int) -> int:
         return rest // 2 if self.rounding == "down" else round(rest / 2)
 
     def __str__(self) -> str:

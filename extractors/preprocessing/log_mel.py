@@ -33,7 +33,7 @@ def compute_log_mel(samples: NDArray[np.floating]) -> Floats:
         return np.zeros((0, BANDS))
     frames = np.lib.stride_tricks.sliding_window_view(samples.astype(np.float64), WINDOW)[::HOP]
     magnitudes = np.abs(np.fft.rfft(frames * _periodic_hann(), FFT))
-    spectra: Floats = np.log(magnitudes @ _mel_matrix() + OFFSET)
+    spectra: Floats = np.log(magnitudes @ _make_mel_matrix() + OFFSET)
     return spectra
 
 
@@ -50,17 +50,17 @@ def _periodic_hann() -> Floats:
     return window
 
 
-def _mel(hertz: Floats) -> Floats:
+def _to_mel(hertz: Floats) -> Floats:
     """HTK's formula."""
     mel: Floats = 1127.0 * np.log1p(hertz / 700.0)
     return mel
 
 
 @cache
-def _mel_matrix() -> Floats:
+def _make_mel_matrix() -> Floats:
     """(257, 64): triangles that are straight in mel, not in hertz; the constant part belongs to none."""
-    bins = _mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
-    lowest, highest = _mel(np.array([LOWEST, HIGHEST]))
+    bins = _to_mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
+    lowest, highest = _to_mel(np.array([LOWEST, HIGHEST]))
     edges = np.linspace(lowest, highest, BANDS + 2)
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
@@ -97,24 +97,24 @@ def resample(
     result = np.zeros(end - begin)
     reach = math.ceil(ZEROS * max(1.0, down / up))
     zero = begin * down // up
-    around = _around(samples, zero - reach, (end - 1) * down // up + reach + 1)
+    around = _pad_around(samples, zero - reach, (end - 1) * down // up + reach + 1)
     windows = np.lib.stride_tricks.sliding_window_view(around, 2 * reach + 1)
     # outputs that lie alike between two inputs share one filter
     for phase in range(min(up, len(result))):
         first, between = divmod((begin + phase) * down, up)
         count = len(result[phase::up])
         here = windows[first - zero :: down][:count]
-        result[phase::up] = here @ _filter(between / up, reach, min(1.0, up / down))
+        result[phase::up] = here @ _make_filter(between / up, reach, min(1.0, up / down))
     return result
 
 
-def _around(samples: NDArray[np.floating], begin: int, end: int) -> Floats:
+def _pad_around(samples: NDArray[np.floating], begin: int, end: int) -> Floats:
     """Samples from ``begin`` to ``end``, silence where there are none."""
     inside = samples[max(begin, 0) : min(end, len(samples))].astype(np.float64)
     return np.pad(inside, (max(-begin, 0), max(end - len(samples), 0)))
 
 
-def _filter(between: float, reach: int, scale: float) -> Floats:
+def _make_filter(between: float, reach: int, scale: float) -> Floats:
     """Weights of the inputs around an output that lies ``between`` two of them."""
     distance = (np.arange(-reach, reach + 1) - between) * scale
     inside = np.clip(1.0 - (distance / ZEROS) ** 2, 0.0, None)

@@ -27,7 +27,7 @@ from extractors.pretrained.errors import NoRoom, WeightsDamaged
 from extractors.pretrained.weights_folder import write_weights
 
 
-def _bytes(text: str, encoding: str) -> bytes:
+def _encode_bytes(text: str, encoding: str) -> bytes:
     """Encodes text again, by which Python 3 writes bytes for Python 2 to read."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it wants to encode text as {encoding}")
@@ -44,7 +44,7 @@ ADMITTED: Mapping[tuple[str, str], Callable[..., Any]] = {
         for module in ("numpy.core.multiarray", "numpy._core.multiarray")
         for name in ("_reconstruct", "scalar")
     },
-    ("_codecs", "encode"): _bytes,
+    ("_codecs", "encode"): _encode_bytes,
     ("collections", "OrderedDict"): OrderedDict,
     ("flax.core.frozen_dict", "FrozenDict"): dict,
 }
@@ -90,32 +90,32 @@ def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
 
     kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
     """
-    start = _start(file)
+    start = _read_start(file)
     if start.startswith((ZIP, OLD_TORCH)):
-        return _tensors(_torch(file), file)
+        return _collect_tensors(_read_torch(file), file)
     if start[8:9] == b"{":
-        return _safetensors(file)
+        return _read_safetensors(file)
     if start[4:8] == TFLITE:
         from extractors.pretrained import tensorflow  # imports OpenVINO, which no other kind needs
 
         return tensorflow.read_layers(file)
     if kept is not None and kept.is_file():
         try:
-            return _safetensors(kept)
+            return _read_safetensors(kept)
         except WeightsDamaged:
             kept.unlink(missing_ok=True)
-    tensors = _tensors(read_pickle(file), file)
+    tensors = _collect_tensors(read_pickle(file), file)
     if kept is not None:
-        _keep(tensors, kept)
+        _write_safetensors(tensors, kept)
     return tensors
 
 
-def _start(file: Path) -> bytes:
+def _read_start(file: Path) -> bytes:
     with file.open("rb") as stream:
         return stream.read(32)
 
 
-def _torch(file: Path) -> object:
+def _read_torch(file: Path) -> object:
     try:
         with safe_globals(NUMBERS):
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -127,7 +127,7 @@ def _torch(file: Path) -> object:
         raise WeightsDamaged(f"{file} is a damaged file of torch: {reason}.") from error
 
 
-def _safetensors(file: Path) -> dict[str, Tensor]:
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         with safe_open(file, framework="pt") as opened:
             return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
@@ -135,32 +135,32 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
         raise WeightsDamaged(f"{file} is a damaged file of safetensors: {error}.") from error
 
 
-def _keep(tensors: Mapping[str, Tensor], kept: Path) -> None:
+def _write_safetensors(tensors: Mapping[str, Tensor], kept: Path) -> None:
     """Writes safetensors; with a full disk nothing is kept, and the pickle is read again the next time."""
     with suppress(NoRoom), write_weights(kept) as unfinished:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
 
 
-def _tensors(content: object, file: Path) -> dict[str, Tensor]:
+def _collect_tensors(content: object, file: Path) -> dict[str, Tensor]:
     """The parameters in what was read: nothing but tensors and arrays of numbers."""
-    found = dict(_leaves(_unwrapped(content), ""))
+    found = dict(_iterate_leaves(_unwrap(content), ""))
     if not found:
         raise WeightsDamaged(f"{file} holds no parameters.")
     return found
 
 
-def _unwrapped(content: object) -> object:
+def _unwrap(content: object) -> object:
     if isinstance(content, Mapping):
         for name in WRAPPERS:
             if isinstance(content.get(name), Mapping):
-                return _unwrapped(content[name])
+                return _unwrap(content[name])
     return content
 
 
-def _leaves(tree: object, path: str) -> Iterator[tuple[str, Tensor]]:
+def _iterate_leaves(tree: object, path: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(tree, Mapping):
         for name, value in tree.items():
-            yield from _leaves(value, f"{path}/{name}" if path else str(name))
+            yield from _iterate_leaves(value, f"{path}/{name}" if path else str(name))
     elif isinstance(tree, Tensor):
         yield path, tree.detach()
     elif isinstance(tree, np.ndarray | np.number) and np.issubdtype(tree.dtype, np.number):

@@ -54,7 +54,7 @@ class PartialFile:
 
     def range_headers(self) -> dict[str, str]:
         """Asks for the rest of the same version; empty if it cannot be told that it is the same."""
-        version = self._version()
+        version = self._read_version()
         if not self.size or version is None:
             return {}
         return {"Range": f"bytes={self.size}-", "If-Range": version}
@@ -68,7 +68,7 @@ class PartialFile:
             self.discard()
             raise httpx.RemoteProtocolError("the server sent another part than was asked for")
         self.discard()
-        self._note(response.headers)
+        self._write_version(response.headers)
         if "Content-Encoding" in response.headers:
             return None  # unpacked on the way, to a length that nobody has told
         length = response.headers.get("Content-Length", "")
@@ -89,14 +89,14 @@ class PartialFile:
         self.path.replace(file)
         self._notes.unlink(missing_ok=True)
 
-    def _version(self) -> str | None:
+    def _read_version(self) -> str | None:
         try:
             notes = json.loads(self._notes.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
         return str(notes["version"]) if notes.get("url") == self.url and notes.get("version") else None
 
-    def _note(self, headers: httpx.Headers) -> None:
+    def _write_version(self, headers: httpx.Headers) -> None:
         """A strong ETag, else the date; a weak one does not promise the same bytes."""
         tag = headers.get("ETag", "")
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
@@ -160,14 +160,14 @@ class Downloader:
             file.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(file.with_name(f".{file.name}.lock")):
                 if not file.exists():
-                    self._bring(url, file, check)
+                    self._download(url, file, check)
         except OSError as error:
             raise NoRoom(f"{file} cannot be written: {error.strerror}.") from error
 
-    def _bring(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
+    def _download(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
         part = PartialFile.beside(file, url)
         resumed = part.size > 0
-        self._complete(url, part)
+        self._receive_all(url, part)
         try:
             check(part.path)
         except WeightsError:
@@ -175,11 +175,11 @@ class Downloader:
             if not resumed:
                 raise
             # the first half may be of another day: once more, whole
-            self._complete(url, part)
+            self._receive_all(url, part)
             check(part.path)
         part.move_to(file)
 
-    def _complete(self, url: str, part: PartialFile) -> None:
+    def _receive_all(self, url: str, part: PartialFile) -> None:
         """Asks until all bytes are there."""
         failures, whole = 0, False
         with httpx.Client(timeout=TIMEOUT, follow_redirects=True, transport=self.transport) as client:
@@ -191,7 +191,7 @@ class Downloader:
                 except (_Interrupted, httpx.TransportError) as error:
                     failures = 1 if part.size > before else failures + 1
                     if failures >= self.patience.tries:
-                        raise _unreachable(url, part, error) from error
+                        raise _make_unreachable(url, part, error) from error
                     time.sleep(self.patience.pause(failures, getattr(error, "retry_after", None)))
                 except httpx.RequestError as error:
                     raise DownloadRefused(f"{url} leads nowhere: {error}.") from error
@@ -200,7 +200,7 @@ class Downloader:
         headers = {"Accept-Encoding": "identity", **part.range_headers()}
         with client.stream("GET", url, headers=headers) as response:
             if response.status_code == 416:
-                _past_the_end(response, part)
+                _check_past_end(response, part)
             else:
                 _refuse(url, response)
                 self._write(response, part)
@@ -208,15 +208,15 @@ class Downloader:
     def _write(self, response: httpx.Response, part: PartialFile) -> None:
         total = part.begin(response)
         _check_room(part.path, (total or 0) - part.size)
-        self._tell(part.size, total)
+        self._report(part.size, total)
         with part.open() as stream:
             for piece in response.iter_bytes():  # as they come: of larger ones the last would be lost
                 stream.write(piece)
-                self._tell(stream.tell(), total)
+                self._report(stream.tell(), total)
         if total is not None and part.size != total:
             raise _Interrupted(f"{part.size} of {total} bytes came")
 
-    def _tell(self, done: int, total: int | None) -> None:
+    def _report(self, done: int, total: int | None) -> None:
         if self.progress is not None:
             self.progress(done, total)
 
@@ -234,7 +234,7 @@ def _refuse(url: str, response: httpx.Response) -> None:
         raise DownloadRefused(f"{url} gives a web page, not the file: it was moved, or asks for a login.")
 
 
-def _past_the_end(response: httpx.Response, part: PartialFile) -> None:
+def _check_past_end(response: httpx.Response, part: PartialFile) -> None:
     """There is nothing after what is here: it was all, or it is of another file."""
     if response.headers.get("Content-Range", "").rpartition("/")[2] == str(part.size):
         return
@@ -249,7 +249,7 @@ def _check_room(path: Path, missing: int) -> None:
         raise NoRoom(f"{needed}, and the disk of {path.parent} has {free / 1e6:.0f} MB free.")
 
 
-def _unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreachable:
+def _make_unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreachable:
     reason = str(error) or type(error).__name__
     kept = f"; {part.size} bytes are kept for the next try" if part.size else ""
     return ServerUnreachable(f"{url} did not come: {reason}{kept}.")
@@ -278,8 +278,8 @@ def fetch_weights(
                 raise
             file.unlink()
     if known.source != "url":
-        raise NotForDownload(folder.remedy(known))
+        raise NotForDownload(folder.describe_remedy(known))
     if offline:
-        raise Offline(f"REELWORD_OFFLINE is set, so nothing is downloaded. {folder.remedy(known)}")
+        raise Offline(f"REELWORD_OFFLINE is set, so nothing is downloaded. {folder.describe_remedy(known)}")
     downloader.fetch(str(known.url), folder.place(known), lambda part: folder.admit(known, part, check))
     return folder.check(known, folder.place(known))

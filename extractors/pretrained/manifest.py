@@ -71,7 +71,7 @@ class WeightsEntry(BaseModel):
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")
-    def _whole(self) -> WeightsEntry:
+    def _check_source(self) -> WeightsEntry:
         """Each kind of source says all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
         missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]

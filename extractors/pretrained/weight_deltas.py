@@ -35,7 +35,7 @@ def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
             continue
         largest = change.flatten(1).abs().amax(1)
         scale = (largest / LARGEST).float().clamp(min=torch.finfo(torch.float32).tiny)
-        whole = (change / _by_channel(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
+        whole = (change / _align_channels(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
         changes[name], changes[name + SCALE] = whole.to(torch.int8), scale
     return changes
 
@@ -56,18 +56,18 @@ def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
     wanted = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
     if differing := sorted(wanted ^ set(changes)):
         raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")
-    return {name: _with_change(name, value, changes) for name, value in before.items()}
+    return {name: _add_change(name, value, changes) for name, value in before.items()}
 
 
-def _with_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
+def _add_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
     change = changes[name]
     if change.shape != value.shape:
         raise WrongCheckpoint(f"The change of {name} is {tuple(change.shape)}, not {tuple(value.shape)}.")
     if value.dim() < 2:
         return value + change
-    return value + change.float() * _by_channel(changes[name + SCALE], value)
+    return value + change.float() * _align_channels(changes[name + SCALE], value)
 
 
-def _by_channel(scale: Tensor, like: Tensor) -> Tensor:
+def _align_channels(scale: Tensor, like: Tensor) -> Tensor:
     """(channels,) with an axis of one for each further axis of ``like``."""
     return scale.view(-1, *[1] * (like.dim() - 1))

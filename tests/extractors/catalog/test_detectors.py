@@ -129,9 +129,9 @@ def test_boxes_some_at_a_time_are_all_boxes(
     corner = torch.rand(7, 2, generator=torch.Generator().manual_seed(1)) * 40
     boxes = [torch.cat([corner, corner + 20 + corner.flip(0)], 1), torch.zeros(0, 4)]
     with torch.inference_mode():
-        maps = net.maps(net.input.normalise(planes(video(96, 128))))
-        parts = net.features(maps, boxes, StageRunners(net.trunk, net.embed))
-        whole = net.describe(maps, boxes).features
+        maps = net.compute_maps(net.input.normalise(planes(video(96, 128))))
+        parts = net.compute_features(maps, boxes, StageRunners(net.run_trunk, net.embed))
+        whole = net.predict(maps, boxes).features
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
 
 
@@ -205,8 +205,8 @@ def test_detectron2s_own_file_is_read_by_its_names(
     assert isinstance(again, faster_rcnn.FPN)
     x = torch.rand(1, 3, 64, 96) * 100
     with torch.inference_mode():
-        for name, grid in net.maps(x).items():
-            assert torch.equal(again.maps(x)[name], grid)
+        for name, grid in net.compute_maps(x).items():
+            assert torch.equal(again.compute_maps(x)[name], grid)
 
 
 def test_bottom_up_takes_the_anchors_that_come_with_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def assert_row(
 ) -> None:
     """The row is what the network says of the clip (1, C, T, 224, 224)."""
     grid = net(clip)
-    head = net.head(grid)
+    head = net.run_head(grid)
     assert_same(streams[name].values[row], head.features[0], share)
     assert_same(streams[f"{name}_logits"].values[row], head.logits[0], share)
     assert grid.shape[2] == 2

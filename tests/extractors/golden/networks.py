@@ -97,7 +97,7 @@ def run_i3d(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     outputs = {**maps, **{name[0].lower() + name[1:]: value for name, value in maps.items()}}
     if grid.shape[2] < 2 or min(grid.shape[3:]) < 7:
         return outputs
-    head = network.head(grid)
+    head = network.run_head(grid)
     return {
         **outputs,
         "pooled": head.pooled,
@@ -159,7 +159,7 @@ def run_raft(network: nn.Module, inputs: Tensors, case: Case) -> Tensors:
     first, second = inputs["image1"], inputs["image2"]
     if not first.is_floating_point():
         return {"flow": network(first.float(), second.float())}
-    flows = network.refinements(first, second)
+    flows = network.refine(first, second)
     return {"flow_first": flows[0], "flow_last": flows[-1]}
 
 

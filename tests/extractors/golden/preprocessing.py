@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,8 +16,7 @@ from extractors.detection.boxes import apply_deltas, make_cell_anchors, place_an
 from extractors.detection.proposals import RATIOS
 from extractors.frame_size import resized_size
 from extractors.networks import i3d, raft
-from extractors.preprocessing.detection import resize_with_pillow
-from extractors.preprocessing.images import crop_middle, shrink_or_enlarge
+from extractors.preprocessing.images import crop_middle, resize, shrink_or_enlarge
 from tests.extractors.golden.golden import Case
 
 Tensors = Mapping[str, Tensor]
@@ -86,14 +84,12 @@ def _boxes(boxes: Tensor, deltas: Tensor, case: Case) -> Tensors:
 
 def _sizes(inputs: Tensors, case: Case) -> Tensors:
     sizes = [tuple(size) for size in inputs["resize_in"].tolist()]
-    picture = inputs["image"][0].flip(0).permute(1, 2, 0).contiguous().numpy()
+    picture = inputs["image"][0].flip(0).permute(1, 2, 0)[None]
     outputs: dict[str, Tensor] = {}
     for name, output in case.entry["outputs"].items():
         if name.startswith("resize_image_"):
             height, width = output["shape"][1:]
-            outputs[name] = torch.from_numpy(np.array(resize_with_pillow(picture, height, width))).permute(
-                2, 0, 1
-            )
+            outputs[name] = resize(picture, height, width)[0].permute(2, 0, 1)
         elif name.startswith("resize_") and name != "resize_in":
             shortest, longest = (int(edge) for edge in name.split("_")[1:])
             outputs[name] = torch.tensor([resized_size(h, w, shortest, longest) for h, w in sizes])

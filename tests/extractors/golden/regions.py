@@ -16,10 +16,10 @@ Tensors = Mapping[str, Tensor]
 
 def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
-    maps = network.maps(network.input.normalise(inputs["image"]))
+    maps = network.compute_maps(network.input.normalise(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
-    said = network.describe(maps, [inputs["fixed_boxes"]])
+    said = network.predict(maps, [inputs["fixed_boxes"]])
     return {
         "map_res4": maps["res4"],
         "rpn_logits_res4": logits,
@@ -35,14 +35,14 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
 
 def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, FPN)
-    maps = network.maps(network.input.normalise(inputs["image"]))
+    maps = network.compute_maps(network.input.normalise(inputs["image"]))
     outputs: dict[str, Tensor] = {}
     for level, boxes in network.proposal_generator.make_anchors(maps).items():
         logits, deltas = network.proposal_generator.rpn_head(maps[level])
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
         outputs |= {f"rpn_logits_{level}": logits, f"rpn_deltas_{level}": deltas}
     bins = network.pool(maps, [inputs["fixed_boxes"]])
-    said = network.describe(maps, [inputs["fixed_boxes"]])
+    said = network.predict(maps, [inputs["fixed_boxes"]])
     return {
         **outputs,
         "roi_align_fixed": bins,
@@ -57,10 +57,10 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Under both ports' names."""
     assert isinstance(network, BottomUp)
     x = network.input.normalise(inputs["image"])
-    maps = network.maps(x)
+    maps = network.compute_maps(x)
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     [scored] = network.proposal_generator.score_anchors(maps)
-    said = network.describe(maps, [inputs["fixed_boxes"]])
+    said = network.predict(maps, [inputs["fixed_boxes"]])
     bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {
         "stem": network.backbone.stem(x),

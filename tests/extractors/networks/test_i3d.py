@@ -42,7 +42,7 @@ def clip(file: Path) -> Tensor:
 @pytest.mark.parametrize("name", ACTIONS)
 def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: str) -> None:
     with torch.inference_mode():
-        head = network.head(network(clip(shared / "data" / "clips" / name)))
+        head = network.run_head(network(clip(shared / "data" / "clips" / name)))
     assert KINETICS[int(head.logits.argmax())] == ACTIONS[name]
 
 
