@@ -1,4 +1,4 @@
-"""Clip networks over windows of a video: C3D, 3D-ResNeXt-101 and ir-CSN-152.
+"""Describes windows of a video by clip networks: C3D, 3D-ResNeXt-101 and ir-CSN-152.
 
 Streams of the last two: the pooled vector, the last map cell by cell (the mean over its steps of time), the
 classes' logits. C3D has ``c3d_fc6``, ``c3d_fc7`` and the pooled maps ``c3d_pool2`` to ``c3d_pool5``. A map of
@@ -58,7 +58,7 @@ IR_CSN_PLAN = NetworkPlan(
 
 
 class C3DFromBytes(nn.Module):
-    """Windows of bytes (N, 16, 112, 112, 3) to the outputs of C3D_PLAN."""
+    """Runs C3D on windows of bytes (N, 16, 112, 112, 3); returns the outputs of C3D_PLAN."""
 
     def __init__(self, network: C3D) -> None:
         super().__init__()
@@ -72,7 +72,9 @@ class C3DFromBytes(nn.Module):
 
 
 class ClipsFromBytes(nn.Module):
-    """Windows of bytes (N, S, h, w, 3) to the pooled vector, the map's cells and the logits.
+    """Runs a network on windows of bytes (N, S, h, w, 3).
+
+    Returns the pooled vector, the map's cells and the logits.
 
     network: returns ``grid``, ``pooled`` and ``logits`` of clips (N, 3, S, h, w).
     """
@@ -87,7 +89,7 @@ class ClipsFromBytes(nn.Module):
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """The extractor ``c3d``, ``resnext101_3d`` or ``ircsn152``.
+    """Makes the extractor ``c3d``, ``resnext101_3d`` or ``ircsn152``.
 
     Raises WeightsError, and ValueError for windows of more than C3D's 16 frames.
     """

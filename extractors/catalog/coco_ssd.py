@@ -1,4 +1,4 @@
-"""COCO objects by SSD MobileNet v2, whose weights come inside a Python package, as an extractor of boxes.
+"""Finds COCO's objects by SSD MobileNet v2, whose weights come inside a Python package.
 
 The network is extractors/detection/ssd_mobilenet.py. Around it is what TensorFlow's frozen graph does around
 it: doubles of one class that overlap by 0.6 are one, and boxes below a score of 0.3 are none.
@@ -40,7 +40,7 @@ WINDOWS = Windows(extraction_fps=2.0)
 
 
 class SsdFromBytes(nn.Module):
-    """The network on squares of bytes (N, 300, 300, 3), batch norms folded away."""
+    """Runs the network on squares of bytes (N, 300, 300, 3), batch norms folded away."""
 
     def __init__(self, network: SSD) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Ten
 
 
 def make(name: str, options: ExtractorOptions) -> CocoSSD:
-    """The extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
+    """Makes the extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
     if options.weights == SEEDED:
         return CocoSSD(name, build_seeded(SSD), SEEDED, options)
     found = find_weights(NAME)

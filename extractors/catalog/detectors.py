@@ -1,4 +1,4 @@
-"""Detectors as extractors: of each frame a fixed number of boxes, what is in them and what they are called.
+"""Describes each frame by a fixed number of boxes, what is in them and what they are called.
 
 ``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO
 (extractors/detection/faster_rcnn.py), ``bottom_up`` is bottom-up attention on Visual Genome
@@ -44,7 +44,7 @@ class DetectorInput(Protocol):
         ...
 
     def resize(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
+        """Resizes frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
         ...
 
 
@@ -67,12 +67,12 @@ class Detector(Protocol):
     def precision(self) -> str: ...
 
     def detect(self, planes: Tensor) -> list[Regions]:
-        """The regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
+        """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         ...
 
 
 class TwoStageDetector:
-    """A detector of ours whose two networks are run by engines."""
+    """Runs a detector of ours, its two networks by engines."""
 
     def __init__(self, network: TwoStage, key: str, options: ExtractorOptions) -> None:
         self.network = network.to(options.device)
@@ -149,7 +149,7 @@ class RegionsExtractor(WindowExtractor):
 
 
 def parse_count(name: str, usual: int) -> int:
-    """Boxes a frame, from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
+    """Reads the boxes a frame from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
     _, colon, number = name.partition(":")
     if not colon:
         return usual
@@ -189,8 +189,10 @@ FAMILIES: Mapping[str, DetectorFamily] = {
 
 
 def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
-    """The extractor with its weights. Where detectron2 is installed, and no engine is asked for by name, that
-    library runs its own networks. Raises WeightsError, UnknownExtractor."""
+    """Makes the extractor with its weights. Raises WeightsError, UnknownExtractor.
+
+    Where detectron2 is installed, and no engine is asked for by name, that library runs its own networks.
+    """
     own = name.partition(":")[0]
     family = FAMILIES[own]
     parse_count(name, family.settings.count)

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite2 as an extractor: every frame as one vector and as a grid of 7 × 7 cells.
+"""Describes every frame by EfficientNet-Lite2, as one vector and as a grid of 7 × 7 cells.
 
 Both streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
 captioner was trained on are.
@@ -55,17 +55,17 @@ FIRST_BLOCKS = sum(stage.repeats for stage in LITE2[: STAGE_14 + 1])
 
 
 def load_packaged() -> EfficientNetLite:
-    """The network with the packaged weights, in eval mode. Raises WeightsError."""
+    """Loads the network with the packaged weights, in eval mode. Raises WeightsError."""
     return load_pretrained(NETWORK, "published", from_checkpoint, EfficientNetLite)[0]
 
 
 def flatten_cells(maps: Tensor) -> Tensor:
-    """(N, C, h, w) → (N, h·w, C)."""
+    """Flattens maps (N, C, h, w) to cells row by row (N, h·w, C)."""
     return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 class GridFromBytes(nn.Module):
-    """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280), batch norms folded away."""
+    """Turns squares of bytes (N, 224, 224, 3) into cells row by row (N, 49, 1280), norms folded away."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class GridFromBytes(nn.Module):
 
 
 class StagesFromBytes(nn.Module):
-    """From squares of bytes (N, 224, 224, 3) to (N, 196, 120) and (N, 49, 352), cells row by row."""
+    """Turns squares of bytes (N, 224, 224, 3) into cells row by row, (N, 196, 120) and (N, 49, 352)."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class StagesFromBytes(nn.Module):
 
 
 class EfficientNetLite2(WindowExtractor):
-    """The extractor; a window is a frame. Streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16.
+    """Makes streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16; a window is a frame.
 
     device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto"
     takes the fastest there is (bf16 where the processor has it). threads: of the engine, on a CPU.
@@ -136,7 +136,7 @@ class EfficientNetLite2(WindowExtractor):
 
     @classmethod
     def from_options(cls, options: ExtractorOptions) -> Self:
-        """As ``create`` is asked for it. Raises WeightsError."""
+        """Makes the extractor as ``create`` is asked for it. Raises WeightsError."""
         return cls(
             options.device,
             options.engine,
@@ -149,19 +149,19 @@ class EfficientNetLite2(WindowExtractor):
 
     @staticmethod
     def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        """The network for ``maps`` with its weights, and the name tag of its streams. Raises WeightsError."""
+        """Loads the network for ``maps``, and the name tag of its streams. Raises WeightsError."""
         network, sha256 = load_pretrained(
             NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite())
         )
         return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
-        """Stream → (N, cells, channels) of pictures uint8 (N, H, W, 3) of any one size."""
+        """Describes pictures uint8 (N, H, W, 3) of any one size: stream → (N, cells, channels)."""
         maps = self._run_batches(squash(to_device(pictures, self.device), SIDE))
         return {name: values.numpy() for name, values in maps.items()}
 
     def grid(self, pictures: NDArray[np.uint8]) -> NDArray[np.float16]:
-        """Cells (N, 7, 7, 1280) of pictures uint8 (N, H, W, 3) of any one size."""
+        """Computes the cells (N, 7, 7, 1280) of pictures uint8 (N, H, W, 3) of any one size."""
         return self.of_pictures(pictures)["grid"].reshape(-1, CELLS, CELLS, CHANNELS)
 
     def prepare(self, frames: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class EfficientNetLite2(WindowExtractor):
         return {name: WindowRows(values) for name, values in self._add_mean(maps).items()}
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its streams, on the CPU, of every frame that is given, whatever the windows.
+        """Describes every frame of each video, whatever the windows; the streams lie on the CPU.
 
         A row lasts until the next one, or the video's end.
         """
@@ -187,12 +187,12 @@ class EfficientNetLite2(WindowExtractor):
         ]
 
     def _run_batches(self, squares: Tensor) -> dict[str, Tensor]:
-        """``_described`` of any number of squares, in the engine's batches, on the CPU."""
+        """Describes any number of squares, in the engine's batches, on the CPU."""
         parts = [self._run(part) for part in torch.split(squares, self.batch)]
         return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
 
     def _run(self, squares: Tensor) -> dict[str, Tensor]:
-        """Stream → float16 (N, cells, channels) of one batch."""
+        """Describes one batch: stream → float16 (N, cells, channels)."""
         outputs = self.engine.outputs(squares)
         return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
 
@@ -202,12 +202,12 @@ class EfficientNetLite2(WindowExtractor):
         return {name: Stream(values, video.pts, end, self.spec) for name, values in streams.items()}
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        """With the mean of the last map, the frame as one vector, before it."""
+        """Puts the mean of the last map, the frame as one vector, before it."""
         return {"frames": maps["grid"].float().mean(1).half(), **maps}
 
 
 class EfficientNetStages(EfficientNetLite2):
-    """The extractor. Streams ``stage_14`` (T, 196, 120) and ``stage_7`` (T, 49, 352), float16."""
+    """Makes streams ``stage_14`` (T, 196, 120) and ``stage_7`` (T, 49, 352), float16."""
 
     name = "efficientnet-lite2-stages"
     width = LITE2[STAGE_7].width
@@ -224,6 +224,6 @@ class EfficientNetStages(EfficientNetLite2):
 
 
 def make(name: str, options: ExtractorOptions) -> EfficientNetLite2:
-    """The extractor of the frames, or of two stages, with its packaged weights. Raises WeightsError."""
+    """Makes the extractor of the frames, or of two stages. Raises WeightsError."""
     extractor = EfficientNetStages if name == EfficientNetStages.name else EfficientNetLite2
     return extractor.from_options(options)

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite3's last map before its head, on the cells of EfficientNet-Lite2's grid.
+"""Describes every frame by EfficientNet-Lite3's last map before its head, on the cells of Lite2's grid.
 
 The second picture network that comes inside a package. It knows the same thousand classes and is wrong
 elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).
@@ -37,7 +37,7 @@ PREPROCESSING = (
 
 
 class Lite3Maps(nn.Module):
-    """From scaled squares (N, 3, 224, 224) to maps (N, 384, 7, 7), linear ones, batch norms folded away."""
+    """Turns scaled squares (N, 3, 224, 224) into linear maps (N, 384, 7, 7), batch norms folded away."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Lite3Maps(nn.Module):
 
 
 class Lite3FromBytes(nn.Module):
-    """From squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 384)."""
+    """Turns squares of bytes (N, 224, 224, 3) into cells row by row (N, 49, 384)."""
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Lite3FromBytes(nn.Module):
 
 
 class EfficientNetLite3(EfficientNetLite2):
-    """The extractor. Stream ``lite3_grid`` (T, 49, 384), float16."""
+    """Makes the stream ``lite3_grid`` (T, 49, 384), float16."""
 
     name = NETWORK
     width = WIDTH
@@ -80,5 +80,5 @@ class EfficientNetLite3(EfficientNetLite2):
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:
-    """The extractor with its packaged weights. Raises WeightsError."""
+    """Makes the extractor with its packaged weights. Raises WeightsError."""
     return EfficientNetLite3.from_options(options)

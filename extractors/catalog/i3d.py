@@ -1,4 +1,4 @@
-"""I3D over windows of a video: ``i3d_rgb``, and ``i3d_flow`` on RAFT's flow.
+"""Describes windows of a video by I3D: ``i3d_rgb``, and ``i3d_flow`` on RAFT's flow.
 
 Windows of 64 frames at 25 a second, one behind the other, as the public extractors have them; any other
 length from one frame upwards is taken. The map keeps two steps of time, the mean of a window's first half
@@ -55,7 +55,10 @@ FLOW = replace(
 
 
 class I3DOutputs(nn.Module):
-    """I3D on clips (N, C, T, 224, 224): features (N, 1024), map (N, 49, 2048), logits (N, 400)."""
+    """Runs I3D on clips (N, C, T, 224, 224).
+
+    Returns features (N, 1024), map (N, 49, 2048), logits (N, 400).
+    """
 
     def __init__(self, network: I3D) -> None:
         super().__init__()
@@ -68,21 +71,21 @@ class I3DOutputs(nn.Module):
 
 
 class I3DFromBytes(I3DOutputs):
-    """I3D on stacks of bytes (N, S, 224, 224, 3)."""
+    """Runs I3D on stacks of bytes (N, S, 224, 224, 3)."""
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().forward(scale_pixels(stacks.permute(0, 4, 1, 2, 3)))
 
 
 def average_halves(grid: Tensor) -> Tensor:
-    """A map (N, C, T, H, W) as cells (N, H·W, 2·C): the mean of each half; a middle step is in both."""
+    """Averages each half of a map (N, C, T, H, W), as cells (N, H·W, 2·C); a middle step is in both."""
     steps = grid.shape[2]
     first, second = grid[:, :, : (steps + 1) // 2], grid[:, :, steps // 2 :]
     return torch.cat([cells(first), cells(second)], 2)
 
 
 class I3DFlow(NetworkExtractor):
-    """I3D of the flow between consecutive frames of a window and the one behind it.
+    """Runs I3D on the flow between consecutive frames of a window and the one behind it.
 
     flow: between pictures float (N, 3, H, W) of 0..255, in pixels (N, 2, H, W). The frames are flowed whole,
     then the middle is cut out of the flow, as the public extractors do.
@@ -114,21 +117,21 @@ class I3DFlow(NetworkExtractor):
 
     @torch.inference_mode()
     def _flow(self, stack: Tensor) -> Tensor:
-        """(S, 2, h, w) of S + 1 frames uint8 (S + 1, h, w, 3)."""
+        """Computes the flow (S, 2, h, w) of S + 1 frames uint8 (S + 1, h, w, 3)."""
         pictures = stack.permute(0, 3, 1, 2)
         pairs = zip(*(torch.split(part, self.pairs) for part in (pictures[:-1], pictures[1:])), strict=True)
         return torch.cat([self.flow(a.float(), b.float()) for a, b in pairs])
 
 
 class I3DFromFlow(I3DOutputs):
-    """I3D on quantised flow, 0..256 of 128 for none, (N, T, 2, 224, 224)."""
+    """Runs I3D on quantised flow, 0..256 of 128 for none, (N, T, 2, 224, 224)."""
 
     def forward(self, flow: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().forward(scale_pixels(flow.transpose(1, 2)))
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """``i3d_rgb`` or ``i3d_flow``. Raises WeightsError."""
+    """Makes the extractor ``i3d_rgb`` or ``i3d_flow``. Raises WeightsError."""
     if name == RGB.name:
         network, sha256 = load_pretrained(
             name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D())

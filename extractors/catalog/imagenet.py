@@ -1,4 +1,4 @@
-"""ImageNet's networks over the frames of a video: ResNet-50/101/152, ResNeXt-101, Inception-V4.
+"""Describes the frames of a video by ImageNet's networks: ResNet-50/101/152, ResNeXt-101, Inception-V4.
 
 A row is a frame. Streams: the pooled vector, the last map cell by cell, ImageNet's logits. What is done to
 the pixels is what the published weights were evaluated with: torchvision's first ("V1"), and timm's.
@@ -53,7 +53,10 @@ PLANS: Mapping[str, NetworkPlan] = {
 
 
 class ImagesFromBytes(nn.Module):
-    """Windows of one frame, bytes (N, 1, h, w, 3), to the pooled vector, the map's cells and the logits."""
+    """Runs a network on windows of one frame, bytes (N, 1, h, w, 3).
+
+    Returns the pooled vector, the map's cells and the logits.
+    """
 
     def __init__(self, network: ResNet | InceptionV4, normalised: Normalised) -> None:
         super().__init__()
@@ -65,7 +68,7 @@ class ImagesFromBytes(nn.Module):
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """The extractor ``inception_v4`` or one of RESNETS. Raises WeightsError."""
+    """Makes the extractor ``inception_v4`` or one of RESNETS. Raises WeightsError."""
     return _make_inception_v4(options) if name == "inception_v4" else _make_resnet(name, options)
 
 

@@ -1,4 +1,4 @@
-"""pytorchvideo's clip networks over windows of a video: slow_r50, i3d_r50, slowfast_r50 and csn_r101.
+"""Describes windows of a video by pytorchvideo's slow_r50, i3d_r50, slowfast_r50 and csn_r101.
 
 The first two are networks of ours that read its checkpoints (extractors/networks/slow_resnet.py), so that
 it need not be installed; the other two are built by the library: `pip install -c constraints.txt --group
@@ -67,7 +67,7 @@ PLANS: Mapping[str, NetworkPlan] = {
 
 
 class CsnFromBytes(nn.Module):
-    """The library's csn_r101, a stem, four stages and a head that pools and projects, on windows of bytes.
+    """Runs the library's csn_r101, a stem, four stages and a head that pools and projects.
 
     Windows (N, S, h, w, 3) to the pooled vector, the map's cells and the logits.
     """
@@ -85,7 +85,7 @@ class CsnFromBytes(nn.Module):
 
 
 class SlowFastFromBytes(nn.Module):
-    """The same of the library's slowfast_r50: channels of the slow pathway before those of the fast one."""
+    """Runs the library's slowfast_r50; channels of the slow pathway come before those of the fast one."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -104,12 +104,12 @@ class SlowFastFromBytes(nn.Module):
 
 
 def pick_slow_frames(count: int) -> list[int]:
-    """The frames that the slow pathway sees, spread from the first to the last, as its recipe packs them."""
+    """Picks the frames that the slow pathway sees, first to last, as its recipe packs them."""
     return [int(place) for place in np.linspace(0, count - 1, count // ALPHA)]
 
 
 def build_library_network(name: str, count: int = 400) -> nn.Module:
-    """slowfast_r50 or csn_r101 of so many classes, with initial weights. Raises ImportError."""
+    """Builds slowfast_r50 or csn_r101 of so many classes, with initial weights. Raises ImportError."""
     with warnings.catch_warnings():
         # a library of its own scripts a loss when imported, which torch deprecates
         warnings.simplefilter("ignore")
@@ -135,13 +135,13 @@ def build_library_network(name: str, count: int = 400) -> nn.Module:
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> nn.Module:
-    """slowfast_r50 or csn_r101 with its published weights. Raises WrongCheckpoint, ImportError."""
+    """Loads slowfast_r50 or csn_r101 with its published weights. Raises WrongCheckpoint, ImportError."""
     parameters = unwrap(checkpoint)
     return load_strict(build_library_network(name, count_classes(parameters, HEADS[name])), parameters)
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """The extractor of that name. Raises WeightsError; ImportError where the library is needed and absent."""
+    """Makes the extractor of that name. Raises WeightsError; ImportError without the library."""
     if name in LAYOUTS:
         ours, sha256 = load_pretrained(
             name,

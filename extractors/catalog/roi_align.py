@@ -29,7 +29,7 @@ MAPS = {"efficientnet-lite2": "grid"}
 
 
 class RoiExtractor:
-    """Stream ``<name>`` (T, K, C) with a row for each of the map's and the boxes and mask of the detector's.
+    """Makes the stream ``<name>`` (T, K, C): a row for each of the map's, with the detector's boxes and mask.
 
     width: 0, for as many channels as the map has.
     """
@@ -43,7 +43,10 @@ class RoiExtractor:
         self.spec = StreamSpec(f"roi-align of {grid} on {boxes}", "", "")
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Raises ValueError where a stream is absent, or is no square map, or has no boxes."""
+        """Pools the map inside the boxes.
+
+        Raises ValueError where a stream is absent, or is no square map, or has no boxes.
+        """
         grid, regions = self._find_needed(streams)
         rows = match_rows(grid, regions)
         assert regions.boxes is not None
@@ -75,7 +78,7 @@ class RoiExtractor:
 
 
 def match_rows(grid: Stream, regions: Stream) -> NDArray[np.int64]:
-    """For each row of the map the row of the boxes that covers its middle, or lies nearest to it."""
+    """Finds for each row of the map the row of the boxes that covers its middle, or lies nearest to it."""
     middle = ((grid.start + grid.end) / 2)[:, None]
     away = np.maximum(np.maximum(regions.start - middle, middle - regions.end), 0.0)
     # where two touch, the one that begins there
@@ -84,21 +87,21 @@ def match_rows(grid: Stream, regions: Stream) -> NDArray[np.int64]:
 
 
 def clip_to_view(boxes: Tensor, view: View) -> Tensor:
-    """Boxes (..., 4) in [0, 1] of the frame to [0, 1] of the view, cut to it."""
+    """Moves boxes (..., 4) in [0, 1] of the frame to [0, 1] of the view, cut to it."""
     left, top, right, bottom = view
     corner, size = boxes.new_tensor([left, top] * 2), boxes.new_tensor([right - left, bottom - top] * 2)
     return clip_boxes((boxes - corner) / size, 1.0, 1.0)
 
 
 def find_real_rows(stream: Stream) -> Tensor:
-    """bool (T,), or (T, K) of boxes: True where real."""
+    """Returns the mask, bool (T,), or (T, K) of boxes: True where real."""
     if stream.mask is not None:
         return stream.mask
     return torch.ones(stream.values.shape[: 1 if stream.boxes is None else 2], dtype=torch.bool)
 
 
 def to_square_map(cells: Tensor) -> Tensor:
-    """Cells row by row (T, side², C) as a map (T, side, side, C)."""
+    """Reshapes cells row by row (T, side², C) to a map (T, side, side, C)."""
     side = math.isqrt(cells.shape[1])
     if side * side != cells.shape[1]:
         raise ValueError(f"a map of {cells.shape[1]} cells is no square: which rows it has is not known")
@@ -106,7 +109,7 @@ def to_square_map(cells: Tensor) -> Tensor:
 
 
 def combine_specs(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
-    """A name tag that changes where that of the map or of the boxes does."""
+    """Makes a name tag that changes where that of the map or of the boxes does."""
     return StreamSpec(
         f"roi-align of {grid.network} on {boxes.network}",
         f"{grid.weights_sha256}+{boxes.weights_sha256}",
@@ -118,7 +121,7 @@ def combine_specs(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
 
 
 def make(name: str, _: ExtractorOptions) -> RoiExtractor:
-    """The extractor of that name. Raises UnknownExtractor where it does not name a map and boxes."""
+    """Makes the extractor of that name. Raises UnknownExtractor where it names no map and boxes."""
     grid, at, boxes = name.removeprefix(PREFIX).partition("@")
     if not (grid and at and boxes):
         raise UnknownExtractor(f"{name!r} should be {PREFIX}<map>@<boxes>, such as roi:resnet152@mask_rcnn")

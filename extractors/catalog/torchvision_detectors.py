@@ -1,4 +1,4 @@
-"""torchvision's Faster R-CNN and Mask R-CNN (ResNet-50, FPN, COCO) as extractors: the library's own networks.
+"""Finds objects by torchvision's Faster R-CNN and Mask R-CNN (ResNet-50, FPN, COCO).
 
 Ren et al., 2015 (arXiv:1506.01497); He et al., 2017 (arXiv:1703.06870). Of Mask R-CNN the boxes and what is
 in them are taken, not the masks. What the library does to pictures, proposals and boxes, it does here too;
@@ -40,7 +40,10 @@ CLASSIFIER = "roi_heads.box_predictor.cls_score.weight"
 
 
 def build_untrained(name: str, kinds: int = 91) -> FasterRCNN:
-    """The detector with initial weights. name: one of MAKERS; kinds: classes, the background among them."""
+    """Builds the detector with initial weights.
+
+    name: one of MAKERS; kinds: classes, the background among them.
+    """
     norm = partial(FrozenBatchNorm2d, eps=0.0)  # with which the files of 2019 (COCO_V1) were trained
     backbone = resnet_fpn_backbone(backbone_name="resnet50", weights=None, norm_layer=norm)
     model: FasterRCNN = MAKERS[name](backbone, kinds)
@@ -48,7 +51,7 @@ def build_untrained(name: str, kinds: int = 91) -> FasterRCNN:
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> FasterRCNN:
-    """The detector in eval mode, by older or newer names. Raises WrongCheckpoint."""
+    """Loads the detector in eval mode, by older or newer names. Raises WrongCheckpoint."""
     parameters = {_rename(old): value for old, value in unwrap(checkpoint).items()}
     return load_strict(build_untrained(name, count_classes(parameters, CLASSIFIER)), parameters)
 
@@ -68,7 +71,7 @@ SETTINGS: Mapping[str, DetectorSettings] = {
 
 
 class LibraryInput:
-    """Frames as they are: the library resizes them after it has normalised them."""
+    """Leaves frames as they are: the library resizes them after it has normalised them."""
 
     preprocessing = (
         "RGB, x / 255, less (0.485, 0.456, 0.406), by (0.229, 0.224, 0.225); then shortest edge 800, longest "
@@ -82,7 +85,7 @@ class LibraryInput:
 
 
 class TorchvisionTrunk(nn.Module):
-    """Prepared pictures (N, 3, H, W) to five maps, then logits of each, then deltas of each."""
+    """Turns prepared pictures (N, 3, H, W) into five maps, then logits of each, then deltas of each."""
 
     def __init__(self, model: FasterRCNN) -> None:
         super().__init__()
@@ -95,7 +98,7 @@ class TorchvisionTrunk(nn.Module):
 
 
 class TorchvisionDetector:
-    """The library's detector, its two networks run by engines."""
+    """Runs the library's detector, its two networks by engines."""
 
     width, things = WIDTH, len(COCO_90)
 
@@ -111,7 +114,7 @@ class TorchvisionDetector:
 
     @torch.inference_mode()
     def detect(self, planes: Tensor) -> list[Regions]:
-        """The regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
+        """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         pictures, _ = self.model.transform(list(planes.flip(1).float() / 255))
         outputs = self._trunk.outputs(pictures.tensors)
         names = [*self.model.roi_heads.box_roi_pool.featmap_names, "pool"]
@@ -124,7 +127,7 @@ class TorchvisionDetector:
     def _select_proposals(
         self, pictures: ImageList, maps: Sequence[Tensor], logits: Sequence[Tensor], deltas: Sequence[Tensor]
     ) -> list[Tensor]:
-        """As the library's ``RegionProposalNetwork.forward`` selects them."""
+        """Selects proposals as the library's ``RegionProposalNetwork.forward`` does."""
         rpn = self.model.rpn
         anchors = rpn.anchor_generator(pictures, list(maps))
         per_level = [of_level[0].numel() for of_level in logits]
@@ -146,7 +149,7 @@ class TorchvisionDetector:
         pictures: ImageList,
         size: tuple[int, int],
     ) -> list[Regions]:
-        """The regions that the library keeps, with the features of their final boxes."""
+        """Selects the regions that the library keeps, with the features of their final boxes."""
         heads = self.model.roi_heads
         logits, moves = heads.box_predictor(features)
         boxes, scores, labels = heads.postprocess_detections(logits, moves, proposals, pictures.image_sizes)
@@ -157,7 +160,7 @@ class TorchvisionDetector:
 
 
 def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
-    """The extractor with its weights. Raises WeightsError, UnknownExtractor."""
+    """Makes the extractor with its weights. Raises WeightsError, UnknownExtractor."""
     own = name.partition(":")[0]
     model, weights = load_pretrained(
         own, options.weights, partial(from_checkpoint, own), partial(build_untrained, own)

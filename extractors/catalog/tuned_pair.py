@@ -1,4 +1,4 @@
-"""EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner: the demo captioners' grid.
+"""Describes frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
 
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
@@ -44,7 +44,7 @@ NETWORK = f"{efficientnet_lite2.NETWORK} and {efficientnet_lite3.NETWORK}, tuned
 
 
 class PairEnd(nn.Module):
-    """The part of the pair that is trained, behind Lite2's last map of 14 × 14 cells.
+    """Computes the grid from both networks' cells: the part of the pair that is trained.
 
     Takes Lite2's ``stage_14`` cells (N, 196, 120) and Lite3's (N, 49, 384), and makes the grid's
     (N, 49, 1280), row by row, batch norms folded away.
@@ -66,12 +66,12 @@ class PairEnd(nn.Module):
         return flatten_cells(self.join_maps(_to_maps(stage_cells, FINE), _to_maps(lite3_cells, CELLS)))
 
     def join_maps(self, fine: Tensor, lite3: Tensor) -> Tensor:
-        """Maps (N, 120, 14, 14) and (N, 384, 7, 7) → (N, 1280, 7, 7)."""
+        """Joins maps (N, 120, 14, 14) and (N, 384, 7, 7) to (N, 1280, 7, 7)."""
         return F.relu6(self.head(self.blocks(fine)) + self.lite3_head(lite3))
 
 
 class TunedPairFromBytes(nn.Module):
-    """Both networks: from squares of bytes (N, 224, 224, 3) to cells row by row (N, 49, 1280)."""
+    """Runs both networks on squares of bytes (N, 224, 224, 3); returns cells row by row (N, 49, 1280)."""
 
     def __init__(self, lite2: EfficientNetLite, lite3: EfficientNetLite) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class TunedPairFromBytes(nn.Module):
 
 
 def _to_maps(cells: Tensor, side: int) -> Tensor:
-    """(N, side², C) → (N, C, side, side)."""
+    """Reshapes cells (N, side², C) to (N, C, side, side)."""
     return cells.reshape(-1, side, side, cells.shape[2]).permute(0, 3, 1, 2)
 
 
@@ -115,7 +115,7 @@ def apply_changes(end: PairEnd, changes: Checkpoint) -> None:
 
 
 def from_checkpoint(changes: Checkpoint) -> PairEnd:
-    """The packaged networks' end with these changes. Raises WeightsError."""
+    """Changes the packaged networks' end. Raises WeightsError."""
     end = PairEnd(load_packaged())
     apply_changes(end, changes)
     return end
@@ -135,7 +135,7 @@ def make_spec(changes_sha256: str, lite2_sha256: str, lite3_sha256: str) -> Stre
 
 
 class TunedPair(EfficientNetLite2):
-    """The extractor. Streams ``tuned_pair`` (T, 1280) and ``tuned_pair_grid`` (T, 49, 1280), float16."""
+    """Makes streams ``tuned_pair`` (T, 1280) and ``tuned_pair_grid`` (T, 49, 1280), float16."""
 
     name = TUNED
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
@@ -143,7 +143,7 @@ class TunedPair(EfficientNetLite2):
 
     @staticmethod
     def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        """Seeded weights are the untouched networks' own."""
+        """Loads both networks and the changes; seeded weights are the untouched networks' own."""
         lite2, untouched = EfficientNetLite2.load_weighted(choice)
         lite3, beside = EfficientNetLite3.load_weighted(choice)
         pair = TunedPairFromBytes(lite2, lite3)
@@ -161,5 +161,5 @@ class TunedPair(EfficientNetLite2):
 
 
 def make(_: str, options: ExtractorOptions) -> TunedPair:
-    """The extractor with the weights that come with the repository. Raises WeightsError."""
+    """Makes the extractor with the weights that come with the repository. Raises WeightsError."""
     return TunedPair.from_options(options)

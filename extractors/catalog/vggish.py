@@ -1,4 +1,4 @@
-"""VGGish as an extractor of a video's sound, on the clock of its picture.
+"""Describes a video's sound by VGGish, on the clock of its picture.
 
 A row is 0.96 seconds, and the first begins with the first shown frame. Sound beyond the picture's end is
 left out. Of the sound behind the last whole row, half a row or more is repeated until it fills one, which
@@ -57,7 +57,7 @@ class SoundRow:
 
 
 class VGGishExtractor:
-    """Stream ``<name>`` (T, 128), float32.
+    """Makes the stream ``<name>`` (T, 128), float32.
 
     embedder: the network and what comes after it. weights_sha256: of its file. Of more rows than
     ``windows.most`` so many are taken, spread over the whole time; the rest of ``windows`` concerns frames.
@@ -95,7 +95,7 @@ class VGGishExtractor:
         )
 
     def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """The stream of one video that lasts ``duration`` seconds; audio: at any rate, None where none."""
+        """Describes a video of ``duration`` seconds; audio: at any rate, None where there is none."""
         length = 0
         if audio is not None:
             length = min(len(audio.samples) * log_mel.RATE // audio.rate, round(duration * log_mel.RATE))
@@ -121,7 +121,7 @@ class VGGishExtractor:
 
 
 def split_rows(length: int) -> list[SoundRow]:
-    """The rows of so many samples, one at least."""
+    """Splits so many samples into rows, one at least."""
     hop, size = log_mel.EXAMPLE_HOP, log_mel.EXAMPLE
     whole = max(0, (length - size) // hop + 1)
     rows = [SoundRow(begin, begin + size, False) for begin in range(0, whole * hop, hop)]
@@ -131,22 +131,24 @@ def split_rows(length: int) -> list[SoundRow]:
 
 
 def select_evenly(rows: list[SoundRow], most: int) -> list[SoundRow]:
-    """``most`` of them at most, over the whole time."""
+    """Selects at most ``most`` rows, over the whole time."""
     if len(rows) <= most:
         return rows
     return [rows[int((place + 0.5) * len(rows) / most)] for place in range(most)]
 
 
 def compute_example(audio: Audio, row: SoundRow) -> NDArray[np.float32]:
-    """The network's input of one row: (96, 64)."""
+    """Computes the network's input of one row: (96, 64)."""
     sound = resample(audio.samples, audio.rate, log_mel.RATE, row.begin, row.end)
     shown: NDArray[np.float32] = log_mel.compute_examples(np.resize(sound, log_mel.EXAMPLE))[0]
     return shown
 
 
 def parse_options(name: str) -> VGGishOptions:
-    """From names such as ``vggish``, ``vggish:no_relu``, ``vggish:no_relu+pca_rounded``. Raises
-    UnknownExtractor."""
+    """Reads the options in ``vggish``, ``vggish:no_relu``, ``vggish:no_relu+pca_rounded``.
+
+    Raises UnknownExtractor.
+    """
     _, colon, said = name.partition(":")
     relu = True
     components: Components = "no"
@@ -162,8 +164,10 @@ def parse_options(name: str) -> VGGishOptions:
 
 
 def make(name: str, options: ExtractorOptions) -> VGGishExtractor:
-    """The extractor with its weights, and those of the principal components where they are asked for.
-    Raises WeightsError, UnknownExtractor."""
+    """Makes the extractor with its weights, and the principal components where they are asked for.
+
+    Raises WeightsError, UnknownExtractor.
+    """
     own = parse_options(name)
     network, weights = load_pretrained("vggish", options.weights, from_checkpoint, VGGish)
     components = None

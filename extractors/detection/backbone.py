@@ -1,4 +1,4 @@
-"""ResNet-101 as detectors use it: frozen norms, the stride in a block's first 1×1, named as in detectron2.
+"""Computes ResNet's maps as detectors use them: frozen norms, the stride in a block's first 1×1.
 
 He et al., 2016 (arXiv:1512.03385), in the order of strides of their Caffe models. Modules carry detectron2's
 names, so that its checkpoints fit as they are.

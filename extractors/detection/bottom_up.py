@@ -1,4 +1,4 @@
-"""Bottom-up attention: Faster R-CNN of Visual Genome's 1600 objects and 400 attributes.
+"""Detects regions by bottom-up attention: Faster R-CNN of 1600 objects and 400 attributes.
 
 Anderson et al., CVPR 2018 (arXiv:1707.07998). The weights are Caffe's, in two ports with layouts of their
 own: airsplay/py-bottom-up-attention has the background as the last class, MILVLG/bottom-up-attention.pytorch
@@ -32,7 +32,7 @@ SIZES = (64.0, 128.0, 256.0, 512.0)
 
 @dataclass(frozen=True, eq=False)
 class AttributePredictions:
-    """Of boxes: features (B, 2048); logits (B, 1601), attributes (B, 401), deltas (B, 4 ·)."""
+    """Holds a box's features (B, 2048), logits (B, 1601), attributes (B, 401), deltas (B, 4 ·)."""
 
     features: Tensor
     logits: Tensor
@@ -41,7 +41,7 @@ class AttributePredictions:
 
 
 class AttributePredictor(nn.Module):
-    """Classes, boxes, and attributes, which are read from the feature and the likeliest class."""
+    """Predicts classes, boxes, and attributes: these from the feature and the likeliest class."""
 
     def __init__(self, classes: int, boxes: int, attributes: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class RegionRule:
 
 
 class BottomUp(TwoStage):
-    """Regions are the proposals that show most, in the boxes from which their features were pooled.
+    """Finds the proposals that show most, in the boxes from which their features were pooled.
 
     background_first: MILVLG's layout, whose boxes count their last pixel into their width.
     """
@@ -101,7 +101,7 @@ class BottomUp(TwoStage):
         self.roi_heads = BottomUpHeads(classes, boxes, attributes)
 
     def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
-        """res4 of normalised pictures (N, 3, H, W)."""
+        """Computes res4 of normalised pictures (N, 3, H, W)."""
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
@@ -127,7 +127,7 @@ class BottomUp(TwoStage):
         return [select_regions(*one, self.rule) for one in parts]
 
     def drop_background(self, logits: Tensor) -> Tensor:
-        """Probabilities (B, C − 1) of logits (B, C), of classes or of attributes."""
+        """Turns logits (B, C) of classes or of attributes into probabilities (B, C − 1)."""
         scores = logits.softmax(1)
         return scores[:, 1:] if self.background_first else scores[:, :-1]
 
@@ -175,7 +175,7 @@ def suppress_overlaps(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
-    """The detector in eval mode, from either port's names. Raises WrongCheckpoint."""
+    """Loads the detector in eval mode, from either port's names. Raises WrongCheckpoint."""
     parameters = {_rename(name): value for name, value in select_parameters(checkpoint).items()}
     predictor = "roi_heads.box_predictor."
     try:

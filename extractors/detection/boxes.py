@@ -1,4 +1,4 @@
-"""Boxes x0 y0 x1 y1, anchors, and the deltas that move them (arXiv:1311.2524, appendix C).
+"""Lays anchors, and moves and cuts boxes x0 y0 x1 y1 (arXiv:1311.2524, appendix C).
 
 Anchors are the boxes that a region proposal network corrects, the same at every cell of a map (Ren et al.,
 "Faster R-CNN", NeurIPS 2015, arXiv:1506.01497, section 3.1.1). They are laid as detectron2 lays them: centred
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def make_cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
-    """The anchors of one cell, (sizes × ratios, 4), around zero.
+    """Makes the anchors of one cell, (sizes × ratios, 4), around zero.
 
     sizes: roots of the areas, in pixels. ratios: height over width.
     """
@@ -87,5 +87,5 @@ def clip_boxes(boxes: Tensor, height: float, width: float) -> Tensor:
 
 
 def have_area(boxes: Tensor) -> Tensor:
-    """bool (...,): which boxes (..., 4) have an area."""
+    """Tells which boxes (..., 4) have an area: bool (...,)."""
     return (boxes[..., 2] > boxes[..., 0]) & (boxes[..., 3] > boxes[..., 1])

@@ -1,4 +1,4 @@
-"""detectron2 itself, where it is installed: it runs its own networks with the weights that ours read.
+"""Runs detectron2's own networks, where it is installed, with the weights that ours read.
 
 It is on no package index; docs/networks.md has the line that builds it (commit 02b5c4e of
 facebookresearch/detectron2, which names its parameters as extractors/detection/faster_rcnn.py does).
@@ -46,7 +46,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def silence_deprecations() -> Iterator[None]:
-    """Quiet about what it uses of torch that torch will change one day."""
+    """Silences warnings about what the library uses of torch that torch will change one day."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -55,7 +55,7 @@ def silence_deprecations() -> Iterator[None]:
 
 
 class Detectron2:
-    """The library's network with our network's weights and rules. Raises ImportError where it is absent.
+    """Runs the library's network with our network's weights and rules. Raises ImportError without it.
 
     precision: None takes fp16 on a GPU and fp32 on a CPU, under autocast.
     """
@@ -71,7 +71,7 @@ class Detectron2:
 
     @torch.inference_mode()
     def detect(self, planes: Tensor) -> list[Regions]:
-        """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
+        """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         half = HALVES.get(self.precision)
         with silence_deprecations(), torch.autocast(self.device.type, half, enabled=half is not None):
             pictures = self._model.preprocess_image([{"image": picture} for picture in planes])
@@ -86,7 +86,7 @@ class Detectron2:
         ]
 
     def _compute_features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:
-        """(B, width), as the library's own heads make them before they classify."""
+        """Computes features (B, width) as the library's own heads do before they classify."""
         heads = self._model.roi_heads
         if self._pyramid:
             bins = heads.box_pooler([maps[name] for name in heads.box_in_features], boxes)

@@ -1,4 +1,4 @@
-"""Faster R-CNN with ResNet-101, C4 and FPN, reading detectron2's checkpoints by their own names.
+"""Detects objects by Faster R-CNN with ResNet-101, C4 and FPN, from detectron2's checkpoints.
 
 Ren et al., 2015 (arXiv:1506.01497), and Lin et al., 2017 (arXiv:1612.03144), as in detectron2's
 COCO-Detection/faster_rcnn_R_101_{C4,FPN}_3x.yaml. Modules are named as detectron2's, the background is the
@@ -35,7 +35,7 @@ LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_h
 
 @dataclass(frozen=True, eq=False)
 class BoxPredictions:
-    """Predictions for boxes: features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
+    """Holds boxes' features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
 
     features: Tensor
     logits: Tensor
@@ -43,7 +43,7 @@ class BoxPredictions:
 
 
 class BoxPredictor(nn.Module):
-    """Classes, the background among them, and a box for each that is not."""
+    """Predicts classes, the background among them, and a box for each that is not."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class BoxPredictor(nn.Module):
 
 
 class FasterRCNN(TwoStage):
-    """A classifier and a box for each class on every region; features are those of the final boxes."""
+    """Predicts a class and a box for each class on every region; features are those of the final boxes."""
 
     roi_heads: C4Heads | FPNHeads
     rule = DetectionRule()
@@ -91,7 +91,7 @@ class C4Heads(nn.Module):
 
 
 class C4(FasterRCNN):
-    """One map of 1024 channels, 16 pixels a cell; features of 2048."""
+    """Detects on one map of 1024 channels, 16 pixels a cell; features of 2048."""
 
     input = C4_INPUT
     proposals = ProposalRule(before=6000)
@@ -119,7 +119,7 @@ class C4(FasterRCNN):
 
 
 class FeaturePyramid(nn.Module):
-    """p2 to p6: each map of the backbone with the enlarged one above it; p6 is every other cell of p5."""
+    """Computes p2 to p6: each map with the enlarged one above it; p6 is every other cell of p5."""
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class FPNHeads(nn.Module):
 
 
 class FPN(FasterRCNN):
-    """Five maps of 256 channels; features of 1024, after the second ReLU of the box head."""
+    """Detects on five maps of 256 channels; features of 1024, after the second ReLU of the box head."""
 
     input = FPN_INPUT
     proposals = ProposalRule()
@@ -189,13 +189,13 @@ class FPN(FasterRCNN):
 
 
 def select_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The parameters of the detector alone."""
+    """Selects the parameters of the detector alone."""
     named = unwrap(checkpoint)
     return {name: value for name, value in named.items() if not any(part in name for part in LEFT_ALONE)}
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> C4 | FPN:
-    """The detector that the checkpoint is of, in eval mode. Raises WrongCheckpoint."""
+    """Loads the detector that the checkpoint is of, in eval mode. Raises WrongCheckpoint."""
     parameters = select_parameters(checkpoint)
     try:
         classes = len(parameters["roi_heads.box_predictor.cls_score.bias"]) - 1

@@ -1,4 +1,4 @@
-"""Region proposals: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 selects."""
+"""Proposes regions: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ HeadOutput: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ProposalRule:
-    """before: best of each level that compete; after: that are kept; overlap: of two that are one."""
+    """Says how many boxes are proposed.
+
+    before: best of each level that compete; after: that are kept; overlap: of two that are one.
+    """
 
     before: int = 1000
     after: int = 1000
@@ -29,7 +32,7 @@ class ProposalRule:
 
 @dataclass(frozen=True, eq=False)
 class ScoredAnchors:
-    """Predictions for the anchors of one level of one picture: logits (A,), deltas and anchors (A, 4)."""
+    """Holds one picture's predictions on one level: logits (A,), deltas and anchors (A, 4)."""
 
     logits: Tensor
     deltas: Tensor
@@ -37,7 +40,10 @@ class ScoredAnchors:
 
 
 class ProposalHead(nn.Module):
-    """Logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map. scores: 2 an anchor where it is a softmax."""
+    """Predicts logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map.
+
+    scores: 2 an anchor where it is a softmax.
+    """
 
     def __init__(self, inputs: int, width: int, per_cell: int, scores: int = 1) -> None:
         super().__init__()
@@ -51,7 +57,9 @@ class ProposalHead(nn.Module):
 
 
 class ProposalGenerator(nn.Module):
-    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
+    """Proposes boxes from maps.
+
+    strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
 
     extra: 1 where boxes count their last pixel into their width and height, and end on it.
     """
@@ -68,22 +76,22 @@ class ProposalGenerator(nn.Module):
         self.cells = [make_cell_anchors(of_level, RATIOS) for of_level in sizes]
 
     def make_anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The anchors of each map, in pixels."""
+        """Makes the anchors of each map, in pixels."""
         return {
             name: place_anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
     def run_head(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
-        """The head's logits and deltas of each map."""
+        """Computes the logits and deltas of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
     def score_anchors(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
-        """The scored anchors of each picture, level by level."""
+        """Scores the anchors of each picture, level by level."""
         return self._score(self.run_head(maps))
 
     def _score(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
-        """The same from the head's output."""
+        """Does the same from the head's output."""
         placed = self.make_anchors({name: logits for name, (logits, _) in heads.items()})
         pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():

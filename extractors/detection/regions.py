@@ -1,4 +1,4 @@
-"""Regions: the boxes that a detector keeps of a picture, what it calls them, and what is in them."""
+"""Selects and pads regions: boxes of a picture, what they are called, and what is in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from extractors.windowing.rows import WindowRows
 
 @dataclass(frozen=True)
 class DetectionRule:
-    """score: the least; overlap: of two boxes of a class that are one; most: boxes kept."""
+    """Says which detections are kept.
+
+    score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
+    """
 
     score: float = 0.05
     overlap: float = 0.5
@@ -24,7 +27,7 @@ class DetectionRule:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The regions of one picture, the best first.
+    """Holds the regions of one picture, the best first.
 
     boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C); attributes: (K, A) their
     probabilities, or None where the detector knows none.
@@ -89,18 +92,18 @@ def pad_regions(
 
 
 def keep_best(regions: Regions, count: int) -> Regions:
-    """The first ``count`` regions."""
+    """Keeps the first ``count`` regions."""
     said = None if regions.attributes is None else regions.attributes[:count]
     best = (regions.boxes[:count], regions.scores[:count], regions.classes[:count], regions.features[:count])
     return Regions(*best, said)
 
 
 def pad_rows(values: Tensor, count: int) -> Tensor:
-    """(K, …) to (count, …), zeros behind."""
+    """Pads (K, …) to (count, …), zeros behind."""
     return torch.cat([values, values.new_zeros(count - len(values), *values.shape[1:])])
 
 
 def spread_scores(regions: Regions, things: int) -> Tensor:
-    """Scores (K, things), each in the column of its class."""
+    """Spreads scores to (K, things), each in the column of its class."""
     columns = regions.scores.new_zeros(len(regions.scores), things)
     return columns.scatter_(1, regions.classes[:, None], regions.scores[:, None])

@@ -1,4 +1,4 @@
-"""SSD on MobileNet v2, reading the frozen graph of TensorFlow's model zoo by the names in it.
+"""Detects objects by SSD on MobileNet v2, from the frozen graph of TensorFlow's model zoo.
 
 Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016 (arXiv:1512.02325), on Sandler et al.,
 "MobileNetV2", CVPR 2018 (arXiv:1801.04381), as in ssd_mobilenet_v2_coco_2018_03_29: the settings below were
@@ -63,7 +63,7 @@ class ExtraLayers(nn.Module):
 
 
 class SsdPredictor(nn.Module):
-    """Of each anchor of a map: how to move it, and logits of the background and the classes."""
+    """Predicts for each anchor of a map how to move it, and logits of the background and the classes."""
 
     def __init__(self, inputs: int, per_cell: int) -> None:
         super().__init__()
@@ -76,9 +76,10 @@ class SsdPredictor(nn.Module):
 
 
 class SSD(nn.Module):
-    """Pictures (N, 3, 300, 300) in [-1, 1], red first, to moves (N, 1917, 4) and logits (N, 1917, 91).
+    """Predicts moves (N, 1917, 4) and logits (N, 1917, 91) from pictures (N, 3, 300, 300) in [-1, 1].
 
-    Moves are dy, dx, dh, dw of ``anchors()``; the background is the first class. Scores are sigmoids.
+    Red is first. Moves are dy, dx, dh, dw of ``make_anchors()``; the background is the first class. Scores are
+    sigmoids.
     """
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ class SSD(nn.Module):
         return torch.cat([moves for moves, _ in said], 1), torch.cat([logits for _, logits in said], 1)
 
     def compute_maps(self, x: Tensor) -> list[Tensor]:
-        """The six maps, the finest first."""
+        """Computes the six maps, the finest first."""
         x = self.stem(x)
         maps = []
         for number, block in enumerate(self.blocks):
@@ -117,7 +118,7 @@ class SSD(nn.Module):
 
 
 def make_anchors() -> Tensor:
-    """(1917, 4): x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
+    """Makes (1917, 4) anchors, x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
     return torch.cat([_make_map_anchors(number, cells) for number, cells in enumerate(CELLS)])
 
 
@@ -136,14 +137,14 @@ def _make_map_anchors(number: int, cells: int) -> Tensor:
 
 
 def decode_boxes(moves: Tensor) -> Tensor:
-    """Boxes (N, 1917, 4) in [0, 1] of the picture, from what the network says of each anchor."""
+    """Decodes moves (N, 1917, 4) to boxes (N, 1917, 4) in [0, 1] of the picture."""
     placed = make_anchors().to(moves.device).repeat(len(moves), 1)
     x_before_y = moves.float().reshape(-1, 4)[:, [1, 0, 3, 2]]
     return apply_deltas(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
 
 
 def from_graph(constants: Mapping[str, NDArray[np.float32]]) -> SSD:
-    """The network in eval mode, from the arrays of the frozen graph. Raises WrongCheckpoint."""
+    """Loads the network in eval mode from the arrays of the frozen graph. Raises WrongCheckpoint."""
     parameters: dict[str, Tensor] = {}
     for name, value in constants.items():
         found = _rename(name)
@@ -165,7 +166,7 @@ HEADS = {"BoxEncodingPredictor": "moves", "ClassPredictor": "logits"}
 
 
 def _rename(name: str) -> str | None:
-    """None for a constant that is no parameter: anchors, thresholds, axes."""
+    """Returns our name; None for a constant that is no parameter: anchors, thresholds, axes."""
     scope, _, rest = name.partition("/")
     if scope.startswith("BoxPredictor_"):
         head, _, array = rest.partition("/")
@@ -194,7 +195,7 @@ def _rename_layer(layer: str) -> str:
 
 
 def _transpose(name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
-    """TensorFlow has (height, width, inputs, outputs), and of a depthwise convolution inputs before 1."""
+    """Transposes (height, width, inputs, outputs); a depthwise convolution has inputs before 1."""
     if value.ndim != 4:
         return value
     axes = (2, 3, 0, 1) if name.endswith("depthwise_weights") else (3, 2, 0, 1)

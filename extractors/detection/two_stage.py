@@ -1,4 +1,4 @@
-"""Detectors in two stages: where something is (arXiv:1506.01497), then what it is, box by box.
+"""Detects in two stages: where something is (arXiv:1506.01497), then what it is, box by box.
 
 The first stage and the network of the second may each be run by an engine (``Stages``); what lies between
 them, choosing and pooling, is the same everywhere and runs in float32.
@@ -25,7 +25,7 @@ BOXES_AT_ONCE = 128
 
 @dataclass(frozen=True)
 class StageRunners:
-    """The two networks as something runs them.
+    """Runs the two networks.
 
     trunk: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map
     that proposals come from. embed: bins of boxes (B, C, s, s) to their features (B, width).
@@ -36,7 +36,7 @@ class StageRunners:
 
 
 class TwoStage(nn.Module, ABC):
-    """A detector in two stages.
+    """Finds regions in two stages.
 
     input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
     feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
@@ -53,15 +53,15 @@ class TwoStage(nn.Module, ABC):
 
     @abstractmethod
     def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
-        """Maps of normalised pictures (N, 3, H, W), by name."""
+        """Computes the maps of normalised pictures (N, 3, H, W), by name."""
 
     @abstractmethod
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        """Bins (B, C, s, s) of boxes (K, 4) of each picture, in its pixels."""
+        """Pools bins (B, C, s, s) of boxes (K, 4) of each picture, in its pixels."""
 
     @abstractmethod
     def embed(self, bins: Tensor) -> Tensor:
-        """Features (B, width) of bins."""
+        """Computes features (B, width) of bins."""
 
     @abstractmethod
     def find_regions(
@@ -87,7 +87,7 @@ class TwoStage(nn.Module, ABC):
 
     @torch.inference_mode()
     def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
-        """The regions of pictures (N, 3, H, W), bytes with blue first: the best first."""
+        """Finds the regions of pictures (N, 3, H, W), bytes with blue first: the best first."""
         run = run or StageRunners(self.run_trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
         outputs = run.trunk(self.input.normalise(planes))
@@ -122,7 +122,7 @@ class TwoStage(nn.Module, ABC):
 
 
 class FirstStage(nn.Module):
-    """The first stage as a module by itself, for an engine."""
+    """Runs the first stage, as a module by itself for an engine."""
 
     def __init__(self, network: TwoStage) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class FirstStage(nn.Module):
 
 
 class SecondStage(nn.Module):
-    """The second stage's network as a module by itself, for an engine."""
+    """Runs the second stage's network, as a module by itself for an engine."""
 
     def __init__(self, network: TwoStage) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ NORMS = (nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def fold_norms(network: nn.Module, example: Tensor) -> None:
-    """Fold, in place, every batch norm of a network in eval mode that reads what a convolution has given.
+    """Folds, in place, every norm of a network in eval mode that reads a convolution's output.
 
     Which ones do is seen by letting the network take an input of that shape; nothing is computed.
     """
@@ -36,7 +36,7 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
 
 
 def find_pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
-    """(convolution, norm) where the first's output is the second's input; each is called once."""
+    """Finds (convolution, norm) where the first's output is the second's input; each is called once."""
     given: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
     calls: dict[nn.Module, int] = {}
     found: list[tuple[nn.Module, nn.Module]] = []

@@ -26,7 +26,7 @@ MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.
 
 
 class NetworkEngine(ABC):
-    """A network ready to run: rows (N, …) in, of any rank; float32 rows (N, …) out, one tensor an output.
+    """Runs a network: rows (N, …) in, of any rank; float32 rows (N, …) out, one tensor an output.
 
     What comes out lies on the engine's device; its input may lie anywhere.
     """
@@ -36,10 +36,10 @@ class NetworkEngine(ABC):
 
     @abstractmethod
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        """All that the network returns, in its order; one, where it returns a tensor."""
+        """Returns all that the network does, in its order; one, where it returns a tensor."""
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """The first output."""
+        """Returns the first output."""
         return self.outputs(pixels)[0]
 
 
@@ -90,7 +90,7 @@ class TorchEngine(NetworkEngine):
 
 
 def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
-    """Weights as the kernels want them, in place."""
+    """Lays weights out as the kernels want them, in place."""
     for layer in network.modules():
         for weight in layer.parameters(recurse=False):
             if half is not None and isinstance(layer, MULTIPLIERS):
@@ -100,12 +100,12 @@ def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
 
 
 def to_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """A module's output as ``NetworkEngine.outputs`` has it."""
+    """Turns a module's output into the form of ``NetworkEngine.outputs``."""
     return (values,) if isinstance(values, Tensor) else tuple(values)
 
 
 def fill_up(rows: Tensor) -> Tensor:
-    """Rows repeated from the last one until there is a power of two of them."""
+    """Repeats the last row until there is a power of two of them."""
     missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 

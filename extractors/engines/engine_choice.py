@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def choose_device(wanted: str) -> str:
-    """``wanted`` itself, but for "auto": a GPU where there is one, else the CPU."""
+    """Returns ``wanted``, but for "auto" a GPU where there is one, else the CPU."""
     if wanted != "auto":
         return wanted
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""OpenVINO runs a network on a CPU: converted from torch once, kept in a folder, compiled at each start."""
+"""Runs networks on a CPU by OpenVINO: converted from torch once, kept in a folder, compiled at each start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class OpenVinoEngine(NetworkEngine):
-    """A module compiled for this processor.
+    """Runs a module compiled for this processor.
 
     example: rows as the module takes them; free: its axes whose length may vary. folder: where the converted
     model is kept, under a name made of ``key`` (network and weights), the input, versions and source;
@@ -67,7 +67,7 @@ class OpenVinoEngine(NetworkEngine):
 
 
 def fastest_precision() -> Precision:
-    """bf16 where this processor has instructions for it, else fp32."""
+    """Returns bf16 where this processor has instructions for it, else fp32."""
     return "bf16" if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "fp32"
 
 
@@ -89,7 +89,7 @@ def load_or_convert(
 
 
 def load_or_make(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
-    """The model from the folder ``kept``, made and kept there first where it is not."""
+    """Loads the model from the folder ``kept``, made and kept there first where it is not."""
     if kept.exists():
         try:
             return openvino.Core().read_model(kept / MODEL_FILE)
@@ -114,7 +114,7 @@ def _convert(module: nn.Module, example: Tensor, free: tuple[int, ...]) -> openv
 
 
 def _save(model: openvino.Model, kept: Path) -> None:
-    """Both files appear at once: they are written beside and their folder is moved into place."""
+    """Saves both files at once: they are written beside and their folder is moved into place."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
         own = Path(scratch) / kept.name
@@ -127,7 +127,7 @@ def _save(model: openvino.Model, kept: Path) -> None:
 
 
 def _model_name(module: nn.Module, example: Tensor, key: str, free: tuple[int, ...]) -> str:
-    """Sixteen digits that change with the weights, the input, the versions and the network's source."""
+    """Makes sixteen digits that change with the weights, the input, the versions and the source."""
     lengths = [None if axis in free else length for axis, length in enumerate(example.shape)]
     parts = (key, example.dtype, lengths, torch.__version__, openvino.__version__)
     digest = hashlib.sha256("\n".join(map(str, parts)).encode())

@@ -1,4 +1,4 @@
-"""ir-CSN-152: channel-separated video network, its 3×3×3 convolutions each of one channel.
+"""Describes clips by ir-CSN-152, whose 3×3×3 convolutions are of one channel each.
 
 Tran et al., "Video Classification with Channel-Separated Convolutional Networks", ICCV 2019
 (arXiv:1904.02811), interaction-reduced. Parameters are named as in facebookresearch/VMZ's checkpoints.
@@ -45,7 +45,7 @@ class CsnBottleneck(nn.Module):
 
 
 class IrCsn(nn.Module):
-    """The network. Its map has T/8 steps: the stem keeps time, the last three stages halve it."""
+    """Computes ClipFeatures of clips. Its map has T/8 steps: the stem keeps time, three stages halve it."""
 
     def __init__(self, classes: int = 400) -> None:
         super().__init__()
@@ -71,6 +71,6 @@ def _build_stage(inputs: int, width: int, stride: int, depth: int) -> nn.Sequent
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> IrCsn:
-    """The network with VMZ's weights, in eval mode. Raises WrongCheckpoint."""
+    """Loads the network with VMZ's weights, in eval mode. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     return load_strict(IrCsn(count_classes(parameters, "fc.weight")), parameters)

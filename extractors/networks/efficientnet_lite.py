@@ -1,4 +1,4 @@
-"""EfficientNet-Lite2 and Lite3: the picture networks whose weights come inside Python packages.
+"""Describes pictures by EfficientNet-Lite2 and Lite3, whose weights come inside Python packages.
 
 EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
 repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
@@ -40,7 +40,7 @@ CLASSES = 1000
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """One row of the paper's table 1: equal blocks, the first of which may stride and widen."""
+    """Describes a row of the paper's table 1: equal blocks, the first of which may stride and widen."""
 
     repeats: int
     kernel: int
@@ -73,7 +73,7 @@ STEM_WIDTH = 32
 
 
 def scale_pixels(pixels: Tensor) -> Tensor:
-    """Bytes (N, H, W, 3) as the networks take them: float (N, 3, H, W), (x − 127) / 128."""
+    """Scales bytes (N, H, W, 3) to the networks' float (N, 3, H, W), (x − 127) / 128."""
     return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
 
 
@@ -138,7 +138,7 @@ def build_blocks(stages: Sequence[BlockLayout]) -> Iterator[InvertedResidual]:
 
 
 class EfficientNetLite(nn.Module):
-    """The network: float (N, 3, H, W), (x − 127) / 128, to its last map (N, 1280, H/32, W/32) after ReLU6.
+    """Computes the last map (N, 1280, H/32, W/32), after ReLU6, of float (N, 3, H, W), (x − 127) / 128.
 
     ``classify`` gives ImageNet's 1000 logits from that map.
     """
@@ -155,7 +155,7 @@ class EfficientNetLite(nn.Module):
         return y
 
     def classify(self, grid: Tensor) -> Tensor:
-        """Logits (N, 1000) of maps (N, 1280, rows, columns)."""
+        """Computes logits (N, 1000) of maps (N, 1280, rows, columns)."""
         logits: Tensor = self.classifier(grid.mean((2, 3)))
         return logits
 
@@ -178,13 +178,15 @@ BLOCK_PARTS = {
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
-    """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
+    """Loads Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
     return load_strict(EfficientNetLite(), rename_parameters(unwrap(checkpoint)))
 
 
 def from_layers(layers: Checkpoint, stages: tuple[BlockLayout, ...] = LITE3) -> EfficientNetLite:
-    """The network from its layers in the order they run in (extractors/pretrained/tensorflow.py), whose batch
-    norms are folded away already; in eval mode. Raises WrongCheckpoint."""
+    """Loads the network from its layers in the order they run in, in eval mode. Raises WrongCheckpoint.
+
+    Their batch norms are folded away already (extractors/pretrained/tensorflow.py).
+    """
     network = EfficientNetLite(stages).eval()
     fold_lite_norms(network)
     inside = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
@@ -199,7 +201,7 @@ def from_layers(layers: Checkpoint, stages: tuple[BlockLayout, ...] = LITE3) -> 
 
 
 def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
+    """Renames the parameters of the packaged checkpoint (lukemelas' port) to this module's names."""
     renamed = {}
     for name, value in checkpoint.items():
         part, _, rest = name.partition(".")

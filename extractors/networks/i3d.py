@@ -1,4 +1,4 @@
-"""I3D: Inception-v1 inflated to three dimensions, of RGB or of optical flow.
+"""Describes clips by I3D, Inception-v1 inflated to three dimensions, of RGB or of optical flow.
 
 Carreira and Zisserman, "Quo Vadis, Action Recognition?", CVPR 2017 (arXiv:1705.07750), figure 3. Modules
 are named after the end points of DeepMind's graph (kinetics-i3d). Input: (N, 3, T, H, W) in [-1, 1], or
@@ -44,7 +44,7 @@ def pad_same(x: Tensor, kernel: Size, stride: Size) -> Tensor:
 
 
 def scale_pixels(pixels: Tensor) -> Tensor:
-    """Pixels of 0..255, of any shape, in [-1, 1]."""
+    """Scales pixels of 0..255, of any shape, to [-1, 1]."""
     return 2 * pixels.float() / 255 - 1
 
 
@@ -89,7 +89,7 @@ class InceptionBlock(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class LogitsHead:
-    """The head's features and logits of a map of T′ steps.
+    """Holds the head's features and logits of a map of T′ steps.
 
     pooled: (N, 1024, T″, H″, W″), averages over 2×7×7 neighbours; features: (N, 1024), their mean;
     logits_per_step: (N, 400, T″) of Kinetics-400 (600 in some files); logits: (N, 400), their mean.
@@ -102,7 +102,7 @@ class LogitsHead:
 
 
 class I3D(nn.Module):
-    """The network: a clip to its ``Mixed_5c`` map (N, 1024, T/8, H/32, W/32), each size rounded up.
+    """Computes a clip's ``Mixed_5c`` map (N, 1024, T/8, H/32, W/32), each size rounded up.
 
     channels: 3 for RGB, 2 for flow. ``run_head`` needs a map of two steps and 7×7 cells or more: nine frames
     of 224×224.
@@ -135,7 +135,7 @@ class I3D(nn.Module):
         return clip
 
     def run_head(self, grid: Tensor) -> LogitsHead:
-        """Features and logits of a ``Mixed_5c`` map."""
+        """Computes features and logits of a ``Mixed_5c`` map."""
         pooled = F.avg_pool3d(grid, (2, 7, 7), 1)
         per_step = self.logits(pooled).mean((3, 4))
         return LogitsHead(pooled, pooled.mean((2, 3, 4)), per_step, per_step.mean(2))
@@ -146,12 +146,12 @@ PIERGIAJ = {"b0": "0.0", "b1a": "1.0", "b1b": "1.1", "b2a": "2.0", "b2b": "2.1",
 
 
 def load_packaged() -> I3D:
-    """The network of RGB with the packaged weights, in eval mode. Raises WeightsError."""
+    """Loads the network of RGB with the packaged weights, in eval mode. Raises WeightsError."""
     return load_pretrained("i3d_rgb", "published", from_checkpoint, I3D)[0]
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> I3D:
-    """The network that the checkpoint is of, RGB or flow, in eval mode. Raises WrongCheckpoint."""
+    """Loads the network that the checkpoint is of, RGB or flow, in eval mode. Raises WrongCheckpoint."""
     parameters = rename_parameters(unwrap(checkpoint))
     stem = parameters.get("Conv3d_1a_7x7.conv.weight")
     if stem is None:
@@ -161,7 +161,7 @@ def from_checkpoint(checkpoint: Checkpoint) -> I3D:
 
 
 def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The parameters of piergiaj's, hassony2's or flax's checkpoint under this module's names.
+    """Renames the parameters of piergiaj's, hassony2's or flax's checkpoint to this module's names.
 
     Names that are none of I3D's stay as they are.
     """

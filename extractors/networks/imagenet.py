@@ -1,4 +1,4 @@
-"""Networks trained on ImageNet's pictures: torchvision's ResNet and ResNeXt, timm's Inception-V4.
+"""Describes pictures by networks trained on ImageNet: ResNet and ResNeXt, Inception-V4.
 
 ResNet is He et al., CVPR 2016 (arXiv:1512.03385), with the stride in the 3×3 convolution ("ResNet v1.5");
 ResNeXt is Xie et al., CVPR 2017 (arXiv:1611.05431). Input: float (N, 3, H, W), RGB / 255, less MEAN, by
@@ -23,7 +23,9 @@ CHANNELS, INCEPTION_CHANNELS = 2048, 1536
 
 @dataclass(frozen=True, eq=False)
 class PictureFeatures:
-    """grid: (N, C, rows, columns), the last map; pooled: (N, C), its mean; logits: (N, classes).
+    """Holds a network's outputs.
+
+    grid: (N, C, rows, columns), the last map; pooled: (N, C), its mean; logits: (N, classes).
 
     C is 2048, or 1536 of Inception-V4; a cell of a ResNet's map is 32 pixels wide, the last one may be cut.
     """
@@ -35,7 +37,10 @@ class PictureFeatures:
 
 @dataclass(frozen=True)
 class ResNetLayout:
-    """depths: blocks of the four stages; groups, group_width: of the 3×3 convolutions (ResNeXt's 32×8d)."""
+    """Describes a variant.
+
+    depths: blocks of the four stages; groups, group_width: of the 3×3 convolutions (ResNeXt's 32×8d).
+    """
 
     depths: tuple[int, int, int, int]
     groups: int = 1
@@ -80,13 +85,15 @@ class InceptionV4(nn.Module):
 
 
 def load_resnet(name: str, checkpoint: Checkpoint) -> ResNet:
-    """The network of that name in LAYOUTS with torchvision's weights, to evaluate. Raises WrongCheckpoint."""
+    """Loads the network of that name in LAYOUTS with torchvision's weights. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     return load_strict(ResNet(LAYOUTS[name], count_classes(parameters, "fc.weight")), parameters)
 
 
 def load_inception_v4(checkpoint: Checkpoint) -> InceptionV4:
-    """The network in eval mode. Its parameters have the same names in timm's file and in Cadene's.
+    """Loads the network in eval mode.
+
+    Its parameters have the same names in timm's file and in Cadene's.
 
     Raises WrongCheckpoint.
     """

@@ -24,7 +24,7 @@ IMAGENET: tuple[str, ...] = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categorie
 
 
 def find_labels(classes: int) -> tuple[str, ...] | None:
-    """The names of so many classes, or None where they are none of the known sets.
+    """Finds the names of so many classes; None where they are none of the known sets.
 
     1001 classes are ImageNet's with the background before them, as TensorFlow's networks have them.
     """

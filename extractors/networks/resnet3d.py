@@ -1,4 +1,4 @@
-"""3D ResNet and 3D ResNeXt: clips of 16 frames of 112×112 to maps, features and Kinetics' classes.
+"""Describes clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
 
 Hara, Kataoka and Satoh, "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?",
 CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kenshohara/3D-ResNets-PyTorch
@@ -21,7 +21,9 @@ MEAN, DEVIATION = (0.4345, 0.4051, 0.3775), (0.2768, 0.2713, 0.2737)
 
 @dataclass(frozen=True)
 class ResNet3DLayout:
-    """depths: blocks of the four stages; basic: two 3×3×3 a block, else a bottleneck.
+    """Describes a variant.
+
+    depths: blocks of the four stages; basic: two 3×3×3 a block, else a bottleneck.
 
     width: of the first stage's inner convolutions; expansion: from them to a stage's outputs; groups: of
     a bottleneck's 3×3×3.
@@ -48,7 +50,9 @@ LAYOUTS = {
 
 @dataclass(frozen=True, eq=False)
 class ClipFeatures:
-    """grid: (N, C, T/16, H/32, W/32), rounded up; pooled: (N, C), its mean; logits: (N, classes).
+    """Holds a network's outputs.
+
+    grid: (N, C, T/16, H/32, W/32), rounded up; pooled: (N, C), its mean; logits: (N, classes).
 
     C is 2048, or 512 of 18 and 34 layers.
     """
@@ -102,7 +106,7 @@ def _build_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 class ResNet3D(nn.Module):
-    """The network of one of LAYOUTS."""
+    """Computes ClipFeatures by the network of one of LAYOUTS."""
 
     def __init__(self, layout: ResNet3DLayout, classes: int = 400) -> None:
         super().__init__()
@@ -131,7 +135,7 @@ def _build_stage(inputs: int, width: int, stride: int, depth: int, layout: ResNe
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> ResNet3D:
-    """The network of that name in LAYOUTS, of as many classes as the file has, in eval mode.
+    """Loads the network of that name in LAYOUTS, of as many classes as the file has, in eval mode.
 
     Raises WrongCheckpoint.
     """

@@ -1,4 +1,4 @@
-"""pytorchvideo's slow_r50 and i3d_r50: ResNet-50 over clips, as its model zoo has them.
+"""Describes clips by pytorchvideo's slow_r50 and i3d_r50, ResNet-50 over clips.
 
 The slow pathway of Feichtenhofer et al., "SlowFast Networks for Video Recognition", ICCV 2019
 (arXiv:1812.03982), and the inflated ResNet of Wang et al., "Non-local Neural Networks", CVPR 2018
@@ -22,7 +22,7 @@ DEPTHS = (3, 4, 6, 3)
 
 @dataclass(frozen=True)
 class SlowLayout:
-    """Kernels along time.
+    """Describes the kernels along time.
 
     stem: frames of the first kernel. temporal: for each stage the frames of its blocks' first kernels,
     taken in turn. pooled: whether time is halved after the first stage. head: frames, rows and columns of
@@ -123,7 +123,7 @@ class _Head(nn.Module):
 
 
 class SlowResNet(nn.Module):
-    """The network of one of LAYOUTS."""
+    """Computes SlowFeatures by the network of one of LAYOUTS."""
 
     def __init__(self, layout: SlowLayout, classes: int = 400) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class SlowResNet(nn.Module):
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> SlowResNet:
-    """The network of that name in LAYOUTS with its published weights, to evaluate. Raises WrongCheckpoint."""
+    """Loads the network of that name in LAYOUTS with its published weights. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     layout = LAYOUTS[name]
     head = 1 + len(DEPTHS) + layout.pooled

@@ -21,12 +21,12 @@ UNEVEN: dict[str, Edges] = {"c3d_pool5": C3D_POOL5, "inception_v4_grid": INCEPTI
 
 
 def make_even_edges(cells: int) -> Edges:
-    """The edges of ``cells`` of one size."""
+    """Makes the edges of ``cells`` of one size."""
     return tuple(place / cells for place in range(cells + 1))
 
 
 def find_cell_edges(stream: str, cells: int) -> Edges:
-    """The edges of the rows, and columns, of the stream ``stream``, a square map of ``cells`` each way."""
+    """Finds the edges of the rows, and columns, of ``stream``, a square map of ``cells`` each way."""
     found = UNEVEN.get(stream)
     return found if found is not None and len(found) == cells + 1 else make_even_edges(cells)
 

@@ -1,4 +1,4 @@
-"""Pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
+"""Prepares pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from extractors.preprocessing.images import resize
 
 @dataclass(frozen=True)
 class DetectionInput:
-    """The pictures that a checkpoint takes, in the detectors' own terms.
+    """Prepares pictures as a checkpoint takes them, in the detectors' own terms.
 
     mean: of the bytes, blue first. std: what they are divided by. shortest, longest: edges in pixels, the
     second a limit. multiple: zeros are put right and below to sides that this divides.
@@ -28,7 +28,7 @@ class DetectionInput:
 
     @property
     def preprocessing(self) -> str:
-        """For a stream's name tag."""
+        """Describes it for a stream's name tag."""
         return (
             f"shortest edge {self.shortest}, longest at most {self.longest}, Pillow's bilinear on bytes; "
             f"BGR, (x - {list(self.mean)}) / {list(self.std)}; zeros to a multiple of {self.multiple}"
@@ -40,17 +40,17 @@ class DetectionInput:
         return Resizing(self.shortest, self.longest)
 
     def normalise(self, planes: Tensor) -> Tensor:
-        """Planes (N, 3, H, W) of bytes, blue first, to what the network takes."""
+        """Normalises planes (N, 3, H, W) of bytes, blue first, and pads them."""
         mean, std = (planes.new_tensor(v, dtype=torch.float32)[:, None, None] for v in (self.mean, self.std))
         x = (planes.float() - mean) / std
         height, width = x.shape[2:]
         return F.pad(x, (0, -width % self.multiple, 0, -height % self.multiple))
 
     def resize(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to (T, h, w, 3): on a CPU Pillow's very bytes, elsewhere to one level."""
+        """Resizes frames uint8 (T, H, W, 3): on a CPU to Pillow's very bytes, elsewhere to one level."""
         return resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]))
 
 
 def to_bgr_planes(frames: Tensor) -> Tensor:
-    """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
+    """Turns frames (N, H, W, 3), RGB, into planes (N, 3, H, W), BGR."""
     return frames.permute(0, 3, 1, 2).flip(1)

@@ -16,12 +16,12 @@ from extractors.frame_size import PILLOW, Filter, Resizing, kept_ratio
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Pictures as bytes on the device: a quarter of what floats would take on the way."""
+    """Moves pictures as bytes to the device: a quarter of what floats would take on the way."""
     return torch.from_numpy(np.require(pixels, requirements=["C", "W"])).to(device)
 
 
 def squash(pixels: Tensor, side: int) -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), as squares, uint8 (N, side, side, 3).
+    """Squashes whole pictures, uint8 (N, H, W, 3), to squares, uint8 (N, side, side, 3).
 
     Antialiased bilinear, the aspect ratio not kept, the result rounded to 8 bits as an image file would
     be. Devices agree to one level.
@@ -139,7 +139,7 @@ class ResizeAndCrop:
         return Resizing(self.size, filter=self.filter)
 
     def __call__(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
+        """Prepares frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
         frames = resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
         if self.crop is None:
             return frames
@@ -148,7 +148,7 @@ class ResizeAndCrop:
         return frames
 
     def view(self, height: int, width: int) -> View:
-        """The part that is left of frames of that size."""
+        """Returns the part that is left of frames of that size."""
         if self.crop is None:
             return WHOLE
         rows, columns = self.resizing.size(height, width)

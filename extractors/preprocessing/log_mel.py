@@ -28,7 +28,7 @@ EXAMPLE, EXAMPLE_HOP = WINDOW + (STEPS - 1) * HOP, STEPS * HOP
 
 
 def compute_log_mel(samples: NDArray[np.floating]) -> Floats:
-    """Spectra (S, 64) of mono sound in [-1, 1] at 16 kHz, without padding: none below 400 samples."""
+    """Computes spectra (S, 64) of mono sound in [-1, 1] at 16 kHz, unpadded: none below 400 samples."""
     if len(samples) < WINDOW:
         return np.zeros((0, BANDS))
     frames = np.lib.stride_tricks.sliding_window_view(samples.astype(np.float64), WINDOW)[::HOP]
@@ -38,7 +38,7 @@ def compute_log_mel(samples: NDArray[np.floating]) -> Floats:
 
 
 def compute_examples(samples: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Whole examples (N, 96, 64) of 0.96 seconds each, side by side; the incomplete tail is left out."""
+    """Cuts whole examples (N, 96, 64) of 0.96 seconds each, side by side; the incomplete tail is left out."""
     spectra = compute_log_mel(samples)
     count = len(spectra) // STEPS
     return spectra[: count * STEPS].reshape(count, STEPS, BANDS).astype(np.float32)

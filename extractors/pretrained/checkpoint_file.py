@@ -60,7 +60,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(file: Path) -> object:
-    """The content of a pickle of arrays; text of Python 2 is taken as latin1. Raises WeightsDamaged."""
+    """Reads a pickle of arrays; text of Python 2 is taken as latin1. Raises WeightsDamaged."""
     try:
         with file.open("rb") as stream:
             return _Unpickler(stream, encoding="latin1").load()
@@ -86,7 +86,7 @@ NUMBERS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 
 
 def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU. Raises WeightsDamaged.
+    """Reads tensors by name, on the CPU. Raises WeightsDamaged.
 
     kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
     """
@@ -142,7 +142,7 @@ def _write_safetensors(tensors: Mapping[str, Tensor], kept: Path) -> None:
 
 
 def _collect_tensors(content: object, file: Path) -> dict[str, Tensor]:
-    """The parameters in what was read: nothing but tensors and arrays of numbers."""
+    """Collects the parameters in what was read: nothing but tensors and arrays of numbers."""
     found = dict(_iterate_leaves(_unwrap(content), ""))
     if not found:
         raise WeightsDamaged(f"{file} holds no parameters.")

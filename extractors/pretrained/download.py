@@ -1,4 +1,4 @@
-"""One file over HTTP: goes on where it broke off, appears only when it is whole and right.
+"""Downloads a file over HTTP: goes on where it broke off; it appears only when it is whole and right.
 
 What has come lies in FILE.part until its check has passed, and beside it what the server called that version
 of the file, so that a later run asks for the rest of the same one (RFC 9110, Range and If-Range). Proxies
@@ -75,7 +75,7 @@ class PartialFile:
         return int(length) if length.isdecimal() else None
 
     def open(self) -> BinaryIO:
-        """To write on at the end."""
+        """Opens it to write on at the end."""
         return self.path.open("ab")
 
     def discard(self) -> None:
@@ -97,7 +97,7 @@ class PartialFile:
         return str(notes["version"]) if notes.get("url") == self.url and notes.get("version") else None
 
     def _write_version(self, headers: httpx.Headers) -> None:
-        """A strong ETag, else the date; a weak one does not promise the same bytes."""
+        """Notes a strong ETag, else the date; a weak one does not promise the same bytes."""
         tag = headers.get("ETag", "")
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
         self._notes.write_text(json.dumps({"url": self.url, "version": version}), encoding="utf-8")
@@ -115,14 +115,17 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest."""
+    """Says how often and when a server is asked again.
+
+    tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest.
+    """
 
     tries: int = 5
     wait: float = 1.0
     longest: float = 30.0
 
     def pause(self, failures: int, asked: str | None = None) -> float:
-        """Seconds to wait after so many failures; asked: the server's Retry-After."""
+        """Returns the seconds to wait after so many failures; asked: the server's Retry-After."""
         seconds: float = self.wait * 2 ** (failures - 1)
         if asked is not None and asked.isdecimal():
             seconds = max(seconds, float(asked))
@@ -139,7 +142,10 @@ class _Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Downloader:
-    """progress: told after each piece. transport: instead of the network."""
+    """Downloads files.
+
+    progress: told after each piece. transport: instead of the network.
+    """
 
     patience: RetryPolicy = RetryPolicy()
     progress: Progress | None = None
@@ -235,7 +241,7 @@ def _refuse(url: str, response: httpx.Response) -> None:
 
 
 def _check_past_end(response: httpx.Response, part: PartialFile) -> None:
-    """There is nothing after what is here: it was all, or it is of another file."""
+    """Takes the file as whole where nothing comes after what is here; else discards it."""
     if response.headers.get("Content-Range", "").rpartition("/")[2] == str(part.size):
         return
     part.discard()

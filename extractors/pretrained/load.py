@@ -62,12 +62,12 @@ def load_pretrained(
 
 
 def find_weights(name: str, *, data: Path | None = None) -> FoundWeights:
-    """The file of the network's weights, checked. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
+    """Finds and checks the file of weights. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
     return WeightsFolder.of(data).find(name)
 
 
 def build_seeded(blank: Callable[[], Network]) -> Network:
-    """A network of random weights, the same at every call; the caller's generator is left alone."""
+    """Builds a network of random weights, the same at every call; the caller's generator is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return blank().eval()
@@ -102,7 +102,7 @@ CheckpointReader = Callable[[Checkpoint], nn.Module]
 
 
 def find_reader(known: WeightsEntry) -> CheckpointReader | None:
-    """The function that the manifest names, with its variant; None for a file that is not a checkpoint."""
+    """Finds the function that the manifest names; None for a file that is not a checkpoint."""
     if known.reader is None:
         return None
     module, _, function = OLD_READERS.get(known.reader, known.reader).partition(":")

@@ -1,4 +1,4 @@
-"""weights/manifest.toml: which file holds the weights of which network, whose it is and how it is checked."""
+"""Reads weights/manifest.toml: which file holds the weights of which network, and how it is checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")
 
 
 class WeightsEntry(BaseModel):
-    """One file.
+    """Describes one file of weights.
 
     network: the extractor whose weights it is; several files may serve one, the first one here is taken.
     source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
@@ -72,7 +72,7 @@ class WeightsEntry(BaseModel):
 
     @model_validator(mode="after")
     def _check_source(self) -> WeightsEntry:
-        """Each kind of source says all that it takes to get the file."""
+        """Refuses an entry that does not say all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
         missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]
         if missing:
@@ -82,7 +82,7 @@ class WeightsEntry(BaseModel):
 
 @cache
 def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
-    """All entries, in the order of the file. Raises ManifestDamaged."""
+    """Reads all entries, in the order of the file. Raises ManifestDamaged."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
         return tuple(
@@ -98,7 +98,7 @@ def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
 
 
 def find_entry(name: str, file: Path) -> WeightsEntry:
-    """The file of that name. Raises UnknownWeights or ManifestDamaged."""
+    """Finds the file of that name. Raises UnknownWeights or ManifestDamaged."""
     for known in read_manifest(file):
         if known.name == name:
             return known
@@ -107,6 +107,6 @@ def find_entry(name: str, file: Path) -> WeightsEntry:
 
 
 def find_candidates(name: str, file: Path) -> tuple[WeightsEntry, ...]:
-    """The file of that name, then all others that serve the same network. Raises as ``entry``."""
+    """Finds the file of that name, and all others of its network. Raises as ``find_entry``."""
     first = find_entry(name, file)
     return (first, *(other for other in read_manifest(file) if other.network == name and other != first))

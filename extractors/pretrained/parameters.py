@@ -19,19 +19,19 @@ COUNTER = "num_batches_tracked"
 
 
 def unwrap(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Parameters by name, without the ``module.`` that DataParallel writes before each."""
+    """Takes off the ``module.`` that DataParallel writes before each parameter's name."""
     return {name.removeprefix("module."): value for name, value in checkpoint.items()}
 
 
 def count_classes(parameters: Checkpoint, classifier: str) -> int:
-    """The number of classes that the weight ``classifier`` tells apart. Raises WrongCheckpoint without it."""
+    """Counts the classes that the weight ``classifier`` tells apart. Raises WrongCheckpoint without it."""
     if classifier not in parameters:
         raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
     return parameters[classifier].shape[0]
 
 
 def load_strict(network: Network, parameters: Checkpoint) -> Network:
-    """The network with these parameters (named as its own), in eval mode.
+    """Loads parameters (named as the network's own), and puts it in eval mode.
 
     Raises WrongCheckpoint where one is missing, left over or of another shape; counters of batches may be.
     """

@@ -38,7 +38,7 @@ FLOAT = 1
 
 
 def read_constants(file: Path) -> dict[str, NDArray[np.float32]]:
-    """Every float32 array of the graph by its node's name. Raises WeightsDamaged."""
+    """Reads every float32 array of the graph by its node's name. Raises WeightsDamaged."""
     try:
         graph = memoryview(file.read_bytes())
         nodes = (node for number, node in _read_fields(graph) if number == GRAPH_NODE)
@@ -51,7 +51,7 @@ def read_constants(file: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def _read_constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The array of one node, where it is a constant of that type."""
+    """Reads the array of one node, where it is a constant of that type."""
     members = list(_read_fields(node))
     if _as_text(dict(members).get(NODE_KIND, memoryview(b""))) != "Const":
         return
@@ -65,7 +65,7 @@ def _read_constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
 
 def _read_array(tensor: Bytes) -> NDArray[np.float32] | None:
-    """None where its numbers are of another type. Few equal numbers may stand for many."""
+    """Reads an array; None where its numbers are of another type. Few equal numbers may stand for many."""
     members = dict(_read_fields(tensor))
     if members.get(TENSOR_TYPE) != FLOAT:
         return None
@@ -89,7 +89,7 @@ def _read_shape(message: Bytes) -> tuple[int, ...]:
 
 
 def _read_fields(message: Bytes) -> Iterator[Field]:
-    """(number, value) of a message's members: whole numbers as such, everything else as bytes."""
+    """Reads (number, value) of a message's members: whole numbers as such, everything else as bytes."""
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)
@@ -106,7 +106,7 @@ def _read_fields(message: Bytes) -> Iterator[Field]:
 
 
 def _read_varint(message: Bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and where the next member begins."""
+    """Reads a number in groups of seven bits, the lowest first; returns where the next member begins too."""
     number, shift = 0, 0
     while True:
         byte = message[at]
@@ -134,7 +134,7 @@ BETWEEN = ("Convert", "Multiply", "Reshape", "Transpose", "Unsqueeze", "Subtract
 
 
 def read_layers(file: Path) -> dict[str, Tensor]:
-    """``layers.K.weight`` and ``layers.K.bias`` of the convolutions and linears in the order they run in.
+    """Reads ``layers.K.weight`` and ``layers.K.bias`` of convolutions and linears in the order they run in.
 
     Weights are as torch has them, (outputs, inputs / groups, height, width). Raises WeightsDamaged.
     """
@@ -157,7 +157,7 @@ def read_layers(file: Path) -> dict[str, Tensor]:
 
 
 def _find_bias(layer: Any) -> Any:
-    """The constant that is added to what the layer makes. Raises StopIteration where there is none."""
+    """Finds the constant that is added to the layer's output. Raises StopIteration where there is none."""
     node = layer
     while node.get_type_name() != "Add":
         node = next(iter(node.output(0).get_target_inputs())).get_node()

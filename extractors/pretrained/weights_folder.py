@@ -25,7 +25,7 @@ FileCheck = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class FoundWeights:
-    """A file that is here and is the right one.
+    """Describes a file that is here and is the right one.
 
     sha256: of the file. pinned: nobody publishes the whole digest, so that the first one seen is trusted.
     converted: where a form that is quicker and safer to read is kept, as safetensors.
@@ -40,23 +40,26 @@ class FoundWeights:
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """data: the data folder. manifest: the file that lists what there is."""
+    """Finds, checks and takes in files of weights.
+
+    data: the data folder. manifest: the file that lists what there is.
+    """
 
     data: Path
     manifest: Path = MANIFEST
 
     @classmethod
     def of(cls, data: Path | None) -> WeightsFolder:
-        """The one in that data folder, by default REELWORD_DATA; REELWORD_MANIFEST may name another list."""
+        """Opens that data folder, by default REELWORD_DATA; REELWORD_MANIFEST may name another list."""
         manifest = os.environ.get("REELWORD_MANIFEST") or MANIFEST
         return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))
 
     def place(self, known: WeightsEntry) -> Path:
-        """The path of a file that comes by URL or from the user."""
+        """Returns the path of a file that comes by URL or from the user."""
         return self.data / "weights" / known.name / known.file_name
 
     def find(self, name: str) -> FoundWeights:
-        """The weights of that name, or where they are not here, others of the same network.
+        """Finds the weights of that name, or where they are not here, others of the same network.
 
         Raises UnknownWeights, WeightsMissing (naming the remedy for the first) or WeightsDamaged.
         """
@@ -66,14 +69,14 @@ class WeightsFolder:
         raise WeightsMissing(self.describe_remedy(find_entry(name, self.manifest)))
 
     def locate(self, known: WeightsEntry) -> Path | None:
-        """The file, unchecked, or None where it is not here."""
+        """Locates the file, unchecked; None where it is not here."""
         brought = self.place(known)
         if brought.is_file():
             return brought
         return self._find_beside(known) if known.source == "repository" else find_in_package(known)
 
     def check(self, known: WeightsEntry, file: Path) -> FoundWeights:
-        """The file of this entry, after a look at every byte. Raises WeightsDamaged."""
+        """Checks every byte of the entry's file. Raises WeightsDamaged."""
         digest = sha256_of(file)
         if difference := self._compare(known, file, digest):
             raise WeightsDamaged(f"{file} {difference}: {self._describe_renewal(known, file)}.")
@@ -140,7 +143,7 @@ class WeightsFolder:
         return f"The weights {known.name} are not here; {known.where}; then run {by_hand}."
 
     def _find_beside(self, known: WeightsEntry) -> Path | None:
-        """In the folder of the manifest, or of the repository's own where another one is taken."""
+        """Looks in the manifest's folder, then in the repository's own where another manifest is taken."""
         folders = (self.manifest.parent, MANIFEST.parent)
         return next((file for folder in folders if (file := folder / known.path).is_file()), None)
 
@@ -183,7 +186,7 @@ def compare_with_published(
 
 
 def find_in_package(known: WeightsEntry) -> Path | None:
-    """The file in the installed package, none of whose code is imported."""
+    """Finds the file in the installed package, none of whose code is imported."""
     if known.module is None:
         return None
     found = importlib.util.find_spec(known.module)
@@ -192,12 +195,12 @@ def find_in_package(known: WeightsEntry) -> Path | None:
 
 
 def digest_path(file: Path) -> Path:
-    """The file in which the digest of a file is noted."""
+    """Returns the file in which the digest of a file is noted."""
     return file.with_name(f"{file.name}.sha256")
 
 
 def read_digest(file: Path) -> str | None:
-    """The digest noted for a file, if there is one."""
+    """Reads the digest noted for a file, if there is one."""
     try:
         return digest_path(file).read_text(encoding="utf-8").split()[0]
     except (FileNotFoundError, IndexError):
@@ -212,7 +215,7 @@ def write_digest(file: Path, digest: str) -> None:
 
 @contextmanager
 def write_weights(file: Path) -> Iterator[Path]:
-    """``atomic_write`` for weights and what is noted of them. Raises NoRoom."""
+    """Writes weights, or what is noted of them, by ``atomic_write``. Raises NoRoom."""
     try:
         with atomic_write(file) as unfinished:
             yield unfinished
