@@ -78,8 +78,8 @@ class SsdPredictor(nn.Module):
 class SSD(nn.Module):
     """Predicts moves (N, 1917, 4) and logits (N, 1917, 91) from pictures (N, 3, 300, 300) in [-1, 1].
 
-    Red is first. Moves are dy, dx, dh, dw of ``make_anchors()``; the background is the first class. Scores are
-    sigmoids.
+    Red is first. Moves are dy, dx, dh, dw of ``make_anchors()``; the background is the first class. Scores
+    are sigmoids.
     """
 
     def __init__(self) -> None:
