@@ -26,36 +26,23 @@ def choose_device(wanted: str) -> str:
 
 
 class EngineOptions(Protocol):
-    """The settings that an engine is made with; extractors/extractor.py has them with defaults."""
+    """Settings of an engine; extractors/extractor.py has them with defaults.
+
+    device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks the
+    fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision: None is
+    the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
+    """
 
     @property
-    def device(self) -> torch.device:
-        """The device on which torch runs the network."""
-        ...
-
+    def device(self) -> torch.device: ...
     @property
-    def engine(self) -> EngineName:
-        """The engine asked for.
-
-        "auto" is OpenVINO on a CPU, for all kinds of networks the fastest that was measured there, and torch
-        elsewhere or where OpenVINO is not installed.
-        """
-        ...
-
+    def engine(self) -> EngineName: ...
     @property
-    def precision(self) -> Precision | None:
-        """The precision asked for; None is the fastest of the engine on this processor."""
-        ...
-
+    def precision(self) -> Precision | None: ...
     @property
-    def threads(self) -> int:
-        """The threads of OpenVINO."""
-        ...
-
+    def threads(self) -> int: ...
     @property
-    def cache(self) -> Path:
-        """The folder of converted models."""
-        ...
+    def cache(self) -> Path: ...
 
 
 def choose_engine(
