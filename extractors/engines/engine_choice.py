@@ -28,9 +28,9 @@ def choose_device(wanted: str) -> str:
 class EngineOptions(Protocol):
     """Settings of an engine; extractors/extractor.py has them with defaults.
 
-    device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks the
-    fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision: None is
-    the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
+    device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks
+    the fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision:
+    None is the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
     """
 
     @property
