@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from extractors.catalog.vggish import VGGishExtractor, compute_example, parse_options, split_rows
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
@@ -20,6 +20,7 @@ from extractors.networks.vggish import PrincipalComponents, VGGish, VGGishEmbedd
 from extractors.preprocessing import log_mel
 from extractors.pretrained.load import build_seeded
 from extractors.windows import Windows
+from tests.extractors.networks.test_vggish import MeanBands
 from tests.media import write_video
 
 
@@ -37,16 +38,9 @@ def mask_of(stream: Stream) -> list[bool]:
 EXACT = ExtractorOptions(engine="torch", precision="fp32")
 
 
-class Small(nn.Module):
-    """Takes and gives what VGGish does, without its 72 million parameters."""
-
-    def forward(self, examples: Tensor) -> Tensor:
-        return examples.mean(1).repeat(1, 2) + 5
-
-
 @pytest.fixture(scope="module")
 def small() -> VGGishExtractor:
-    return VGGishExtractor("vggish", VGGishEmbedder(Small(), None, VGGishOptions()), "seeded", EXACT)
+    return VGGishExtractor("vggish", VGGishEmbedder(MeanBands(), None, VGGishOptions()), "seeded", EXACT)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +166,7 @@ def test_a_long_tail_is_repeated_and_marked(small: VGGishExtractor) -> None:
 def test_the_rows_of_a_long_video_spread_over_it(small: VGGishExtractor) -> None:
     sound = np.concatenate([tone(48.0, pitch=440), tone(48.0, pitch=3000)])
     options = replace(EXACT, windows=Windows(most=4))
-    few = VGGishExtractor("vggish", VGGishEmbedder(Small(), None, VGGishOptions()), "seeded", options)
+    few = VGGishExtractor("vggish", VGGishEmbedder(MeanBands(), None, VGGishOptions()), "seeded", options)
     stream = few.describe(Audio(sound, log_mel.RATE), 96.0)["vggish"]
     every = small.describe(Audio(sound[: 60 * log_mel.RATE], log_mel.RATE), 60.0)["vggish"]
     assert len(stream) == 4

@@ -19,7 +19,7 @@ from extractors.pretrained.errors import UnknownWeights, WeightsDamaged, Weights
 from extractors.pretrained.load import check_loads, find_reader, find_weights, load_pretrained
 from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_entry, read_manifest
 from extractors.pretrained.weights_folder import WeightsFolder
-from tests.extractors.manifests import TERMS, Small, from_checkpoint, small_checkpoint, write_manifest
+from tests.extractors.manifests import TERMS, TwoLayers, from_checkpoint, small_checkpoint, write_manifest
 
 TORCHVISION = {
     "resnet50": models.ResNet50_Weights.IMAGENET1K_V1,
@@ -98,8 +98,8 @@ def test_a_checkpoint_that_does_not_fit_names_its_file(folder: WeightsFolder) ->
     file = folder.place(find_entry("unknown", folder.manifest))
     file.parent.mkdir(parents=True)
     torch.save({"fc.weight": torch.zeros(1)}, file)
-    with pytest.raises(WrongCheckpoint, match=rf"^{file}: Not a checkpoint of Small: "):
-        load_pretrained("unknown", "published", from_checkpoint, Small)
+    with pytest.raises(WrongCheckpoint, match=rf"^{file}: Not a checkpoint of TwoLayers: "):
+        load_pretrained("unknown", "published", from_checkpoint, TwoLayers)
 
 
 def test_each_package_is_installed_by_its_list(root: Path) -> None:
@@ -168,7 +168,7 @@ def put(folder: WeightsFolder, name: str, seed: int = 0) -> Path:
 @pytest.mark.parametrize("name", ["whole", "prefix", "unknown", "other", "git"])
 def test_a_file_put_in_its_place_is_found(folder: WeightsFolder, name: str) -> None:
     file = put(folder, name)
-    network, digest = load_pretrained(name, "published", from_checkpoint, Small)
+    network, digest = load_pretrained(name, "published", from_checkpoint, TwoLayers)
     assert digest == sha256_of(file)
     assert not network.training
     assert find_weights(name).pinned == (name != "whole")
@@ -219,7 +219,7 @@ def test_another_port_serves_where_the_first_is_missing(folder: WeightsFolder) -
 )
 def test_what_is_missing_says_what_brings_it(folder: WeightsFolder, name: str, remedy: str) -> None:
     with pytest.raises(WeightsMissing, match=remedy):
-        load_pretrained(name, "published", from_checkpoint, Small)
+        load_pretrained(name, "published", from_checkpoint, TwoLayers)
 
 
 def test_the_place_is_named(folder: WeightsFolder) -> None:
@@ -237,9 +237,9 @@ def test_seeded_weights_need_no_file_and_are_the_same_each_time(folder: WeightsF
     torch.manual_seed(1)
     expected = torch.rand(1)
     torch.manual_seed(1)
-    first, digest = load_pretrained("whole", "seeded", from_checkpoint, Small)
+    first, digest = load_pretrained("whole", "seeded", from_checkpoint, TwoLayers)
     torch.testing.assert_close(torch.rand(1), expected)  # the caller's own draws go on as they would have
-    second, _ = load_pretrained("whole", "seeded", from_checkpoint, Small)
+    second, _ = load_pretrained("whole", "seeded", from_checkpoint, TwoLayers)
     assert digest == "seeded"
     assert not first.training
     assert first.fc.weight.std() > 0
