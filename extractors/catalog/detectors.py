@@ -144,8 +144,8 @@ class RegionsExtractor(WindowExtractor):
         pictures = stacks[:, -1]
         found = self.detector.detect(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])
-        said = pad_regions(found, size, self.count, self.detector.things)
-        return {self.name + ending: of_one for ending, of_one in said.items()}
+        rows = pad_regions(found, size, self.count, self.detector.things)
+        return {self.name + ending: row for ending, row in rows.items()}
 
 
 def parse_count(name: str, usual: int) -> int:

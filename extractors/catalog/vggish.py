@@ -149,10 +149,10 @@ def parse_options(name: str) -> VGGishOptions:
 
     Raises UnknownExtractor.
     """
-    _, colon, said = name.partition(":")
+    _, colon, words = name.partition(":")
     relu = True
     components: Components = "no"
-    for word in said.split("+") if colon else []:
+    for word in words.split("+") if colon else []:
         if word == "no_relu":
             relu = False
         elif word in COMPONENTS:

@@ -111,17 +111,21 @@ class BottomUp(TwoStage):
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
         return features
 
-    def predict(self, maps: Maps, boxes: Sequence[Tensor]) -> AttributePredictions:
-        """Predicts from boxes (K, 4) of each picture, in its pixels."""
-        said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
-        return said
+    def predict(self, features: Tensor) -> AttributePredictions:
+        """Predicts classes, boxes and attributes from features (B, 2048)."""
+        predictions: AttributePredictions = self.roi_heads.box_predictor(features)
+        return predictions
 
     def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
-        said: AttributePredictions = self.roi_heads.box_predictor(self.compute_features(maps, boxes, run))
+        predictions = self.predict(self.compute_features(maps, boxes, run))
         counts = [len(box) for box in boxes]
-        rows = (self.drop_background(said.logits), self.drop_background(said.attributes), said.features)
+        rows = (
+            self.drop_background(predictions.logits),
+            self.drop_background(predictions.attributes),
+            predictions.features,
+        )
         scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
         parts = zip(boxes, scores, attributes, features, strict=True)
         return [select_regions(*one, self.rule) for one in parts]

@@ -57,17 +57,14 @@ class FasterRCNN(TwoStage):
     roi_heads: C4Heads | FPNHeads
     rule = DetectionRule()
 
-    def predict(self, maps: Maps, boxes: Sequence[Tensor]) -> BoxPredictions:
-        """Predicts from boxes (K, 4) of each picture, in its pixels."""
-        return self._predict(self.embed(self.pool(maps, boxes)))
-
     def find_regions(
         self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
     ) -> list[Regions]:
-        said = self._predict(self.compute_features(maps, boxes, run))
-        scores = said.logits.softmax(1)[:, :-1]
-        moves = apply_deltas(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
-        counts = [len(of_one) for of_one in boxes]
+        predictions = self.predict(self.compute_features(maps, boxes, run))
+        scores = predictions.logits.softmax(1)[:, :-1]
+        moves = apply_deltas(torch.cat(list(boxes)), predictions.deltas, BOX_WEIGHTS)
+        moves = moves.reshape(len(scores), -1, 4)
+        counts = [len(box) for box in boxes]
         kept = [
             select_detections(move, score, size, self.rule)
             for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
@@ -76,7 +73,8 @@ class FasterRCNN(TwoStage):
         rows = torch.split(features, [len(box) for box, _, _ in kept])
         return [Regions(*one, row) for one, row in zip(kept, rows, strict=True)]
 
-    def _predict(self, features: Tensor) -> BoxPredictions:
+    def predict(self, features: Tensor) -> BoxPredictions:
+        """Predicts classes and boxes from features (B, C)."""
         predictor = self.roi_heads.box_predictor
         return BoxPredictions(features, predictor.cls_score(features), predictor.bbox_pred(features))
 

@@ -123,7 +123,7 @@ class ProposalGenerator(nn.Module):
     def select(
         self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
-        """Proposes boxes from what the head said of the maps.
+        """Proposes boxes from the output of the head.
 
         Args:
             heads: logits (N, A, rows, columns) and deltas (N, 4 A, rows, columns) by the map's name.

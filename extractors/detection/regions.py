@@ -85,17 +85,17 @@ def pad_regions(
     mask = torch.stack([places < len(regions.boxes) for regions in kept])
     values = {"": torch.stack([pad_rows(regions.features, count) for regions in kept])}
     values["_scores"] = torch.stack([pad_rows(spread_scores(regions, things), count) for regions in kept])
-    said = [regions.attributes for regions in kept if regions.attributes is not None]
-    if len(said) == len(kept):
-        values["_attributes"] = torch.stack([pad_rows(of_one, count) for of_one in said])
+    attributes = [regions.attributes for regions in kept if regions.attributes is not None]
+    if len(attributes) == len(kept):
+        values["_attributes"] = torch.stack([pad_rows(row, count) for row in attributes])
     return {ending: WindowRows(value.half(), boxes, mask) for ending, value in values.items()}
 
 
 def keep_best(regions: Regions, count: int) -> Regions:
     """Keeps the first ``count`` regions."""
-    said = None if regions.attributes is None else regions.attributes[:count]
+    attributes = None if regions.attributes is None else regions.attributes[:count]
     best = (regions.boxes[:count], regions.scores[:count], regions.classes[:count], regions.features[:count])
-    return Regions(*best, said)
+    return Regions(*best, attributes)
 
 
 def pad_rows(values: Tensor, count: int) -> Tensor:

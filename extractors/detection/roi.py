@@ -94,9 +94,9 @@ def roi_align_pyramid(maps: Sequence[Tensor], lowest: int, boxes: Sequence[Tenso
     all_boxes = torch.cat(list(boxes))
     levels = assign_levels(all_boxes, lowest, lowest + len(maps) - 1)
     result = maps[0].new_zeros(len(all_boxes), maps[0].shape[1], size, size)
-    counts = [len(of_one) for of_one in boxes]
+    counts = [len(box) for box in boxes]
     for level, grid in enumerate(maps, lowest):
         here = levels == level
-        on_level = [of_one[mask] for of_one, mask in zip(boxes, torch.split(here, counts), strict=True)]
+        on_level = [box[mask] for box, mask in zip(boxes, torch.split(here, counts), strict=True)]
         result[here] = roi_align_maps(grid, on_level, 1 / 2**level, size)
     return result

@@ -95,10 +95,10 @@ class SSD(nn.Module):
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        said = [
+        outputs = [
             predictor(grid) for predictor, grid in zip(self.predictors, self.compute_maps(x), strict=True)
         ]
-        return torch.cat([moves for moves, _ in said], 1), torch.cat([logits for _, logits in said], 1)
+        return torch.cat([moves for moves, _ in outputs], 1), torch.cat([logits for _, logits in outputs], 1)
 
     def compute_maps(self, x: Tensor) -> list[Tensor]:
         """Computes the six maps, the finest first."""

@@ -83,7 +83,10 @@ class TwoStage(nn.Module, ABC):
         """Runs the first stage, as ``StageRunners`` wants it."""
         maps = self.compute_maps(x)
         heads = self.proposal_generator.run_head(maps)
-        return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
+        return (
+            *(maps[name] for name in self.map_names),
+            *(part for output in heads.values() for part in output),
+        )
 
     @torch.inference_mode()
     def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
@@ -107,10 +110,10 @@ class TwoStage(nn.Module, ABC):
             (B, width), picture by picture.
         """
         parts: list[Tensor] = []
-        for number, of_one in enumerate(boxes):
+        for number, box in enumerate(boxes):
             own = {name: grid[number : number + 1] for name, grid in maps.items()}
-            some = [few for few in torch.split(of_one, BOXES_AT_ONCE) if len(few)]
-            parts += [run.embed(self.pool(own, [few])) for few in some]
+            chunks = [chunk for chunk in torch.split(box, BOXES_AT_ONCE) if len(chunk)]
+            parts += [run.embed(self.pool(own, [chunk])) for chunk in chunks]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
     def _name_outputs(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:

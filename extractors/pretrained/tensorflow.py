@@ -144,8 +144,8 @@ def read_layers(file: Path) -> dict[str, Tensor]:
         wanted = [output for node in nodes for output in (node.input_value(1), _find_bias(node))]
         values = _fold_constants(wanted)
     except (RuntimeError, StopIteration) as error:
-        said = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
-        reason = next((line for line in reversed(said) if line.strip()), type(error).__name__).rstrip(".")
+        lines = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
+        reason = next((line for line in reversed(lines) if line.strip()), type(error).__name__).rstrip(".")
         raise WeightsDamaged(f"{file} cannot be read as a network of TensorFlow Lite: {reason}.") from error
     found: dict[str, Tensor] = {}
     for i, (weight, bias) in enumerate(zip(values[::2], values[1::2], strict=True)):

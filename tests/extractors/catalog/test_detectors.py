@@ -131,7 +131,7 @@ def test_boxes_some_at_a_time_are_all_boxes(
     with torch.inference_mode():
         maps = net.compute_maps(net.input.normalise(planes(video(96, 128))))
         parts = net.compute_features(maps, boxes, StageRunners(net.run_trunk, net.embed))
-        whole = net.predict(maps, boxes).features
+        whole = net.predict(net.embed(net.pool(maps, boxes))).features
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
 
 

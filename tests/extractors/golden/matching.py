@@ -52,7 +52,7 @@ def detector_rows(network: Any, picture: Tensor, case: Case) -> dict[str, Rows]:
     [(boxes, logits)] = network.proposal_generator.propose(maps, size, rule)
     others = {"proposal_logits": logits}
     if "proposal_features" in case.entry["outputs"]:
-        others["proposal_features"] = network.predict(maps, [boxes]).features
+        others["proposal_features"] = network.predict(network.embed(network.pool(maps, [boxes]))).features
     rows = {"proposal_boxes": Rows(boxes, torch.zeros(len(boxes)), others)}
     if "det_boxes" in case.entry["outputs"]:
         rows["det_boxes"] = _detections(network, picture, rule, case)

@@ -19,7 +19,7 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     maps = network.compute_maps(network.input.normalise(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
-    said = network.predict(maps, [inputs["fixed_boxes"]])
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     return {
         "map_res4": maps["res4"],
         "rpn_logits_res4": logits,
@@ -42,7 +42,7 @@ def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
         outputs |= {f"rpn_logits_{level}": logits, f"rpn_deltas_{level}": deltas}
     bins = network.pool(maps, [inputs["fixed_boxes"]])
-    said = network.predict(maps, [inputs["fixed_boxes"]])
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     return {
         **outputs,
         "roi_align_fixed": bins,
@@ -60,7 +60,7 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     maps = network.compute_maps(x)
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
     [scored] = network.proposal_generator.score_anchors(maps)
-    said = network.predict(maps, [inputs["fixed_boxes"]])
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {
         "stem": network.backbone.stem(x),
