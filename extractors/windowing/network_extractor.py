@@ -1,6 +1,6 @@
 """An extractor that is one network: frames cut to size, their windows through an engine, outputs as streams.
 
-The families' files in extractors/catalog (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) say which
+The families' files in extractors/catalog (i3d.py, imagenet.py, clip_networks.py, pytorchvideo.py) say which
 network, which cut and which outputs.
 """
 
