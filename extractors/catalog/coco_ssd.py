@@ -13,6 +13,7 @@ from torchvision.ops import batched_nms
 
 from extractors.catalog.detectors import parse_count
 from extractors.detection import ssd_mobilenet
+from extractors.detection.regions import Regions, pad_regions
 from extractors.detection.ssd_mobilenet import CLASSES, SIDE, SSD
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
@@ -85,17 +86,11 @@ class CocoSSD(WindowExtractor):
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         moves, logits = self.engine.outputs(stacks[:, -1])
         boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
-        values = scores.new_zeros(len(boxes), self.count, CLASSES)
-        kept_boxes = boxes.new_zeros(len(boxes), self.count, 4)
-        mask = torch.zeros(len(boxes), self.count, dtype=torch.bool, device=boxes.device)
-        for t in range(len(boxes)):
-            box, score, kind = select_boxes(boxes[t], scores[t], self.count)
-            places = torch.arange(len(box), device=box.device)
-            kept_boxes[t, places], values[t, places, kind], mask[t, places] = box, score, True
-        return {self.name: WindowRows(values.half(), kept_boxes, mask)}
+        found = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
+        return {self.name: pad_regions(found, (1, 1), self.count, CLASSES)["_scores"]}
 
 
-def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
     """Takes the best boxes of one picture, after suppression within each class.
 
     Args:
@@ -104,12 +99,12 @@ def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Ten
         count: boxes that are kept at most.
 
     Returns:
-        Boxes (K, 4), scores (K,) and classes (K,), the best first.
+        The regions, the best first, without features.
     """
     row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
     score = scores[row, kind]
     kept = batched_nms(boxes[row], score, kind, OVERLAP)[:count]
-    return boxes[row[kept]], score[kept], kind[kept]
+    return Regions(boxes[row[kept]], score[kept], kind[kept], boxes.new_zeros(len(kept), 0))
 
 
 def make(name: str, options: ExtractorOptions) -> CocoSSD:

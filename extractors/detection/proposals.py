@@ -86,12 +86,8 @@ class ProposalGenerator(nn.Module):
         """Computes the logits and deltas of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
-    def score_anchors(self, maps: Mapping[str, Tensor]) -> list[list[ScoredAnchors]]:
-        """Scores the anchors of each picture, level by level."""
-        return self._score(self.run_head(maps))
-
-    def _score(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
-        """Does the same from the head's output."""
+    def score_anchors(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
+        """Scores the anchors of each picture, level by level, from the head's output."""
         placed = self.make_anchors({name: logits for name, (logits, _) in heads.items()})
         pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
@@ -106,21 +102,6 @@ class ProposalGenerator(nn.Module):
         return pictures
 
     def propose(
-        self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Proposes boxes in pictures, from their maps.
-
-        Args:
-            maps: (N, C, rows, columns) by name.
-            size: height and width of the pictures, in pixels.
-            rule: how many.
-
-        Returns:
-            For each picture boxes (K, 4) and logits (K,), the best first.
-        """
-        return self.select(self.run_head(maps), size, rule)
-
-    def select(
         self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
         """Proposes boxes from the output of the head.
@@ -133,7 +114,7 @@ class ProposalGenerator(nn.Module):
         Returns:
             For each picture boxes (K, 4) and logits (K,), the best first.
         """
-        return [self._select_best(levels, size, rule) for levels in self._score(heads)]
+        return [self._select_best(levels, size, rule) for levels in self.score_anchors(heads)]
 
     def _select_best(
         self, levels: Sequence[ScoredAnchors], size: tuple[int, int], rule: ProposalRule

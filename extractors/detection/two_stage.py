@@ -95,7 +95,7 @@ class TwoStage(nn.Module, ABC):
         size = (planes.shape[2], planes.shape[3])
         outputs = run.trunk(self.input.normalise(planes))
         maps, heads = self._name_outputs(outputs)
-        boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
+        boxes = [box for box, _ in self.proposal_generator.propose(heads, size, self.proposals)]
         return self.find_regions(maps, boxes, size, run)
 
     def compute_features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:

@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -85,18 +84,13 @@ def load_or_convert(
     Returns:
         The model, not compiled yet.
     """
-    return load_or_make(kept, lambda: _convert(module, example, free))
-
-
-def load_or_make(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
-    """Loads the model from the folder ``kept``, made and kept there first where it is not."""
     if kept.exists():
         try:
             return openvino.Core().read_model(kept / MODEL_FILE)
         except RuntimeError as error:
             log.warning("the converted model in %s is damaged (%s): converting again", kept, error)
             shutil.rmtree(kept, ignore_errors=True)
-    model = make()
+    model = _convert(module, example, free)
     try:
         _save(model, kept)
     except OSError as error:

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.networks.efficientnet_lite import compute_same_padding
-from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, count_classes, load_strict, unwrap
 
 CHANNELS, CLASSES = 1024, 400
@@ -143,11 +142,6 @@ class I3D(nn.Module):
 
 #: piergiaj: Mixed_3b.b1a is the first unit of branch 1.
 PIERGIAJ = {"b0": "0.0", "b1a": "1.0", "b1b": "1.1", "b2a": "2.0", "b2b": "2.1", "b3b": "3.1"}
-
-
-def load_packaged() -> I3D:
-    """Loads the network of RGB with the packaged weights, in eval mode. Raises WeightsError."""
-    return load_pretrained("i3d_rgb", "published", from_checkpoint, I3D)[0]
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> I3D:

@@ -76,11 +76,6 @@ def quantise_flow(flow: Tensor) -> Tensor:
     return torch.round(128 + 255 / (2 * BOUND) * flow.clamp(-BOUND, BOUND))
 
 
-def scale_flow(flow: Tensor) -> Tensor:
-    """Scales flow in pixels, of any shape, to I3D's input, about [-1, 1]."""
-    return 2 * quantise_flow(flow) / 255 - 1
-
-
 def from_checkpoint(checkpoint: Checkpoint, updates: int = 20) -> Raft:
     """Loads RAFT, large or small, with torchvision's or the original's weights. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)

@@ -2,8 +2,7 @@
 
 Hara, Kataoka and Satoh, "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?",
 CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kenshohara/3D-ResNets-PyTorch
-with their ``module.`` taken off. Input: float (N, 3, T, H, W); what is subtracted depends on the file's
-year: 114.7748, 107.7354, 99.4750 of 0..255 in 2018, see MEAN and DEVIATION (of 0..1) for newer ones.
+with their ``module.`` taken off. Input: float (N, 3, T, H, W), 0..255, less MEAN_2018 for files of 2018.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN_2018 = (114.7748, 107.7354, 99.4750)
-MEAN, DEVIATION = (0.4345, 0.4051, 0.3775), (0.2768, 0.2713, 0.2737)
 
 
 @dataclass(frozen=True)

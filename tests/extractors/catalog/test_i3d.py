@@ -18,7 +18,7 @@ from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.networks.i3d import I3D, scale_pixels
 from extractors.networks.labels import rank_classes
-from extractors.networks.raft import Raft, scale_flow
+from extractors.networks.raft import Raft, quantise_flow
 from extractors.preprocessing.images import crop_middle, shrink_or_enlarge
 from extractors.pretrained.load import WeightsChoice, build_seeded
 from extractors.pretrained.parameters import randomize
@@ -110,7 +110,7 @@ def test_a_batch_of_windows_gives_what_each_gives_alone(rgb: NetworkExtractor) -
 def by_flow(flow: nn.Module, pictures: Tensor) -> Tensor:
     """The flow input (1, 2, T, 224, 224) of pictures (T + 1, 3, h, w)."""
     between = torch.cat([flow(a[None], b[None]) for a, b in pairwise(pictures)])
-    return scale_flow(crop_middle(between, 224, (2, 3))).transpose(0, 1)[None]
+    return scale_pixels(quantise_flow(crop_middle(between, 224, (2, 3)))).transpose(0, 1)[None]
 
 
 def test_flow_rows_look_one_frame_ahead(flow_network: I3D) -> None:

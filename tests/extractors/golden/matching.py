@@ -49,7 +49,8 @@ def detector_rows(network: Any, picture: Tensor, case: Case) -> dict[str, Rows]:
     before, overlap = case.said(r"pre_nms_topk (\d+)", "300"), case.said(r"rpn nms ([\d.]+\d)", "0.7")
     rule = ProposalRule(int(before), _count(case, "proposal_boxes"), float(overlap))
     maps = network.compute_maps(network.input.normalise(picture))
-    [(boxes, logits)] = network.proposal_generator.propose(maps, size, rule)
+    generator = network.proposal_generator
+    [(boxes, logits)] = generator.propose(generator.run_head(maps), size, rule)
     others = {"proposal_logits": logits}
     if "proposal_features" in case.entry["outputs"]:
         others["proposal_features"] = network.predict(network.embed(network.pool(maps, [boxes]))).features

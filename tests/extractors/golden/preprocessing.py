@@ -37,9 +37,9 @@ def run_i3d_preprocessing(_network: nn.Module, inputs: Tensors, case: Case) -> T
         f"crop_{side}": cropped,
         "rgb_input": i3d.scale_pixels(cropped),
         "flow_uint8": raft.quantise_flow(pairs)[0].transpose(0, 1),
-        "flow_input": raft.scale_flow(pairs),
+        "flow_input": i3d.scale_pixels(raft.quantise_flow(pairs)),
         "flow_values_uint8": raft.quantise_flow(values),
-        "flow_values_input": raft.scale_flow(values),
+        "flow_values_input": i3d.scale_pixels(raft.quantise_flow(values)),
         "raft_padded": raft.pad_edges(inputs["padded"], raft.compute_padding(height, width, raft.MULTIPLE)),
     }
 

@@ -59,7 +59,8 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     x = network.input.normalise(inputs["image"])
     maps = network.compute_maps(x)
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    [scored] = network.proposal_generator.score_anchors(maps)
+    generator = network.proposal_generator
+    [scored] = generator.score_anchors(generator.run_head(maps))
     said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {

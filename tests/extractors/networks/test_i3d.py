@@ -14,6 +14,7 @@ from extractors.media.request import DecodeRequest, Limits
 from extractors.networks import i3d
 from extractors.networks.efficientnet_lite import compute_same_padding
 from extractors.networks.i3d import I3D
+from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import WrongCheckpoint
 from extractors.sampling import Sampling
 
@@ -27,7 +28,7 @@ ACTIONS = {
 
 @pytest.fixture(scope="module")
 def network() -> I3D:
-    return i3d.load_packaged()
+    return load_pretrained("i3d_rgb", "published", i3d.from_checkpoint, I3D)[0]
 
 
 def clip(file: Path) -> Tensor:
