@@ -16,8 +16,8 @@ from app.jobs.captioner_info import ABOUT, CaptionerInfo
 from app.pipeline.installed_captioners import captioner_info, combination_infos
 from app.terminal import print_table
 from extractors.extractor import list_weights
-from extractors.pretrained.folder import WeightsFolder
-from extractors.pretrained.manifest import candidates
+from extractors.pretrained.manifest import find_candidates
+from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
@@ -124,7 +124,9 @@ def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     folder = WeightsFolder.of(data)
     names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
     return [
-        name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
+        name
+        for name in names
+        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
     ]
 
 

@@ -21,7 +21,7 @@ from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
@@ -39,7 +39,7 @@ class Engine:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.device = chosen_device(settings.device)
+        self.device = choose_device(settings.device)
         torch.set_num_threads(settings.threads)
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
