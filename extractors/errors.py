@@ -27,7 +27,7 @@ class ReelwordError(Exception):
 
     @property
     def advice(self) -> str:
-        """What happened and what to do, as a command prints it."""
+        """Says what happened and what to do, as a command prints it."""
         return f"{self} {self.hint}".strip()
 
     def document(self) -> dict[str, str]:
