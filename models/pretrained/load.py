@@ -11,6 +11,7 @@ from models.pretrained.captioner import PretrainedCaptioner
 from models.pretrained.folder import Family, PretrainedInfo, read_pretrained_info
 from models.pretrained.git import GitCaptioner
 from models.pretrained.opening import LoadSettings
+from models.pretrained.video_language import VideoLanguageCaptioner
 from models.pretrained.vision_encoder_decoder import EncoderDecoderCaptioner
 
 AnyPretrainedCaptioner: TypeAlias = PretrainedCaptioner[Any]
@@ -19,6 +20,7 @@ CLASSES: Mapping[Family, Any] = {
     "git": GitCaptioner,
     "blip": BlipCaptioner,
     "vision_encoder_decoder": EncoderDecoderCaptioner,
+    "video_language": VideoLanguageCaptioner,
 }
 
 
