@@ -35,7 +35,8 @@ from models.pretrained.folder import Precision, read_pretrained_info
 from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 MIB = 1 << 20
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 SEARCHES = {"beam of 5": DecodingOptions(beam_size=5), "greedy": DecodingOptions(method="greedy")}

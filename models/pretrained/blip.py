@@ -32,6 +32,8 @@ FRAMES = 6
 class BlipCaptioner(PretrainedCaptioner[Tensor]):
     """A ``BlipForConditionalGeneration``; encoded videos are (B, T · (1 + cells), C)."""
 
+    cross_attention = True
+
     @classmethod
     def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
         """Loads it from its folder. Raises PretrainedDamaged."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from models.caption import Attention, Caption, Word
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice, AttentionRecorder
 from models.pretrained.chosen_frames import ChosenFrames
-from models.pretrained.errors import NotANumber
+from models.pretrained.errors import NotANumber, OptionRefused
 from models.pretrained.folder import PretrainedInfo
 from models.pretrained.options import SpecialTokens, check_options, generation_config, penalty_exponent
 from models.pretrained.token_map import TokenMap
@@ -43,8 +43,12 @@ class ReadBack:
 class PretrainedCaptioner(ABC, Generic[EncodedT]):
     """From frames to captions, by a model of transformers. Made by ``load_pretrained_captioner``.
 
-    info: what its folder holds. request: the frames that it wants of the decoder. device: where it runs.
+    takes_prompt: whether it can be asked something. cross_attention: whether it looks at frames by attention
+    of its own, which has no rollout.
     """
+
+    takes_prompt: ClassVar[bool] = False
+    cross_attention: ClassVar[bool] = False
 
     def __init__(self, info: PretrainedInfo, model: Any, tokenizer: Any, attention: AttentionChoice) -> None:
         """Takes over a loaded model.
@@ -54,7 +58,12 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
             model: Of transformers, in eval mode.
             tokenizer: The model's.
             attention: Which of its attention is shown.
+
+        Raises:
+            OptionRefused: A rollout of cross-attention.
         """
+        if attention.rollout and self.cross_attention:
+            raise OptionRefused("rollout", f"is for self-attention, and {info.name} looks by cross-attention")
         self.info, self.model, self.tokenizer, self.choice = info, model, tokenizer, attention
         self.choice.of(self._attention_modules())
 
@@ -94,12 +103,14 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
             NotANumber: The model's probabilities are not numbers.
         """
         check_options(options)
+        if prompt is not None and not self.takes_prompt:
+            raise OptionRefused("prompt", f"{self.name} is no video-language model and takes none")
         if not videos:
             return []
         chosen = [self._choose(video) for video in videos]
         encoded = self._encode(chosen, prompt)
         with torch.random.fork_rng(self._devices(), enabled=options.method == "sample"):
-            if options.seed is not None:
+            if options.seed is not None and options.method == "sample":
                 torch.manual_seed(options.seed)
             written = self._generate(encoded, generation_config(options, self.tokens))
         captions = _until_end(written.tolist(), self.tokens)

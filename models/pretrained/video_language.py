@@ -62,6 +62,8 @@ class Prompt:
 class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
     """Any of SmolVLM2, Qwen2.5-VL, Qwen3-VL and InternVL."""
 
+    takes_prompt = True
+
     @classmethod
     def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
         """Loads it from its folder. Raises PretrainedDamaged."""

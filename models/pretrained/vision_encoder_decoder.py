@@ -37,6 +37,8 @@ DECODERS = ("gpt2", "bert", "roberta")
 class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
     """A ``VisionEncoderDecoderModel``; encoded videos are (B, keys, C)."""
 
+    cross_attention = True
+
     @classmethod
     def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
         """Loads it from its folder. Raises PretrainedDamaged, UnknownArchitecture."""

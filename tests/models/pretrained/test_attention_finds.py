@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
-from tests.models.pretrained.pasted import Pasted, assert_finds_pasted, normalised, train
+from tests.models.pretrained.pasted import Pasted, assert_finds_pasted, normalised, paste, train
 from tests.models.pretrained.tiny_folders import (
     CLS,
     SEP,
@@ -23,6 +23,7 @@ from tests.models.pretrained.tiny_folders import (
     write_encoder_decoder,
     write_git,
 )
+from tests.models.pretrained.tiny_vlm import write_internvl
 
 FRAMES = 3
 
@@ -79,3 +80,26 @@ def test_a_timesformer_s_decoder_looks_at_the_picture(tmp_path: Path) -> None:
 
     train(captioner, loss, 4, SIDE, steps=100)
     assert_finds_pasted(captioner, 4, SIDE, share=0.4)
+
+
+def test_a_video_language_model_looks_at_the_picture(tmp_path: Path) -> None:
+    folder = write_internvl(tmp_path / "internvl", seed=3, num_hidden_layers=1, initializer_range=0.1)
+    captioner: Any = load_pretrained_captioner(folder, LoadSettings(frames=FRAMES, prompt="?"))
+    (prompt,) = captioner._encode([captioner._choose(paste(0, FRAMES, SIDE).video)], None)
+    end = captioner.tokens.ends[0]
+
+    def loss(videos: list[Pasted]) -> Tensor:
+        words = captioner.tokenizer.convert_tokens_to_ids([f" {each.word}" for each in videos])
+        written = torch.tensor([[word, end] for word in words])
+        asked = prompt.ids.expand(len(videos), -1)
+        pixels = normalised(videos, captioner.processor.video_processor)
+        output = captioner.model(
+            input_ids=torch.cat([asked, written], 1),
+            pixel_values=pixels.flatten(0, 1),
+            labels=torch.cat([torch.full_like(asked, -100), written], 1),
+        )
+        found: Tensor = output.loss
+        return found
+
+    train(captioner, loss, FRAMES, SIDE, steps=120)
+    assert_finds_pasted(captioner, FRAMES, SIDE, share=0.4)

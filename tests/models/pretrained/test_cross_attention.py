@@ -12,8 +12,9 @@ from transformers import BlipForConditionalGeneration, VisionEncoderDecoderModel
 
 from extractors.features import Frames
 from models.decoding.options import DecodingOptions
-from models.pretrained.errors import PretrainedDamaged, UnknownArchitecture
-from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner
+from models.pretrained.attention import AttentionChoice
+from models.pretrained.errors import OptionRefused, PretrainedDamaged, UnknownArchitecture
+from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
 from tests.models.pretrained.generation import SEARCHES, Generated, assert_same, generated
 from tests.models.pretrained.tiny_folders import (
@@ -45,7 +46,7 @@ def _one_frame(videos: list[Frames]) -> list[Frames]:
 
 def test_blip_of_one_frame_is_generate_s(tmp_path: Path) -> None:
     folder = write_blip(tmp_path / "blip", initializer_range=0.4)
-    captioner = load_pretrained_captioner(folder, LoadSettings(frames=1))
+    captioner: Any = load_pretrained_captioner(folder, LoadSettings(frames=1))
     model: Any = BlipForConditionalGeneration.from_pretrained(folder).eval()
 
     def theirs(options: DecodingOptions) -> Generated:
@@ -58,7 +59,7 @@ def test_blip_of_one_frame_is_generate_s(tmp_path: Path) -> None:
 
 def test_blip_of_six_frames_reads_them_as_one_memory(tmp_path: Path) -> None:
     folder = write_blip(tmp_path / "blip", initializer_range=0.4)
-    captioner = load_pretrained_captioner(folder)
+    captioner: Any = load_pretrained_captioner(folder)
     model: Any = BlipForConditionalGeneration.from_pretrained(folder).eval()
 
     def theirs(options: DecodingOptions) -> Generated:
@@ -86,7 +87,7 @@ def test_blip_of_six_frames_reads_them_as_one_memory(tmp_path: Path) -> None:
     np.testing.assert_allclose(longest.temporal.sum(1), 1)
 
 
-def _theirs(captioner: AnyPretrainedCaptioner, folder: Path, options: DecodingOptions) -> Generated:
+def _theirs(captioner: Any, folder: Path, options: DecodingOptions) -> Generated:
     model: Any = VisionEncoderDecoderModel.from_pretrained(folder).eval()
     of_video = model.config.encoder.model_type in ("timesformer", "videomae")
     shown = VIDEOS if of_video else _one_frame(VIDEOS)
@@ -106,7 +107,7 @@ def test_encoder_decoders_are_generate_s(
     folder = write_encoder_decoder(
         tmp_path / encoder, encoder, decoder, seed=seed, end_bias=end_bias, initializer_range=0.4
     )
-    captioner = load_pretrained_captioner(folder, LoadSettings(frames=1))
+    captioner: Any = load_pretrained_captioner(folder, LoadSettings(frames=1))
     for search in SEARCHES.values():
         assert_same(captioner, VIDEOS, search, lambda options: _theirs(captioner, folder, options))
 
@@ -118,7 +119,7 @@ def test_every_encoder_is_tried() -> None:
 def test_image_encoders_see_six_frames_and_video_encoders_their_own_number(tmp_path: Path) -> None:
     counts = {}
     for encoder in ENCODERS:
-        captioner = load_pretrained_captioner(write_encoder_decoder(tmp_path / encoder, encoder))
+        captioner: Any = load_pretrained_captioner(write_encoder_decoder(tmp_path / encoder, encoder))
         counts[encoder] = captioner.request.sampling.count
     assert counts == {"vit": 6, "deit": 6, "beit": 6, "swin": 6, "timesformer": 4, "videomae": 6}
 
@@ -129,6 +130,14 @@ def test_other_encoders_are_refused_by_name(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('"model_type": "vit"', '"model_type": "resnet"'))
     with pytest.raises(UnknownArchitecture, match="a resnet with a gpt2"):
         load_pretrained_captioner(folder)
+
+
+def test_rollout_and_prompts_are_refused_by_name(tmp_path: Path) -> None:
+    folder = write_blip(tmp_path / "blip")
+    with pytest.raises(OptionRefused, match=r"^rollout: "):
+        load_pretrained_captioner(folder, LoadSettings(attention=AttentionChoice(rollout=True)))
+    with pytest.raises(OptionRefused, match=r"^prompt: "):
+        load_pretrained_captioner(folder).caption(VIDEOS[:1], DecodingOptions(), "What is seen?")
 
 
 def test_a_processor_that_keeps_sizes_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.models.pretrained.tiny_folders import write_word_pieces
 @pytest.fixture
 def word_pieces(tmp_path: Path) -> PreTrainedTokenizerFast:
     write_word_pieces(tmp_path)
-    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(tmp_path)  # type: ignore[assignment]
+    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(tmp_path)
     return tokenizer
 
 
