@@ -130,9 +130,9 @@ def test_weights_are_told_by_time_and_place_and_sum_to_one() -> None:
     weights = np.array([[9, 1, 2, 9, 3, 0, 9, 0, 4.0], [9, 0, 0, 9, 0, 0, 9, 0, 0]])
     found = token_map.attention(("a", "dog"), weights, frames)
     np.testing.assert_array_equal(found.times, [[0, 2], [2, 4]])
-    np.testing.assert_allclose(found.temporal, [[0.6, 0.4], [0, 0]])
+    np.testing.assert_allclose(found.temporal, [[0.6, 0.4], [0.0, 0.0]])
     assert found.spatial is not None
-    np.testing.assert_allclose(found.spatial[0], [[4 / 6, 2 / 6], [0, 1]])
+    np.testing.assert_allclose(found.spatial[0], [[4 / 6, 2 / 6], [0.0, 1.0]])
     np.testing.assert_allclose(found.spatial.sum(2), 1)
     assert found.to_json()["temporal"][1] is None
 
