@@ -1,0 +1,1 @@
+"""From folders in the Hugging Face format to captions with their attention."""
