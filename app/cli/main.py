@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app import __version__
 from app.cli.dead import dead
 from app.cli.extract import extract
+from app.cli.judge import judge
 from app.cli.settings import exit_for_usage, load_settings
 from app.cli.weights import weights
 from app.errors import JobError, UsageError
@@ -37,6 +38,7 @@ cli = typer.Typer(
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
 cli.command()(extract)
+cli.command()(judge)
 
 
 def _print_version(asked: bool) -> None:
