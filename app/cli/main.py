@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from app import __version__
+from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
 from app.cli.judge import judge
@@ -37,6 +38,7 @@ cli = typer.Typer(
 )
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
+cli.add_typer(captioners, name="captioners")
 cli.command()(extract)
 cli.command()(judge)
 

@@ -51,8 +51,8 @@ class InstalledFile(BaseModel):
 class ModelFacts(BaseModel):
     """A pretrained model's facts, read from its configuration and the heads of its weights alone.
 
-    family: the adapter that runs it. memory: bytes of its weights as they are loaded. frames: that it looks
-    at. licence: as its README's head says, empty where it does not.
+    family: the adapter that runs it. memory: bytes that it takes when it is loaded and writes.
+    licence: as its README's head says, empty where it does not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,7 +61,6 @@ class ModelFacts(BaseModel):
     architecture: str
     parameters: int
     memory: int
-    frames: int
     licence: str = ""
 
 

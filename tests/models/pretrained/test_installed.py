@@ -24,9 +24,7 @@ FILES = {
     "onnx/model.onnx": b"x" * 2000,
 }
 KEPT = {"config.json", "tokenizer.json", "model.safetensors", "README.md"}
-FACTS = ModelFacts(
-    family="git", architecture="GitForCausalLM", parameters=3, memory=12, frames=6, licence="mit"
-)
+FACTS = ModelFacts(family="git", architecture="GitForCausalLM", parameters=3, memory=12, licence="mit")
 
 
 def facts(folder: Path) -> ModelFacts:
