@@ -159,7 +159,7 @@ def count(package: str, root: Path = ROOT) -> Counts:
 
 
 def main() -> int:
-    """Prints the table, then circles and what docstrings lack where ``--list`` is given. Returns the exit code."""
+    """Prints the table, circles, and with ``--list`` the names behind the counts. Returns the exit code."""
     print(
         f"{'package':<12}{'files':>6}{'lines':>8}{'below 60':>10}{'imports':>9}{'circles':>9}"
         f"{'no Args':>9}{'questions':>11}  fullest folder"

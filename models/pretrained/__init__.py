@@ -1,1 +1,1 @@
-"""From folders in the Hugging Face format to captions with their attention."""
+"""Opens pretrained captioners in the Hugging Face format: frames in, captions with attention out."""

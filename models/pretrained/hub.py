@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from httpx2 import HTTPError
 from huggingface_hub import HfApi, hf_hub_download
@@ -26,8 +25,16 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
-from extractors.errors import ReelwordError
 from extractors.files import git_blob_of, sha256_of
+from models.pretrained.errors import (
+    DiskTooSmall,
+    FilesDiffer,
+    GatedCaptioner,
+    HubUnreachable,
+    NoSuchCaptioner,
+    NotACaptioner,
+    PickledWeightsOnly,
+)
 
 HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 #: What processors, tokenizers and configurations are read from; README.md has the licence.
@@ -37,74 +44,6 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 CARD = "README.md"
 MARGIN = 256 << 20  #: bytes of the disk that stay free
 TIMEOUT = 20.0  #: seconds for an answer about a repository
-
-
-class InstallError(ReelwordError):
-    """Base of what can go wrong between a captioner's name and its folder.
-
-    ├── NoSuchCaptioner      hub_id_unknown         no folder, and no repository of the hub
-    ├── GatedCaptioner       hub_id_gated           its owner wants to be asked first
-    ├── OnlyPickles          only_pickles           its weights are no safetensors
-    ├── HubUnreachable       hub_unreachable        no answer, or it broke off
-    ├── DownloadsForbidden   downloads_forbidden    REELWORD_OFFLINE
-    ├── FilesDiffer          files_differ           what came, or what is here, is not what is published
-    ├── DiskTooSmall         disk_too_small         they do not fit on the disk
-    ├── NameTaken            captioner_name_taken   another captioner has the name
-    ├── NameRefused          captioner_name_refused the name cannot be used
-    └── NotInstalled         captioner_not_installed
-    """
-
-    code: ClassVar[str] = "install_error"
-
-
-class NoSuchCaptioner(InstallError):
-    code = "hub_id_unknown"
-    hint = "Name a folder in the Hugging Face format, or a model as OWNER/NAME or OWNER/NAME@REVISION."
-
-
-class GatedCaptioner(InstallError):
-    code = "hub_id_gated"
-    hint = "Accept its terms on its page, then set HF_TOKEN to a token of that account and try again."
-
-
-class OnlyPickles(InstallError):
-    code = "only_pickles"
-    hint = "Choose a revision that has model.safetensors, or save it so with transformers on a machine apart."
-
-
-class HubUnreachable(InstallError):
-    code = "hub_unreachable"
-    hint = "Run the command again: what has come is kept, and the rest is asked for."
-
-
-class DownloadsForbidden(InstallError):
-    code = "downloads_forbidden"
-    hint = "Unset REELWORD_OFFLINE, or copy the folder here and name that instead."
-
-
-class FilesDiffer(InstallError):
-    code = "files_differ"
-    hint = "Remove it (python -m app captioners remove NAME) and add it again."
-
-
-class DiskTooSmall(InstallError):
-    code = "disk_too_small"
-    hint = "Free space on the disk of REELWORD_DATA, or set REELWORD_DATA to a folder on a larger one."
-
-
-class NameTaken(InstallError):
-    code = "captioner_name_taken"
-    hint = "Choose another name with --name, or remove the other: python -m app captioners remove NAME."
-
-
-class NameRefused(InstallError):
-    code = "captioner_name_refused"
-    hint = "Use letters, digits, dots, hyphens and underscores, at most 64, beginning with a letter or digit."
-
-
-class NotInstalled(InstallError):
-    code = "captioner_not_installed"
-    hint = "python -m app captioners list shows what is installed."
 
 
 @dataclass(frozen=True)
@@ -135,21 +74,23 @@ def hub_id(text: str) -> tuple[str, str | None] | None:
 def wanted_files(names: Iterable[str], origin: str) -> list[str]:
     """The files that a captioner is read from: configuration, tokenizer, processor and safetensors.
 
-    Sub-folders are left out, and shards follow from their index. Raises NoSuchCaptioner where there is no
-    config.json, OnlyPickles where there are no safetensors.
+    Sub-folders are left out, and shards follow from their index. Raises NotACaptioner where there is no
+    config.json or no weights, PickledWeightsOnly where there are no safetensors.
     """
     top = [name for name in names if "/" not in name and not name.startswith(".")]
     if "config.json" not in top:
-        raise NoSuchCaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
+        raise NotACaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
     if not any(name.endswith(WEIGHTS) for name in top):
         if any(name.endswith(PICKLES) for name in top):
-            raise OnlyPickles(f"{origin} has its weights as pickles alone, which can run code when loaded.")
-        raise NoSuchCaptioner(f"{origin} has no weights.")
+            raise PickledWeightsOnly(
+                f"{origin} has its weights as pickles alone, which can run code when loaded."
+            )
+        raise NotACaptioner(f"{origin} has no weights.")
     return sorted(name for name in top if name == CARD or name.endswith(READ))
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copies the files of a captioner from a folder. Raises InstallError, OSError."""
+    """Copies the files of a captioner from a folder. Raises PretrainedError, OSError."""
     names = wanted_files((file.name for file in source.iterdir() if file.is_file()), str(source))
     _check_room(sum((source / name).stat().st_size for name in names), target)
     _clear_others(target, names)
@@ -170,7 +111,7 @@ def download(repository: str, revision: str | None, target: Path, *, endpoint: s
         The commit that was downloaded.
 
     Raises:
-        InstallError: what went wrong, with what to do.
+        PretrainedError: what went wrong, with what to do.
     """
     with _named_errors(repository):
         info = HfApi(endpoint=endpoint).model_info(
@@ -188,7 +129,7 @@ def download(repository: str, revision: str | None, target: Path, *, endpoint: s
 
 
 def _download_file(repository: str, commit: str, file: Published, target: Path, endpoint: str | None) -> None:
-    """Raises InstallError. A file that is not the one that was published does not stay."""
+    """Raises PretrainedError. A file that is not the one that was published does not stay."""
     with _named_errors(repository):
         hf_hub_download(
             repository, file.name, revision=commit, local_dir=target, endpoint=endpoint, etag_timeout=TIMEOUT
@@ -226,7 +167,7 @@ def _check_room(needed: int, target: Path) -> None:
 
 @contextmanager
 def _named_errors(repository: str) -> Iterator[None]:
-    """Turns what the hub's library raises into InstallError."""
+    """Turns what the hub's library raises into PretrainedError."""
     try:
         yield
     except GatedRepoError as error:

@@ -23,17 +23,15 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from extractors.files import atomic_write, sha256_of
-from models.pretrained.hub import (
+from models.pretrained.errors import (
     DownloadsForbidden,
     FilesDiffer,
     NameRefused,
     NameTaken,
     NoSuchCaptioner,
     NotInstalled,
-    copy_folder,
-    download,
-    hub_id,
 )
+from models.pretrained.hub import copy_folder, download, hub_id
 
 CARD = "reelword.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -125,7 +123,7 @@ class InstalledCaptioners:
             Its card, which lies in its folder too.
 
         Raises:
-            InstallError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
+            PretrainedError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
         """
         chosen = self._free_name(name or default_name(source))
         part = self.folder / f".{chosen}.part"
@@ -211,7 +209,7 @@ def default_name(source: str) -> str:
 
 
 def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
-    """Fills the folder; returns the commit, None where the source is a folder. Raises InstallError."""
+    """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError."""
     if Path(source).is_dir():
         copy_folder(Path(source), part)
         return None

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants
 
 from extractors.errors import ReelwordError
-from models.pretrained import hub
+from models.pretrained import errors, hub
 from models.pretrained.installed import CARD, InstalledCaptioners, ModelFacts, default_name
 from tests.models.pretrained.hub_server import COMMIT, HubServer, serving
 
@@ -76,7 +76,7 @@ def test_what_broke_off_goes_on_where_it_stopped(
             try:
                 add(installed, server)
                 break
-            except hub.HubUnreachable:
+            except errors.HubUnreachable:
                 assert leftovers(installed) == [".name.part"]
         ranges = server.ranges("model.safetensors")
     assert (installed.path("name") / "model.safetensors").read_bytes() == WEIGHTS
@@ -87,7 +87,7 @@ def test_what_broke_off_goes_on_where_it_stopped(
 def test_what_is_not_what_is_published_does_not_stay(installed: InstalledCaptioners, name: str) -> None:
     wrong = bytes(reversed(FILES[name]))
     with serving(HubServer(FILES, lies={name: wrong})) as server:
-        with pytest.raises(hub.FilesDiffer, match=name):
+        with pytest.raises(errors.FilesDiffer, match=name):
             add(installed, server)
         assert not (installed.folder / ".name.part" / name).exists()
         server.lies = {}
@@ -99,7 +99,7 @@ def test_a_gated_model_says_what_to_do(
     installed: InstalledCaptioners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(HubServer(FILES, gated=True)) as server:
-        with pytest.raises(hub.GatedCaptioner) as raised:
+        with pytest.raises(errors.GatedCaptioner) as raised:
             add(installed, server)
         assert "HF_TOKEN" in raised.value.hint
         monkeypatch.setenv("HF_TOKEN", "hf_mine")
@@ -108,15 +108,15 @@ def test_a_gated_model_says_what_to_do(
 
 def test_what_a_hub_does_not_have(installed: InstalledCaptioners) -> None:
     with serving(HubServer(FILES)) as server:
-        with pytest.raises(hub.NoSuchCaptioner, match="owner/other"):
+        with pytest.raises(errors.NoSuchCaptioner, match="owner/other"):
             installed.add("owner/other", facts, endpoint=server.url)
-        with pytest.raises(hub.NoSuchCaptioner, match="revision"):
+        with pytest.raises(errors.NoSuchCaptioner, match="revision"):
             installed.add("owner/name@v9", facts, endpoint=server.url)
 
 
 @pytest.mark.parametrize(
     ("lacking", "error"),
-    [("model.safetensors", hub.OnlyPickles), ("config.json", hub.NoSuchCaptioner)],
+    [("model.safetensors", errors.PickledWeightsOnly), ("config.json", errors.NotACaptioner)],
 )
 def test_a_repository_that_cannot_be_used_is_refused_before_a_byte_comes(
     installed: InstalledCaptioners, lacking: str, error: type[ReelwordError]
@@ -131,12 +131,12 @@ def test_a_repository_that_cannot_be_used_is_refused_before_a_byte_comes(
 def test_no_hub_answers(installed: InstalledCaptioners) -> None:
     with serving(HubServer(FILES)) as server:
         gone = server.url
-    with pytest.raises(hub.HubUnreachable):
+    with pytest.raises(errors.HubUnreachable):
         installed.add("owner/name", facts, endpoint=gone)
 
 
 def test_offline_forbids_the_hub_and_not_a_folder(installed: InstalledCaptioners, tmp_path: Path) -> None:
-    with pytest.raises(hub.DownloadsForbidden):
+    with pytest.raises(errors.DownloadsForbidden):
         installed.add("owner/name", facts, offline=True)
     source = write_folder(tmp_path / "My-Model")
     assert installed.add(str(source), facts, offline=True).name == "my-model"
@@ -154,10 +154,10 @@ def test_names_are_one_captioner_s_alone(installed: InstalledCaptioners, tmp_pat
     source = str(write_folder(tmp_path / "model"))
     installed.add(source, facts)
     for name in ("model", "stats"):
-        with pytest.raises(hub.NameTaken):
+        with pytest.raises(errors.NameTaken):
             installed.add(source, facts, name=name)
     for name in ("", "../x", "a/b", ".hidden", "a" * 65, "fusion,stats"):
-        with pytest.raises(hub.NameRefused):
+        with pytest.raises(errors.NameRefused):
             installed.add(source, facts, name=name or " ")
     assert installed.add(source, facts, name="other").name == "other"
     assert [card.name for card in installed.list()] == ["model", "other"]
@@ -165,9 +165,9 @@ def test_names_are_one_captioner_s_alone(installed: InstalledCaptioners, tmp_pat
 
 def test_what_no_adapter_can_run_gets_no_name(installed: InstalledCaptioners, tmp_path: Path) -> None:
     def refuse(folder: Path) -> ModelFacts:
-        raise hub.NoSuchCaptioner("It is a model of sound.")
+        raise errors.NoSuchCaptioner("It is a model of sound.")
 
-    with pytest.raises(hub.NoSuchCaptioner, match="sound"):
+    with pytest.raises(errors.NoSuchCaptioner, match="sound"):
         installed.add(str(write_folder(tmp_path / "model")), refuse)
     assert installed.list() == []
 
@@ -186,16 +186,16 @@ def test_changes_and_losses_are_found(installed: InstalledCaptioners, tmp_path: 
     installed.add(str(write_folder(tmp_path / "model")), facts)
     weights = installed.path("model") / "model.safetensors"
     weights.write_bytes(WEIGHTS[:-1] + b"\0")
-    with pytest.raises(hub.FilesDiffer, match=r"model\.safetensors of model"):
+    with pytest.raises(errors.FilesDiffer, match=r"model\.safetensors of model"):
         installed.verify("model")
     weights.unlink()
-    with pytest.raises(hub.FilesDiffer, match="lacks"):
+    with pytest.raises(errors.FilesDiffer, match="lacks"):
         installed.verify("model")
     (installed.path("model") / CARD).write_text("{")
-    with pytest.raises(hub.FilesDiffer, match="card"):
+    with pytest.raises(errors.FilesDiffer, match="card"):
         installed.list()
     installed.remove("model")
-    with pytest.raises(hub.NotInstalled):
+    with pytest.raises(errors.NotInstalled):
         installed.verify("model")
     assert leftovers(installed) == []
 
@@ -204,7 +204,7 @@ def test_remove_also_clears_what_did_not_come_whole(installed: InstalledCaptione
     (installed.folder / ".name.part").mkdir(parents=True)
     installed.remove("name")
     assert leftovers(installed) == []
-    with pytest.raises(hub.NotInstalled):
+    with pytest.raises(errors.NotInstalled):
         installed.remove("../captioners")
 
 
@@ -222,7 +222,7 @@ def test_a_full_disk_is_told_before_a_byte_comes(
     installed: InstalledCaptioners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "MARGIN", 1 << 60)
-    with serving(HubServer(FILES)) as server, pytest.raises(hub.DiskTooSmall, match="MB are needed"):
+    with serving(HubServer(FILES)) as server, pytest.raises(errors.DiskTooSmall, match="MB are needed"):
         add(installed, server)
 
 
