@@ -13,7 +13,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +25,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from extractors.files import atomic_write, sha256_of
 from models.pretrained.errors import (
+    DiskTooSmall,
     DownloadsForbidden,
     FilesDiffer,
+    HubUnreachable,
     NameRefused,
     NameTaken,
     NoSuchCaptioner,
@@ -125,11 +128,12 @@ class InstalledCaptioners:
         Raises:
             PretrainedError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
         """
+        if not Path(source).is_dir() and hub_id(source) is None:
+            raise NoSuchCaptioner(f"{source} is neither a folder nor a model's id.")
         chosen = self._free_name(name or default_name(source))
         part = self.folder / f".{chosen}.part"
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / f".{chosen}.lock"):
-            part.mkdir(exist_ok=True)
+        with FileLock(self.folder / f".{chosen}.lock"), _partial_folder(part):
             revision = _bring(source, part, offline=offline, endpoint=endpoint)
             card = PretrainedCard(
                 name=chosen,
@@ -208,17 +212,28 @@ def default_name(source: str) -> str:
     return Path(source).resolve().name.lower() if last in ("", ".", "..") else last.lower()
 
 
+@contextmanager
+def _partial_folder(part: Path) -> Iterator[None]:
+    """Makes the folder, and leaves it behind only where a later call can go on from what is in it."""
+    part.mkdir(exist_ok=True)
+    try:
+        yield
+    except (HubUnreachable, FilesDiffer, DiskTooSmall, KeyboardInterrupt):
+        raise
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
 def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
     """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError."""
     if Path(source).is_dir():
         copy_folder(Path(source), part)
         return None
-    found = hub_id(source)
-    if found is None:
-        raise NoSuchCaptioner(f"{source} is neither a folder nor a model's id.")
     if offline:
         raise DownloadsForbidden(f"REELWORD_OFFLINE is set, so {source} is not downloaded.")
-    return download(*found, part, endpoint=endpoint)
+    repository, _, commit = source.partition("@")
+    return download(repository, commit or None, part, endpoint=endpoint)
 
 
 def _own_files(folder: Path) -> Sequence[Path]:

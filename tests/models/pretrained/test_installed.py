@@ -170,6 +170,7 @@ def test_what_no_adapter_can_run_gets_no_name(installed: InstalledCaptioners, tm
     with pytest.raises(errors.NoSuchCaptioner, match="sound"):
         installed.add(str(write_folder(tmp_path / "model")), refuse)
     assert installed.list() == []
+    assert leftovers(installed) == []
 
 
 def test_another_source_of_the_same_name_takes_nothing_over(
