@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.settings import load_settings
-from app.jobs.options import COMBINATIONS
-from app.settings import Settings
+from app.settings import load_settings
 from app.terminal import complain, print_table, printable
 from extractors.errors import ReelwordError
 
 if TYPE_CHECKING:
-    from models.pretrained.installed import InstalledCaptioners, ModelFacts, PretrainedCard
+    from models.pretrained.installed import ModelFacts, PretrainedCard
 
 captioners = typer.Typer(
     no_args_is_help=True, help="Add, list, remove and verify open pretrained captioners."
@@ -41,18 +38,20 @@ def add(
     ] = None,
 ) -> None:
     """Bring a captioner here; a download that broke off goes on where it stopped."""
+    from app.pipeline.installed_captioners import pretrained_captioners
+
     settings = load_settings()
-    with tell_errors():
-        card = installed(settings).add(source, read_facts, name=name, offline=settings.offline)
-        print(printable(f"{card.name}: {describe(card)}"))
-        print("A worker that starts from now on loads it; python -m app models lists all.")
+    card = pretrained_captioners(settings).add(source, read_facts, name=name, offline=settings.offline)
+    print(printable(f"{card.name}: {describe(card)}"))
+    print("A worker that starts from now on loads it; python -m app models lists all.")
 
 
 @captioners.command("list")
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False) -> None:
     """List installed captioners with their source, size, memory and licence."""
-    with tell_errors():
-        cards = installed(load_settings()).list()
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    cards = pretrained_captioners(load_settings()).list()
     if as_json:
         print(json.dumps([card.model_dump(mode="json") for card in cards]))
     elif cards:
@@ -64,9 +63,10 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards a
 @captioners.command()
 def remove(name: Name) -> None:
     """Delete an installed captioner from the disk."""
-    with tell_errors():
-        installed(load_settings()).remove(name)
-        print(printable(f"{name} is removed."))
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    pretrained_captioners(load_settings()).remove(name)
+    print(printable(f"{name} is removed."))
 
 
 @captioners.command()
@@ -74,19 +74,12 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
     """Check every byte of the captioners that are named, or of all."""
-    folder = installed(load_settings())
-    with tell_errors():
-        chosen = names or [card.name for card in folder.list()]
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    folder = pretrained_captioners(load_settings())
+    chosen = names or [card.name for card in folder.list()]
     if failed := _each(chosen, folder.verify):
         raise typer.Exit(failed)
-
-
-def installed(settings: Settings) -> InstalledCaptioners:
-    """The captioners of the data folder; names of others are not given twice."""
-    from models.pretrained.installed import InstalledCaptioners
-
-    own = (file.stem for file in settings.weights.glob("*.safetensors"))
-    return InstalledCaptioners(settings.data / "captioners", frozenset([*own, *COMBINATIONS]))
 
 
 def read_facts(folder: Path) -> ModelFacts:
@@ -113,16 +106,6 @@ def describe(card: PretrainedCard) -> str:
         f"{_size(card.size)} on disk, about {_size(card.facts.memory)} in memory, {licence}; "
         f"{card.source}{at}, sha256 {card.weights_sha256[:12]}…"
     )
-
-
-@contextmanager
-def tell_errors() -> Iterator[None]:
-    """Prints a ReelwordError as a sentence with its hint and code, and ends with exit code 1."""
-    try:
-        yield
-    except ReelwordError as error:
-        complain(f"{error.advice} [{error.code}]")
-        raise typer.Exit(1) from error
 
 
 def _each(names: Sequence[str], work: Callable[[str], PretrainedCard]) -> int:

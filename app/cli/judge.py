@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.settings import exit_for_usage, load_settings
 from app.errors import UsageError
-from app.settings import Settings
+from app.settings import Settings, load_settings
 from app.terminal import complain, print_table
 
 if TYPE_CHECKING:
@@ -39,13 +38,10 @@ def judge(
     """Mark captions of clips as right, partly right or wrong on a page, and print each captioner's marks."""
     from app.judging.session import JudgingSession
 
-    try:
-        session = JudgingSession(out)
-        add_clips(session, clips or [], load_settings(), captioners)
-        if not session.clips:
-            raise UsageError(f"There is nothing to judge in {out}: name clips, or folders of them.")
-    except UsageError as error:
-        exit_for_usage(str(error))
+    session = JudgingSession(out)
+    add_clips(session, clips or [], load_settings(), captioners)
+    if not session.clips:
+        raise UsageError(f"There is nothing to judge in {out}: name clips, or folders of them.")
     if not (table or as_json):
         serve_page(session, port)
     print_scores(session, as_json=as_json)
@@ -67,7 +63,7 @@ def add_clips(
     """
     from app.extract.inputs import find_videos
     from app.pipeline.engine import Engine
-    from app.progress import progress
+    from app.terminal import show_progress
 
     known = {clip.name for clip in session.clips}
     files = (
@@ -75,7 +71,7 @@ def add_clips(
     )
     if not files:
         return
-    with progress(len(files)) as bar:
+    with show_progress(len(files)) as bar:
         bar.say("Loading models")
         engine = Engine(settings)
         names = _chosen(engine, captioners)
@@ -107,7 +103,7 @@ def _add_clip(
         if outcome.error is not None:
             complain(f"{file}: {outcome.error.advice} [{outcome.error.code}]")
             return
-        captions[name] = outcome.answer["captions"][0]["text"]
+        captions[name] = outcome.answer.caption or ""
         frames = outcome.frames if frames is None else frames
     if frames is not None:
         session.add(file.name, frames, captions)

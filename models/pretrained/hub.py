@@ -7,7 +7,6 @@ a file must be (sha256 of large files, git's blob id of small ones), every byte 
 from __future__ import annotations
 
 import errno
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,7 +35,6 @@ from models.pretrained.errors import (
     PickledWeightsOnly,
 )
 
-HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 #: What processors, tokenizers and configurations are read from; README.md has the licence.
 READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
 WEIGHTS = ".safetensors"
@@ -63,12 +61,6 @@ class Published:
             right = file.stat().st_size == self.bytes and self.blob in (None, git_blob_of(file))
         if not right:
             raise FilesDiffer(f"{self.name} is not the file that its repository publishes.")
-
-
-def hub_id(text: str) -> tuple[str, str | None] | None:
-    """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
-    found = HUB_ID.fullmatch(text)
-    return None if found is None else (found["id"], found["revision"])
 
 
 def wanted_files(names: Iterable[str], origin: str) -> list[str]:

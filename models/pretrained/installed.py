@@ -34,9 +34,9 @@ from models.pretrained.errors import (
     NoSuchCaptioner,
     NotInstalled,
 )
-from models.pretrained.hub import copy_folder, download, hub_id
 
 CARD = "reelword.json"
+HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -65,8 +65,21 @@ class ModelFacts(BaseModel):
     licence: str = ""
 
 
+class MeasuredSpeed(BaseModel):
+    """Seconds from a decoded clip to its caption, the mean over clips; machine: where they were measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature_seconds: float
+    caption_seconds: float
+    machine: str
+
+
 class PretrainedCard(BaseModel):
-    """What is known of an installed captioner. revision: of the hub's repository; None from a folder."""
+    """What is known of an installed captioner. revision: of the hub's repository; None from a folder.
+
+    scores: by data set, as checkpoints' cards have them; with speed they decide who writes by default.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,6 +90,7 @@ class PretrainedCard(BaseModel):
     facts: ModelFacts
     files: Mapping[str, InstalledFile]
     scores: Mapping[str, Any] = {}
+    speed: MeasuredSpeed | None = None
 
     @property
     def size(self) -> int:
@@ -190,10 +204,24 @@ class InstalledCaptioners:
                 raise FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
 
-    def write_scores(self, name: str, scores: Mapping[str, Any]) -> PretrainedCard:
-        """Puts scores beside those that the card has. Raises NotInstalled, FilesDiffer."""
+    def write_scores(
+        self, name: str, scores: Mapping[str, Any], speed: MeasuredSpeed | None = None
+    ) -> PretrainedCard:
+        """Puts scores beside those that the card has.
+
+        Args:
+            name: of an installed captioner.
+            scores: by data set.
+            speed: None leaves what the card has.
+
+        Returns:
+            The card as it is now.
+
+        Raises:
+            NotInstalled, FilesDiffer: there is no such captioner, or its card cannot be read.
+        """
         card = self.card(name)
-        changed = card.model_copy(update={"scores": {**card.scores, **scores}})
+        changed = card.model_copy(update={"scores": {**card.scores, **scores}, "speed": speed or card.speed})
         _write_card(self.path(name), changed)
         return changed
 
@@ -203,6 +231,12 @@ class InstalledCaptioners:
         if name in self.reserved or (self.folder / name).exists():
             raise NameTaken(f"There is a captioner called {name} already.")
         return name
+
+
+def hub_id(text: str) -> tuple[str, str | None] | None:
+    """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
+    found = HUB_ID.fullmatch(text)
+    return None if found is None else (found["id"], found["revision"])
 
 
 def default_name(source: str) -> str:
@@ -226,14 +260,19 @@ def _partial_folder(part: Path) -> Iterator[None]:
 
 
 def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
-    """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError."""
+    """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError.
+
+    The hub's library is imported here alone: whoever only lists captioners does without.
+    """
+    from models.pretrained.hub import copy_folder, download
+
     if Path(source).is_dir():
         copy_folder(Path(source), part)
         return None
     if offline:
         raise DownloadsForbidden(f"REELWORD_OFFLINE is set, so {source} is not downloaded.")
-    repository, _, commit = source.partition("@")
-    return download(repository, commit or None, part, endpoint=endpoint)
+    repository, revision = hub_id(source) or (source, None)
+    return download(repository, revision, part, endpoint=endpoint)
 
 
 def _own_files(folder: Path) -> Sequence[Path]:

@@ -52,10 +52,10 @@ def test_add_list_verify_remove(data: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("add", "owner/name"), 1, "downloads_forbidden"),
-        (("add", "no folder"), 1, "hub_id_unknown"),
-        (("remove", "nobody"), 1, "captioner_not_installed"),
-        (("verify", "nobody"), 1, "captioner_not_installed"),
+        (("add", "owner/name"), 1, "REELWORD_OFFLINE is set"),
+        (("add", "no folder"), 1, "neither a folder nor"),
+        (("remove", "nobody"), 1, "No captioner called nobody"),
+        (("verify", "nobody"), 1, "No captioner called nobody"),
         (("add",), 2, "Missing argument"),
     ],
 )
@@ -71,4 +71,4 @@ def test_what_cannot_be_done_is_a_sentence(
 @pytest.mark.parametrize("name", ["stats", "fusion", "semantic_embedding"])
 def test_names_of_others_are_refused(data: Path, folder: Path, name: str) -> None:
     code, _, said = run("add", str(folder), "--name", name)
-    assert (code, "captioner_name_taken" in said) == (1, True)
+    assert (code, "There is a captioner called" in said) == (1, True)
