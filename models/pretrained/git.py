@@ -74,18 +74,18 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
             info: What its folder holds.
             model: ``GitForCausalLM``.
             tokenizer: The model's.
-            pixels: Makes pixels of frames.
+            pixels: Makes pixels of frames; kept as ``pixels``.
             settings: As it was loaded.
         """
         super().__init__(info, model, tokenizer, settings.attention)
-        self._pixels = pixels
+        self.pixels = pixels
         self._tokens = special_tokens(model, tokenizer)
         self._side = model.config.vision_config.image_size // model.config.vision_config.patch_size
 
     @cached_property
     def request(self) -> DecodeRequest:
         frames = self.model.config.num_image_with_embedding or 1
-        return DecodeRequest(Sampling(frames), short_side=self._pixels.short_side)
+        return DecodeRequest(Sampling(frames), short_side=self.pixels.short_side)
 
     @property
     def tokens(self) -> SpecialTokens:
@@ -94,7 +94,7 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
     def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> GitFrames:  # noqa: ARG002
         hidden = []
         for video in videos:
-            pixels = self._pixels(video.pixels).to(self.device, self.model.dtype)
+            pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
             hidden.append(self.model.git.image_encoder(pixels).last_hidden_state)
         rows = torch.arange(sum(map(len, videos)), device=self.device, dtype=torch.float32)
         return GitFrames(torch.cat(hidden), rows.view(len(videos), -1))
@@ -126,7 +126,7 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
 
     def _token_map(self, encoded: GitFrames, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
         vision = self.model.config.vision_config
-        view = covered(self._pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
+        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
         keys = grid_keys(len(frames), self._side**2, each=1)
         return TokenMap(keys, self._side, self._side, view)
 

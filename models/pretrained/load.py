@@ -6,14 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from models.pretrained.blip import BlipCaptioner
 from models.pretrained.captioner import PretrainedCaptioner
 from models.pretrained.folder import Family, PretrainedInfo, read_pretrained_info
 from models.pretrained.git import GitCaptioner
 from models.pretrained.opening import LoadSettings
+from models.pretrained.video_language import VideoLanguageCaptioner
+from models.pretrained.vision_encoder_decoder import EncoderDecoderCaptioner
 
 AnyPretrainedCaptioner: TypeAlias = PretrainedCaptioner[Any]
 
-CLASSES: Mapping[Family, Any] = {"git": GitCaptioner}
+CLASSES: Mapping[Family, Any] = {
+    "git": GitCaptioner,
+    "blip": BlipCaptioner,
+    "vision_encoder_decoder": EncoderDecoderCaptioner,
+    "video_language": VideoLanguageCaptioner,
+}
 
 
 def load_pretrained_captioner(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoImageProcessor, AutoTokenizer
+from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 from transformers.utils import logging
 
 from extractors.preprocessing.images import ResizeAndCrop
@@ -105,6 +105,13 @@ def open_tokenizer(info: PretrainedInfo) -> Any:
         raise PretrainedDamaged(f"{info.folder} has no tokenizer.")
     with _opening(info.folder, "tokenizer"):
         return AutoTokenizer.from_pretrained(info.folder, **CLOSED)
+
+
+def open_processor(info: PretrainedInfo) -> Any:
+    """The folder's processor of text and videos together. Raises PretrainedDamaged."""
+    open_tokenizer(info)
+    with _opening(info.folder, "processor"):
+        return AutoProcessor.from_pretrained(info.folder, **CLOSED)
 
 
 def special_tokens(model: Any, tokenizer: Any, start: int | None = None) -> SpecialTokens:

@@ -46,17 +46,21 @@ def arguments(options: DecodingOptions, unknown: int | None) -> dict[str, Any]:
     return said
 
 
-def generated(model: Any, tokenizer: Any, options: DecodingOptions, end: int, **inputs: Any) -> Generated:
-    """What transformers' own ``generate`` writes."""
+def generated(
+    model: Any, tokenizer: Any, options: DecodingOptions, ends: int | Sequence[int], **inputs: Any
+) -> Generated:
+    """What transformers' own ``generate`` writes. ends: the tokens that end a caption."""
+    ends = [ends] if isinstance(ends, int) else list(ends)
     output = model.generate(
         **inputs,
-        **arguments(options, None if tokenizer.unk_token_id == end else tokenizer.unk_token_id),
+        **arguments(options, None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id),
         output_scores=True,
         output_logits=True,
         return_dict_in_generate=True,
     )
-    written = output.sequences[:, -len(output.scores) :]
-    ended = (written == end).long().cumsum(1).cumsum(1)
+    begun = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
+    written = output.sequences[:, begun:]
+    ended = torch.isin(written, torch.tensor(ends)).long().cumsum(1).cumsum(1)
     kept = ended <= 1
     lengths = kept.sum(1)
     if options.method == "beam":
@@ -84,7 +88,7 @@ def assert_same(
     assert [caption.score for caption in flat] == pytest.approx(theirs.scores, abs=tolerance)
     assert len(set(theirs.lengths)) > 1, "all of one length: nothing is padded"
     for caption in flat:
-        assert caption.text == " ".join(word.text for word in caption.words)
+        assert caption.text == " ".join(word.word for word in caption.words)
         assert caption.attention is not None
-        assert caption.attention.words == tuple(word.text for word in caption.words)
+        assert caption.attention.words == [word.word for word in caption.words]
     return found
