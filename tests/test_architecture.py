@@ -64,8 +64,14 @@ IMAGES = {
     "api": Image(
         ("api", "cli"),
         ("app",),
-        "app.api.application, app.cli.main, app.cli.doctor",
-        single=("extractors", "extractors.errors"),
+        "app.api.application, app.serve.supervisor, app.cli.main, app.cli.doctor",
+        single=(
+            "extractors",
+            "extractors.child_process",
+            "extractors.errors",
+            "models",
+            "models.caption",
+        ),
     ),
     "worker": Image(
         ("worker", "cli"),

@@ -1,5 +1,8 @@
-"""``python -m app models``: the captioners that are installed, read from their checkpoints' metadata, and the
-stream sets that captioners can be fed with, with what each lacks here."""
+"""Lists the captioners that are installed, and the stream sets that captioners can be fed with:
+``python -m app models``.
+
+Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +13,40 @@ from typing import Any
 
 from app.jobs.captioner_choice import default_captioner
 from app.jobs.captioner_info import ABOUT, CaptionerInfo
-from app.pipeline.installed_captioners import captioner_info, combination_infos
+from app.pipeline.installed_captioners import (
+    captioner_info,
+    combination_infos,
+    pretrained_captioners,
+    pretrained_info,
+)
+from app.settings import Settings
 from app.terminal import print_table
 from extractors.extractor import weights_of
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
-from models.checkpoint import CheckpointError, read_card
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
 COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that count items
 
 
-def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
-    """The captioners in a folder, as a table or as one JSON document; the default one is marked."""
-    files = available(weights)
+def print_models(settings: Settings, *, as_json: bool) -> None:
+    """Prints the captioners that are installed, as a table or as one JSON document.
+
+    The one that writes where a job names none is marked.
+    """
+    weights = settings.weights
+    files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, embedding_path(weights))
-    chosen = default or default_captioner(alone)
-    found = [describe(name, path, infos.get(name)) for name, path in files.items()]
+    joint = combination_infos(alone, find_embedding(weights))
+    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
+    chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
+    found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     found += [_described(info) for info in joint]
+    found += [{**_described(info), "bytes": card.size} for card, info in pretrained.values()]
     found = [{**each, "default": each["name"] == chosen} for each in found]
     if as_json:
         print(json.dumps(found))
@@ -43,8 +57,17 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
         print("There is no captioner: train one with python -m app train stats.")
 
 
-def describe(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """What a checkpoint says of itself; ``error`` where it cannot be read."""
+def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
+    """Gathers what a checkpoint says of itself.
+
+    Args:
+        name: what the captioner is called here.
+        path: its checkpoint.
+        info: what was read of it, None where it cannot be read.
+
+    Returns:
+        A member of the JSON document; ``error`` says what is wrong with it.
+    """
     own = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
@@ -71,24 +94,25 @@ def _described(info: CaptionerInfo) -> dict[str, Any]:
         "extractors": list(info.extractors), "members": list(info.members) or None,
         "parameters": info.parameters, "scores": info.scores,
         "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
+        "source": info.source or None, "licence": info.licence or None, "memory": info.memory,
     }  # fmt: skip
 
 
 def print_sets(data: Path, *, as_json: bool) -> None:
-    """The stream sets; ``missing``: weights that are not on this machine, as ``weights get`` calls them."""
+    """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
     if as_json:
         print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
         return
     rows = [
         (each.name, each.captioner, "\n".join(map(_input, each.inputs)),
-         ", ".join(missing_weights(each, data)) or "nothing")
+         ", ".join(find_missing_weights(each, data)) or "nothing")
         for each in STREAM_SETS.values()
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
 
 
 def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
-    """A stream set as JSON."""
+    """Gives a stream set as JSON."""
     return {
         "name": wanted.name,
         "captioner": wanted.captioner,
@@ -98,12 +122,12 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
              "use": each.use, "windows": _said(each.windows)}
             for each in wanted.inputs
         ],
-        "missing": missing_weights(wanted, data),
+        "missing": find_missing_weights(wanted, data),
     }  # fmt: skip
 
 
-def missing_weights(wanted: StreamSet, data: Path) -> list[str]:
-    """Names of weights/manifest.toml that the set's extractors want and that are not here."""
+def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
+    """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
     folder = WeightsFolder.of(data)
     names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
     return [
@@ -126,6 +150,7 @@ def _row(model: dict[str, Any]) -> tuple[str, ...]:
     if model["error"]:
         return name, model["error"], _size(model), "", ""
     features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
+    features = features or f"frames\n{model['source']}"
     made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
     return name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"]))
 
@@ -133,7 +158,8 @@ def _row(model: dict[str, Any]) -> tuple[str, ...]:
 def _size(model: dict[str, Any]) -> str:
     millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
     size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
-    return "\n".join(filter(None, (millions, size)))
+    memory = f"{model['memory'] / MIB:.0f} MiB in memory" if model.get("memory") else ""
+    return "\n".join(filter(None, (millions, size, memory)))
 
 
 def _waiting(model: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Values that a worker publishes about itself and its captioners."""
+"""Describes a captioner: what a worker publishes about each that it has loaded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-# A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
-
-
+#: A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
 ABOUT: Mapping[str, str] = {
     "stats": "STaTS: weighs regions followed through time against regions of one chosen frame",
     "g2l": "G2L: looks over all frames, then at the regions of the key frames that it picks for each word",
@@ -20,11 +18,17 @@ ABOUT: Mapping[str, str] = {
     "spatial": "Spatial: two LSTMs that attend to regions of all moments",
     "fusion": "Fusion: members write, and the caption that fits the video best wins",
     "ensemble": "Ensemble: members agree on every word by the mean of their probabilities",
+    "git": "GIT: a transformer that reads image tokens of a few frames and writes behind them",
+    "blip": "BLIP: a text decoder that attends across to the image tokens of the frames",
+    "vision_encoder_decoder": "Vision encoder-decoder: a language model that attends across to image tokens",
+    "video_language": "Video-language model: a chat model that is shown frames with their times",
 }
 
 
 class SpeedInfo(BaseModel):
-    """What a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where measured."""
+    """Holds what a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where
+    measured.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,17 +39,18 @@ class SpeedInfo(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """What somebody waits who sends one clip."""
+        """Adds up what somebody waits who sends one clip."""
         return self.feature_seconds + self.caption_seconds
 
 
 class CaptionerInfo(BaseModel):
-    """A captioner that a worker has loaded.
+    """Describes a captioner that a worker has loaded.
 
     kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
     combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
     makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
-    data set. seconds: of one default job, measured when the worker warmed up.
+    data set. seconds: of one default job, measured when the worker warmed up. source, licence: of a
+    pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,20 +66,6 @@ class CaptionerInfo(BaseModel):
     scores: dict[str, Any] = {}
     speed: SpeedInfo | None = None
     seconds: float | None = None
-
-
-class WorkerInfo(BaseModel):
-    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    pid: int
-    host: str
-    version: str
-    is_ready: bool
-    device: str
-    started_at: float
-    captioners: list[CaptionerInfo]
-    default: str | None = None
-    engine_restarts: int = 0
+    source: str = ""
+    licence: str = ""
+    memory: int | None = None

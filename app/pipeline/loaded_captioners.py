@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from app.errors import EngineStartFailed, MembersDiffer
-from app.jobs.captioner_choice import CaptionerChoice, CaptionerChoices, default_captioner
+from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import ENSEMBLE, FUSION
-from app.pipeline.installed_captioners import captioner_info, combination_infos, digest_of
+from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
+from app.pipeline.caption_plan import CaptionPlan, FramePlan, StreamPlan
+from app.pipeline.installed_captioners import (
+    captioner_info,
+    combination_infos,
+    digest_of,
+    pretrained_captioners,
+    pretrained_infos,
+)
 from app.settings import Settings
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.checkpoint import Card, Checkpoint, load_embedding
-from models.checkpoint_folder import available, embedding_path, load_captioner
+from models.checkpoint import (
+    Card,
+    Checkpoint,
+    find_embedding,
+    list_checkpoints,
+    load_captioner,
+    load_embedding,
+)
 from models.combining.caption_writers import (
     AveragedWriter,
     FusedWriter,
@@ -29,31 +43,45 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    feature_source_for,
+    build_feature_source,
 )
 from models.feature_sources.stream_checks import (
     StreamMismatch,
     check_extractors,
-    stream_set_for,
-    stream_set_of,
+    select_stream_set,
 )
 from models.feature_sources.stream_sets import StreamSet
+from models.pretrained.errors import PretrainedError
+from models.pretrained.installed import PretrainedCard
+
+if TYPE_CHECKING:
+    from models.pretrained.load import AnyPretrainedCaptioner
 
 log = structlog.get_logger(__name__)
 
 
 class LoadedCaptioners:
-    """Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
-    for, or not the one that is to be the default; and what loading a damaged one raises."""
+    """Holds what the engine has loaded.
+
+    Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
+    for, or not the one that is to be the default; and what loading a damaged one raises.
+    """
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
         self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
-        loaded = {name: load_captioner(name, device, folder) for name in available(folder)}
-        if not loaded:
+        self._check_names(settings)
+        wanted = settings.captioner_names
+        self.pretrained = load_pretrained(settings, device)
+        loaded = {
+            name: load_captioner(name, device, folder)
+            for name in list_checkpoints(folder)
+            if not wanted or name in wanted
+        }
+        if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
-        self._stream_sets = stream_sets_for(loaded, settings.streams)
+        self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
         self.checkpoints = {name: loaded[name] for name in self._stream_sets}
         self._feature_sources: dict[frozenset[StreamSet], FeatureSource | CombinedFeatureSource] = {}
         self._writers: dict[CaptionerChoice, Writer] = {}
@@ -61,21 +89,35 @@ class LoadedCaptioners:
             check_extractors(
                 checkpoint, self._stream_sets[name], self.feature_source(CaptionerChoice(name)).extractors
             )
-        path = embedding_path(folder)
+        path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
-        self.infos = self._list_captioners(folder)
-        self.captioner_choices = CaptionerChoices(
-            self.infos, settings.captioner or default_captioner(self.infos)
-        )
+        self.infos = (*self._list_captioners(folder), *self._list_pretrained(settings))
+        self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             known = ", ".join(self.captioner_choices.names)
             raise EngineStartFailed(
                 f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {known}."
             )
 
+    def _check_names(self, settings: Settings) -> None:
+        known = [*list_checkpoints(settings.weights), *(info.name for info in pretrained_infos(settings))]
+        if unknown := [name for name in settings.captioner_names if name not in known]:
+            raise EngineStartFailed(
+                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(known)}."
+            )
+
+    def _list_pretrained(self, settings: Settings) -> list[CaptionerInfo]:
+        return [info for info in pretrained_infos(settings) if info.name in self.pretrained]
+
+    def plan(self, choice: CaptionerChoice) -> CaptionPlan:
+        """Returns one way to caption. Raises MembersDiffer."""
+        if choice.captioner in self.pretrained:
+            return FramePlan(choice, self.pretrained[choice.captioner])
+        return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
+
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Raises MembersDiffer."""
+        """Returns who writes, made when first asked for. Raises MembersDiffer."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
@@ -86,14 +128,14 @@ class LoadedCaptioners:
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
-        """Each extractor that the writers need, once. Raises MembersDiffer."""
+        """Returns what feeds them: each extractor that they need, once. Raises MembersDiffer."""
         wanted = [self._stream_sets[name] for name in choice.writers]
         if choice.captioner == FUSION:
-            wanted.append(stream_set_for(self._embedding_of_fusion()[1]))
+            wanted.append(select_stream_set(self._embedding_of_fusion()[1]))
         key = frozenset(wanted)
         if key not in self._feature_sources:
             try:
-                self._feature_sources[key] = feature_source_for(
+                self._feature_sources[key] = build_feature_source(
                     list(dict.fromkeys(wanted)), self._pool, self._frames
                 )
             except ValueError as error:
@@ -103,14 +145,15 @@ class LoadedCaptioners:
     def requests(self) -> Mapping[str, DecodeRequest]:
         """Captioner → the frames that its extractors want; members' come beside them."""
         found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
+        found |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
-            found[FUSION] = feature_source_for(
-                [stream_set_for(self._embedding[1])], self._pool, self._frames
+            found[FUSION] = build_feature_source(
+                [select_stream_set(self._embedding[1])], self._pool, self._frames
             ).request
         return found
 
     def digest(self, choice: CaptionerChoice) -> str:
-        """The sha256 of the writer's file; of several, one for all of them."""
+        """Returns the sha256 of the writer's file; of several, one for all of them."""
         infos = {info.name: info for info in self.infos}
         if not choice.members:
             return infos[choice.captioner].weights_sha256
@@ -126,13 +169,36 @@ class LoadedCaptioners:
         return SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
-        assert self._embedding is not None, "the menu has no fusion without an embedding"
+        assert self._embedding is not None, "nobody may choose fusion without an embedding"
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
-        files = available(folder)
+        files = list_checkpoints(folder)
         alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
-        return (*alone, *combination_infos(alone, embedding_path(folder)))
+        return (*alone, *combination_infos(alone, find_embedding(folder)))
+
+
+def load_pretrained(settings: Settings, device: str) -> dict[str, AnyPretrainedCaptioner]:
+    """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out."""
+    wanted = settings.captioner_names
+    cards = [card for card in pretrained_captioners(settings).list() if not wanted or card.name in wanted]
+    found = {card.name: _load_one(card, settings, device) for card in cards}
+    return {name: captioner for name, captioner in found.items() if captioner is not None}
+
+
+def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
+    """Imports transformers, which takes seconds."""
+    from models.pretrained.folder import read_pretrained_info
+    from models.pretrained.load import load_pretrained_captioner
+    from models.pretrained.opening import LoadSettings
+
+    log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
+    try:
+        info = read_pretrained_info(pretrained_captioners(settings).path(card.name), card.name)
+        return load_pretrained_captioner(info, LoadSettings(device=device))
+    except PretrainedError as error:
+        log.error("captioner left out", captioner=card.name, why=error.advice)
+        return None
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
@@ -141,7 +207,7 @@ def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) 
     found, refused = {}, []
     for name, checkpoint in checkpoints.items():
         try:
-            found[name] = stream_set_of(checkpoint, streams)
+            found[name] = select_stream_set(checkpoint.card, streams)
         except StreamMismatch as error:
             if streams is None:
                 raise

@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
-from models.caption import Attention, Caption, Word
+from models.caption import AttentionDocument, Caption, ScoredWord
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice, AttentionRecorder
 from models.pretrained.chosen_frames import ChosenFrames
@@ -201,14 +201,18 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         inner = tokens[:-1] if tokens and tokens[-1] in self.tokens.ends else tokens
         words = split_words(self.tokenizer, inner)
         score = sum(logprobs[: len(tokens)]) / max(1, len(tokens)) ** penalty_exponent(options)
-        pairs = tuple(Word(*pair) for pair in zip(words.words, words.summed(logprobs), strict=True))
+        scored = [
+            ScoredWord(word=word, logprob=round(logprob, 5))
+            for word, logprob in zip(words.words, words.summed(logprobs), strict=True)
+        ]
         attention = None if looked is None else _attention(words, len(inner), *looked)
-        return Caption(" ".join(words.words), pairs, score, attention)
+        text = " ".join(words.words)
+        return Caption(text=text, score=round(score, 5), words=scored, attention=attention)
 
 
 def _attention(
     words: TokenWords, tokens: int, looked: TokenMap, frames: ChosenFrames, weights: Tensor
-) -> Attention:
+) -> AttentionDocument:
     rows = weights[:tokens].to("cpu", torch.float64).numpy()
     return looked.attention(words.words, words.averaged(np.asarray(rows)), frames)
 

@@ -7,7 +7,16 @@
     ├── PickledWeightsOnly   pickled_weights_only    weights are there, but none as safetensors
     ├── PretrainedDamaged    pretrained_damaged      files are missing, cut off or do not fit each other
     ├── OptionRefused        option_refused          a decoding option that this captioner does not have
-    └── NotANumber           not_a_number            the model's probabilities are not numbers
+    ├── NotANumber           not_a_number            the model's probabilities are not numbers
+    ├── NoSuchCaptioner      hub_id_unknown          no folder, and no model of the hub
+    ├── GatedCaptioner       hub_id_gated            its owner wants to be asked first
+    ├── HubUnreachable       hub_unreachable         no answer, or it broke off
+    ├── DownloadsForbidden   downloads_forbidden     REELWORD_OFFLINE
+    ├── FilesDiffer          files_differ            what came, or is here, is not what is published
+    ├── DiskTooSmall         disk_too_small          they do not fit on the disk
+    ├── NameTaken            captioner_name_taken    another captioner has the name
+    ├── NameRefused          captioner_name_refused  the name cannot be used
+    └── NotInstalled         captioner_not_installed nobody added it
 
 docs/pretrained.md lists them all.
 """
@@ -63,3 +72,51 @@ class OptionRefused(PretrainedError, ValueError):
 class NotANumber(PretrainedError):
     code = "not_a_number"
     hint = "Load the captioner in float32: half precision may overflow in it."
+
+
+# Between a captioner's name and its folder: models/pretrained/hub.py and installed.py.
+
+
+class NoSuchCaptioner(PretrainedError):
+    code = "hub_id_unknown"
+    hint = "Name a folder in the Hugging Face format, or a model as OWNER/NAME or OWNER/NAME@REVISION."
+
+
+class GatedCaptioner(PretrainedError):
+    code = "hub_id_gated"
+    hint = "Accept its terms on its page, then set HF_TOKEN to a token of that account and try again."
+
+
+class HubUnreachable(PretrainedError):
+    code = "hub_unreachable"
+    hint = "Run the command again: what has come is kept, and the rest is asked for."
+
+
+class DownloadsForbidden(PretrainedError):
+    code = "downloads_forbidden"
+    hint = "Unset REELWORD_OFFLINE, or copy the folder here and name that instead."
+
+
+class FilesDiffer(PretrainedError):
+    code = "files_differ"
+    hint = "Remove it (python -m app captioners remove NAME) and add it again."
+
+
+class DiskTooSmall(PretrainedError):
+    code = "disk_too_small"
+    hint = "Free space on the disk of REELWORD_DATA, or set REELWORD_DATA to a folder on a larger one."
+
+
+class NameTaken(PretrainedError):
+    code = "captioner_name_taken"
+    hint = "Choose another name with --name, or remove the other: python -m app captioners remove NAME."
+
+
+class NameRefused(PretrainedError):
+    code = "captioner_name_refused"
+    hint = "Use letters, digits, dots, hyphens and underscores, at most 64, beginning with a letter or digit."
+
+
+class NotInstalled(PretrainedError):
+    code = "captioner_not_installed"
+    hint = "python -m app captioners list shows what is installed."

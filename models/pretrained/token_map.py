@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View
 from extractors.preprocessing.images import ResizeAndCrop
-from models.caption import Attention
+from models.caption import AttentionDocument, Extras
+from models.decoding.written_captions import attention_document, grid_attention
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged
 
@@ -33,7 +34,7 @@ class TokenMap:
 
     def attention(
         self, words: tuple[str, ...], weights: NDArray[np.float64], frames: ChosenFrames
-    ) -> Attention:
+    ) -> AttentionDocument:
         """What words attend to, by time and place.
 
         Args:
@@ -54,9 +55,8 @@ class TokenMap:
         temporal = joint.sum(2)
         spatial = np.full_like(joint, 1 / joint.shape[2])
         np.divide(joint, temporal[..., None], out=spatial, where=temporal[..., None] > 0)
-        return Attention(
-            words, times, temporal, spatial, (self.rows, self.columns), boxes=None, view=self.view
-        )
+        grid = grid_attention(spatial, temporal, (self.rows, self.columns), self.view)
+        return attention_document(words, times, temporal, grid, Extras())
 
 
 def grid_keys(moments: int, cells: int, leading: int = 0, each: int = 0) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from extractors.errors import ReelwordError
 from extractors.features import Features
 from extractors.networks.efficientnet_lite import LITE2
 from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, OwnLoss, State, StepAttention
-from models.inputs import Batch, InputStream, collate_inputs, inputs_of
+from models.inputs import Batch, InputStream, collate_inputs, order_inputs
 
 STAGE, LITE3_GRID = "stage_14", "lite3_grid"
 #: Pictures at a time where no gradient is wanted; more would only take memory.
@@ -73,7 +73,7 @@ class Tuned(Captioner[Memory, State]):
     def encode_batches(self, batches: Sequence[Batch]) -> Memory:
         """A batch of each network's cells."""
         memory: Memory = self.captioner.encode_batches(
-            inputs_of(self.captioner, {self.grid: self.seen(*batches)})
+            order_inputs(self.captioner, {self.grid: self.seen(*batches)})
         )
         return memory
 

@@ -88,7 +88,7 @@ def assert_same(
     assert [caption.score for caption in flat] == pytest.approx(theirs.scores, abs=tolerance)
     assert len(set(theirs.lengths)) > 1, "all of one length: nothing is padded"
     for caption in flat:
-        assert caption.text == " ".join(word.text for word in caption.words)
+        assert caption.text == " ".join(word.word for word in caption.words)
         assert caption.attention is not None
-        assert caption.attention.words == tuple(word.text for word in caption.words)
+        assert caption.attention.words == [word.word for word in caption.words]
     return found

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from extractors.features import Frames
-from models.caption import Attention
 from models.decoding.options import DecodingOptions
 from models.pretrained.captioner import PretrainedCaptioner
+from tests.models.pretrained.attention_arrays import AttentionArrays
 
 #: What is pasted, and the word for it.
 COLOURS = {"red": (230, 30, 30), "blue": (30, 30, 230), "cat": (30, 220, 30), "dog": (230, 220, 30)}
@@ -30,10 +30,8 @@ class Pasted:
     frame: int
     quadrant: tuple[int, int]
 
-    def mass(self, attention: Attention, word: int) -> float:
+    def mass(self, attention: AttentionArrays, word: int) -> float:
         """The share of a word's attention that lies in the pasted picture; an even share is 1 / (4 T)."""
-        assert attention.spatial is not None
-        assert attention.grid is not None
         rows, columns = attention.grid
         joint = (attention.temporal[word, :, None] * attention.spatial[word]).reshape(-1, rows, columns)
         down, right = self.quadrant
@@ -82,8 +80,7 @@ def assert_finds_pasted(captioner: PretrainedCaptioner[Any], frames: int, side: 
     assert [best.text for (best,) in found] == [each.word for each in asked]
     assert {each.word for each in asked} == set(COLOURS)
     for each, (best,) in zip(asked, found, strict=True):
-        assert best.attention is not None
-        assert each.mass(best.attention, 0) > share
+        assert each.mass(AttentionArrays.of_caption(best), 0) > share
 
 
 def normalised(videos: list[Pasted], processor: Any) -> Tensor:
