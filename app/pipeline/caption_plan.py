@@ -88,6 +88,6 @@ class FramePlan:
 
     def provenance(self, video: VideoInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
         """Names the model's class, and how many frames it was shown."""
-        info, sampling = self.captioner.info, self.captioner.request.sampling
+        info, sampling = self.captioner.info, self.captioner.sampling
         network = {"network": info.architecture, "sampling": describe_spread(sampling.count)}
         return {"frames": network}

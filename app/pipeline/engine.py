@@ -20,9 +20,10 @@ from app.pipeline.caption_plan import CaptionPlan, VideoInputs
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
+from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
 
@@ -35,7 +36,7 @@ class Engine:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.device = chosen_device(settings.device)
+        self.device = choose_device(settings.device)
         torch.set_num_threads(settings.threads)
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
@@ -161,7 +162,7 @@ def _decoding(options: CaptionOptions) -> DecodingOptions:
 
 def _grey(request: DecodeRequest) -> Footage:
     """Makes a video as short as the request's windows allow."""
-    count, side, rate = request.sampling.count, request.short_side, 1.0
+    count, side, rate = (request.sampling or Sampling()).count, request.short_side or 256, 1.0
     if request.windows:
         count = max(windows.stack_size + windows.ahead for windows in request.windows)
         rate = min(windows.extraction_fps or 25.0 for windows in request.windows)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import BlipForConditionalGeneration, GenerationConfig
 
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from models.pretrained.captioner import PretrainedCaptioner, ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.folder import PretrainedInfo

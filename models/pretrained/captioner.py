@@ -16,6 +16,7 @@ from transformers import GenerationConfig
 
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
+from extractors.windows import Sampling
 from models.caption import AttentionDocument, Caption, ScoredWord
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice, AttentionRecorder
@@ -83,6 +84,12 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def request(self) -> DecodeRequest:
         """The frames that it is to be given; more, and larger ones, do no harm."""
 
+    @property
+    def sampling(self) -> Sampling:
+        """When it looks at a video, which is how its ``request`` chooses frames."""
+        assert self.request.sampling is not None
+        return self.request.sampling
+
     @torch.inference_mode()
     def caption(
         self, videos: Sequence[Frames], options: DecodingOptions, prompt: str | None = None
@@ -123,7 +130,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         """The model's special tokens."""
 
     def _choose(self, video: Frames) -> ChosenFrames:
-        return ChosenFrames.of(video, self.request.sampling)
+        return ChosenFrames.of(video, self.sampling)
 
     @abstractmethod
     def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> EncodedT:

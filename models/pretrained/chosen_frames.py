@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import Frames
-from extractors.sampling import Sampling, shown
+from extractors.windows import Sampling, find_shown_frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class ChosenFrames:
         Returns:
             The frames, a multiple of ``multiple``.
         """
-        places = shown(video.pts, sampling.instants(video.duration))
+        places = find_shown_frames(video.pts, sampling.instants(video.duration))
         lacking = -len(places) % multiple
         places = np.concatenate([places, np.repeat(places[-1:], lacking)])
         return cls(video.pixels[places], video.pts[places], video.duration)

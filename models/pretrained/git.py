@@ -18,7 +18,7 @@ from transformers import GenerationConfig, GitForCausalLM
 from transformers.modeling_outputs import BaseModelOutput
 
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from models.pretrained.captioner import PretrainedCaptioner, ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.folder import PretrainedInfo

@@ -23,7 +23,7 @@ from transformers.video_utils import VideoMetadata
 
 from extractors.features import WHOLE, Frames
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from models.pretrained.captioner import PretrainedCaptioner, ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged
@@ -98,7 +98,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return special_tokens(self.model, self.tokenizer)
 
     def _choose(self, video: Frames) -> ChosenFrames:
-        return ChosenFrames.of(video, self.request.sampling, self._frames_each)
+        return ChosenFrames.of(video, self.sampling, self._frames_each)
 
     @property
     def _frames_each(self) -> int:

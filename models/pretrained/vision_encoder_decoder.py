@@ -18,7 +18,7 @@ from transformers import GenerationConfig, VisionEncoderDecoderModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from models.pretrained.blip import FRAMES
 from models.pretrained.captioner import PretrainedCaptioner, ReadBack
 from models.pretrained.chosen_frames import ChosenFrames

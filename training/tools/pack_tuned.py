@@ -1,4 +1,6 @@
-"""``python -m training.tools.pack_tuned RUN``: a run's tuned network becomes the repository's.
+"""Makes a run's tuned network the repository's.
+
+    python -m training.tools.pack_tuned RUN
 
 RUN/tuned.safetensors is copied to weights/networks, and its sha256 and size go into the manifest. The run's
 captioner is left where it is; captioners that read an earlier tuned network are refused from then on.
@@ -11,13 +13,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
 from extractors.files import sha256_of
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.formats import read
-from extractors.pretrained.manifest import MANIFEST, entry
-from extractors.pretrained.manifest import manifest as entries
-from extractors.pretrained.pinned_digests import writing
+from extractors.pretrained.manifest import MANIFEST, find_entry
+from extractors.pretrained.manifest import read_manifest as entries
+from extractors.pretrained.weights_folder import write_weights
 from models.checkpoint import CheckpointError, read_card
 from training.sessions.tuning import CHANGES
 
@@ -35,19 +37,25 @@ def pack(run: Path, manifest: Path = MANIFEST) -> Path:
     spec = read_card(best).streams.get(TUNED_GRID)
     if spec is None or spec.weights_sha256 != digest:
         raise CheckpointError(f"{best} was not trained with {changes}; let the run go on, which writes both.")
-    from_checkpoint(read(changes))
-    place = manifest.parent / entry(TUNED, manifest).path
-    with writing(place) as unfinished:
+    from_checkpoint(read_checkpoint(changes))
+    place = manifest.parent / find_entry(TUNED, manifest).path
+    with write_weights(place) as unfinished:
         shutil.copyfile(changes, unfinished)
-    text = noted(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
-    with writing(manifest) as unfinished:
+    text = note_facts(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
+    with write_weights(manifest) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     entries.cache_clear()  # this process has read what it said before
     return place
 
 
-def noted(text: str, sha256: str, size: int) -> str:
-    """The manifest with these facts in the tuned network's table, in place of what it said before."""
+def note_facts(text: str, sha256: str, size: int) -> str:
+    """Notes sha256 and size in the tuned network's table, in place of what it said before.
+
+    Args:
+        text: the manifest.
+        sha256: of the network's file.
+        size: of the file, in bytes.
+    """
     before, head, rest = text.partition(f"[{TUNED}]\n")
     table, end, after = rest.partition("\n[")
     lines = [line for line in table.splitlines(keepends=True) if line.partition(" =")[0] not in FACTS]
@@ -57,7 +65,7 @@ def noted(text: str, sha256: str, size: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """0 all well, 1 the run could not be packed, 2 wrong usage."""
+    """Packs the run that is named; returns 0, or 1 where it could not be packed, or 2 for wrong usage."""
     if len(arguments) != 1:
         print("usage: python -m training.tools.pack_tuned RUN", file=sys.stderr)
         return 2

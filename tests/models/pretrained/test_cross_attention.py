@@ -120,7 +120,7 @@ def test_image_encoders_see_six_frames_and_video_encoders_their_own_number(tmp_p
     counts = {}
     for encoder in ENCODERS:
         captioner: Any = load_pretrained_captioner(write_encoder_decoder(tmp_path / encoder, encoder))
-        counts[encoder] = captioner.request.sampling.count
+        counts[encoder] = captioner.sampling.count
     assert counts == {"vit": 6, "deit": 6, "beit": 6, "swin": 6, "timesformer": 4, "videomae": 6}
 
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extractors.features import Frames
-from extractors.preprocessing.cell_edges import edges_in_view, even_edges
-from extractors.sampling import Sampling
+from extractors.preprocessing.cell_edges import make_even_edges, map_to_picture
+from extractors.windows import Sampling
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner
 from models.pretrained.token_map import TokenMap, covered, grid_keys
@@ -76,8 +76,8 @@ def painted(size: tuple[int, int], frame: int, rectangle: tuple[float, ...]) -> 
 def cell(token_map: TokenMap, row: int, column: int) -> tuple[float, ...]:
     """(left, top, right, bottom) of a cell in the whole frame, as an ``Attention`` draws it."""
     left, top, right, bottom = token_map.view
-    rows = edges_in_view(even_edges(token_map.rows), top, bottom)
-    columns = edges_in_view(even_edges(token_map.columns), left, right)
+    rows = map_to_picture(make_even_edges(token_map.rows), top, bottom)
+    columns = map_to_picture(make_even_edges(token_map.columns), left, right)
     return columns[column], rows[row], columns[column + 1], rows[row + 1]
 
 
@@ -134,7 +134,7 @@ def test_weights_are_told_by_time_and_place_and_sum_to_one() -> None:
     np.testing.assert_array_equal(found.times, [[0, 2], [2, 4]])
     np.testing.assert_allclose(found.temporal, [[0.6, 0.4], [0.0, 0.0]])
     np.testing.assert_allclose(found.spatial[0], [[4 / 6, 2 / 6], [0.0, 1.0]], atol=1e-4)
-    np.testing.assert_allclose(found.spatial[0].sum(1), 1)
+    np.testing.assert_allclose(found.spatial[0].sum(1), 1, atol=1e-3)
     assert document.temporal[1] is None
 
 

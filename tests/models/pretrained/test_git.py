@@ -91,7 +91,7 @@ def test_a_video_of_two_frames_is_shown_them_as_six_and_told_as_two(captioner: G
 
 
 def test_six_frames_are_asked_for_in_the_processor_s_size(captioner: GitCaptioner) -> None:
-    assert captioner.request.sampling.count == 6
+    assert captioner.sampling.count == 6
     assert captioner.request.short_side == 32
 
 
@@ -123,7 +123,7 @@ def test_layers_heads_and_rollout_are_chosen(folder: Path, captioner: GitCaption
     heads = [attention(AttentionChoice(layers=(1,), heads=(head,))) for head in (0, 1)]
     assert np.abs(heads[0] - heads[1]).max() > 0.01
     rolled = attention(AttentionChoice(rollout=True))
-    np.testing.assert_allclose(rolled.sum((1, 2)), 1)
+    np.testing.assert_allclose(rolled.sum((1, 2)), 1, atol=1e-3)
     assert np.abs(rolled - upper).max() > 0.001
     with pytest.raises(ValueError, match="layers must be some of 0 to 1"):
         attention(AttentionChoice(layers=(2,)))

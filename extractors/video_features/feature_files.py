@@ -1,0 +1,330 @@
+"""Keeps a video's features in a file: safetensors with values, times, boxes, masks and their name tag.
+
+One file holds one extractor's streams of one video. Its metadata says by which network, weights,
+preprocessing, windows, engine and precision the numbers came to be (``spec_hash`` stands for all of it), of
+which video, and what the bytes of the tensors sum up to, so that a damaged file is noticed when it is read.
+The forms for other people's code are in extractors/video_features/npy_hdf5.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from extractors.errors import ReelwordError
+from extractors.features import WHOLE, Stream, StreamSpec
+from extractors.files import atomic_write, sha256_of
+from extractors.windows import Windows
+
+FORMAT = "reelword-features-1"
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+class FeaturesDamaged(ReelwordError, ValueError):
+    """Raised for a file of features that was cut, changed, or written by something else, which it names."""
+
+    code = "features_damaged"
+    hint = "Run python -m app extract again: it makes damaged features anew."
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """Names all that decides the numbers of one extractor, the video apart.
+
+    spec: network, weights, preprocessing, engine, precision. windows: how the video is cut, None for an
+    extractor that has its own way (sound, regions of others' maps). inputs: extractor → spec_hash of those
+    whose streams it takes.
+    """
+
+    extractor: str
+    spec: StreamSpec
+    windows: Windows | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spec_hash(self) -> str:
+        """Sixteen hexadecimal digits, the same where and only where everything above is the same."""
+        text = json.dumps(self.document(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> FeatureSpec:
+        windows = document["windows"]
+        return cls(
+            document["extractor"],
+            StreamSpec(**document["spec"]),
+            None if windows is None else Windows(**windows),
+            dict(document["inputs"]),
+        )
+
+    def differences(self, other: FeatureSpec) -> list[str]:
+        """List ``member: ours, not theirs`` for each member that differs."""
+        ours, theirs = _flatten(self.document()), _flatten(other.document())
+        return [
+            f"{name}: {ours.get(name)}, not {theirs.get(name)}"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        ]
+
+
+@dataclass(frozen=True)
+class VideoSource:
+    """Names the video that features are of.
+
+    file: its name. path: digest of where it lay. sha256, bytes: of its content.
+    """
+
+    file: str
+    path: str
+    sha256: str
+    bytes: int
+
+    @classmethod
+    def of(cls, file: Path) -> VideoSource:
+        """Reads the whole file. Raises OSError, also for what is no file and might have no end."""
+        if file.exists() and not file.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return cls(file.name, path_digest(file), sha256_of(file), file.stat().st_size)
+
+
+def path_digest(file: Path) -> str:
+    """Eight hexadecimal digits that tell files of one name in different folders apart."""
+    return hashlib.sha256(os.fsencode(os.path.abspath(file))).hexdigest()[:8]
+
+
+@dataclass(frozen=True, eq=False)
+class SavedFeatures:
+    """Content of one file of features.
+
+    streams: by name. media: facts about the video (``Video.media``). fps: frames a second on the extraction
+    clock. classes: labels of a ``…_logits`` stream's columns, where known.
+    """
+
+    tag: FeatureSpec
+    source: VideoSource
+    media: Mapping[str, Any]
+    fps: float
+    streams: Mapping[str, Stream]
+    classes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FeatureHeader:
+    """Description that is written beside the numbers, with the arrays' names and their digest."""
+
+    tag: FeatureSpec
+    source: VideoSource
+    media: Mapping[str, Any]
+    fps: float
+    specs: Mapping[str, StreamSpec]
+    classes: tuple[str, ...] | None
+    arrays: tuple[str, ...]
+    content_sha256: str
+
+    @classmethod
+    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> FeatureHeader:
+        """arrays: what is written beside it, by name."""
+        specs = {name: stream.spec for name, stream in saved.streams.items()}
+        return cls(
+            saved.tag, saved.source, saved.media, saved.fps, specs, saved.classes,
+            tuple(sorted(arrays)), content_digest(arrays),
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        document = {
+            "format": FORMAT,
+            "spec_hash": self.tag.spec_hash,
+            "tag": self.tag.document(),
+            "source": asdict(self.source),
+            "media": dict(self.media),
+            "fps": self.fps,
+            "streams": {name: asdict(spec) for name, spec in self.specs.items()},
+            "classes": self.classes,
+            "arrays": self.arrays,
+            "content_sha256": self.content_sha256,
+        }
+        return json.dumps(document)
+
+    @classmethod
+    def from_json(cls, text: str, file: Path) -> FeatureHeader:
+        """Raises FeaturesDamaged for what ``to_json`` did not write."""
+        try:
+            document = json.loads(text)
+            if document["format"] != FORMAT:
+                raise ValueError(document["format"])
+            tag = FeatureSpec.from_document(document["tag"])
+            if tag.spec_hash != document["spec_hash"]:
+                raise ValueError("spec_hash")
+            classes = document["classes"]
+            return cls(
+                tag=tag,
+                source=VideoSource(**document["source"]),
+                media=document["media"],
+                fps=float(document["fps"]),
+                specs={name: StreamSpec(**spec) for name, spec in document["streams"].items()},
+                classes=None if classes is None else tuple(classes),
+                arrays=tuple(document["arrays"]),
+                content_sha256=document["content_sha256"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise FeaturesDamaged(f"{file} does not describe features of Reelword ({error}).") from error
+
+
+class FileFormat(Protocol):
+    """Lays features down in a folder under a video's name, which may hold slashes."""
+
+    name: str
+
+    def main_file(self, folder: Path, name: str) -> Path:
+        """Return the file whose presence says that the features are there."""
+        ...
+
+    def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
+        """Write features, each file whole or not at all.
+
+        Args:
+            folder: where they are kept; it is made.
+            name: the video's.
+            saved: the features.
+
+        Raises:
+            OSError: where the disk does not take them.
+        """
+        ...
+
+    def header(self, folder: Path, name: str) -> FeatureHeader:
+        """Read the description alone. Raises FeaturesDamaged."""
+        ...
+
+    def read(self, folder: Path, name: str) -> SavedFeatures:
+        """Read everything, and check it. Raises FeaturesDamaged."""
+        ...
+
+
+class SafetensorsForm:
+    """Writes ``NAME.safetensors``: tensors ``STREAM.values``, ``.start``, ``.end`` and, where there are any,
+    ``.boxes``, ``.mask`` and ``.view``; the metadata's member ``reelword`` is a JSON document."""
+
+    name = "safetensors"
+
+    def main_file(self, folder: Path, name: str) -> Path:
+        return folder / f"{name}.safetensors"
+
+    def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
+        """Write features as ``FileFormat.write`` says."""
+        arrays = collect_arrays(saved.streams)
+        with atomic_write(self.main_file(folder, name)) as unfinished:
+            save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})
+
+    def header(self, folder: Path, name: str) -> FeatureHeader:
+        header, _ = self._open(self.main_file(folder, name), with_arrays=False)
+        return header
+
+    def read(self, folder: Path, name: str) -> SavedFeatures:
+        file = self.main_file(folder, name)
+        header, arrays = self._open(file, with_arrays=True)
+        return join_streams(header, check_arrays(header, arrays, file))
+
+    def _open(self, file: Path, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
+        try:
+            with safe_open(file, "np") as opened:
+                metadata = opened.metadata() or {}
+                names = list(opened.keys()) if with_arrays else []
+                arrays = {name: opened.get_tensor(name) for name in names}
+        except (OSError, SafetensorError) as error:
+            raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
+        return FeatureHeader.from_json(metadata.get("reelword", ""), file), arrays
+
+
+def load(file: Path) -> SavedFeatures:
+    """Load the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
+    return SafetensorsForm().read(file.parent, file.stem)
+
+
+def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
+    """Collect every array of the streams under ``STREAM.MEMBER``."""
+    arrays: Arrays = {}
+    for name, stream in streams.items():
+        arrays[f"{name}.values"] = stream.values.contiguous().numpy()
+        arrays[f"{name}.start"], arrays[f"{name}.end"] = stream.start, stream.end
+        if stream.boxes is not None:
+            arrays[f"{name}.boxes"] = stream.boxes.contiguous().numpy()
+        if stream.mask is not None:
+            arrays[f"{name}.mask"] = stream.mask.contiguous().numpy()
+        if stream.view != WHOLE:
+            arrays[f"{name}.view"] = np.array(stream.view)
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Compute the sha256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.data.cast("B") if array.size else b"")
+    return digest.hexdigest()
+
+
+def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
+    """Check that arrays are those that were written.
+
+    Args:
+        header: describes them.
+        arrays: as they were read.
+        file: to be named in the error.
+
+    Returns:
+        The arrays themselves.
+
+    Raises:
+        FeaturesDamaged: where they are not.
+    """
+    if content_digest(arrays) != header.content_sha256:
+        raise FeaturesDamaged(f"The numbers of {file} are not those that were written.")
+    return arrays
+
+
+def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:
+    """Join header and arrays."""
+    streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
+    return SavedFeatures(header.tag, header.source, header.media, header.fps, streams, header.classes)
+
+
+def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
+    boxes, mask, view = (arrays.get(f"{name}.{member}") for member in ("boxes", "mask", "view"))
+    return Stream(
+        torch.from_numpy(arrays[f"{name}.values"]),
+        arrays[f"{name}.start"],
+        arrays[f"{name}.end"],
+        spec,
+        None if boxes is None else torch.from_numpy(boxes),
+        None if mask is None else torch.from_numpy(mask),
+        WHOLE if view is None else tuple(view.tolist()),
+    )
+
+
+def _flatten(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
+    flat: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": each for inner, each in _flatten(value).items()}
+        else:
+            flat[name] = value
+    return flat
