@@ -122,7 +122,7 @@ def to_document(outcome: Outcome) -> FileDocument:
 def _check_choice(options: CaptionOptions, settings: Settings) -> None:
     """Before any network is loaded. Where there is nothing to choose from, the engine says so."""
     try:
-        found = captioner_choices(settings.weights, settings.captioner)
+        found = captioner_choices(settings)
         if found.alone:
             found.resolve(options)
     except CaptionerUnavailable as failure:  # which lists those that there are
