@@ -123,7 +123,7 @@ def test_layers_heads_and_rollout_are_chosen(folder: Path, captioner: GitCaption
     heads = [attention(AttentionChoice(layers=(1,), heads=(head,))) for head in (0, 1)]
     assert np.abs(heads[0] - heads[1]).max() > 0.01
     rolled = attention(AttentionChoice(rollout=True))
-    np.testing.assert_allclose(rolled.sum((1, 2)), 1)
+    np.testing.assert_allclose(rolled.sum((1, 2)), 1, atol=1e-3)
     assert np.abs(rolled - upper).max() > 0.001
     with pytest.raises(ValueError, match="layers must be some of 0 to 1"):
         attention(AttentionChoice(layers=(2,)))
