@@ -36,7 +36,7 @@ class SegmentOptions:
     kind: what a segment is; "auto" takes shots from ``LONG_FILM`` on, and else the whole.
     seconds: length of a piece.
     minimum: seconds that a segment lasts at least, unless the film itself is shorter.
-    maximum: seconds after which a shot is cut; where it ends within ``minimum`` behind that, it is left whole.
+    maximum: seconds after which a shot is cut; one that ends within ``minimum`` behind that is left whole.
     Raises ValueError where the numbers make no sense together.
     """
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from extractors.features import Footage
 from extractors.media.chunks import Begin, Chunk, StreamPart
 from extractors.media.video import Video
-from extractors.sampling import Sampling
+from extractors.sampling import TICK, Sampling
 from extractors.shots.cut_detector import CutDetector, JudgedFrame
 from extractors.shots.held_frames import HeldFrames, most_typical
 from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
@@ -132,8 +132,8 @@ class Segmenter:
         if self._next is not None and duration >= self._next.start + self.options.shortest:
             yield from self._end_at(self._next.start)
         self._give_up_next()
-        if len(self._open.held):
-            yield self._finished(self._open, max(duration, self._open.held.times[-1]))
+        if len(self._open.held) and duration > self._open.start + TICK:
+            yield self._finished(self._open, duration)
 
     def _cut(self, time: float) -> None:
         if self._next is None:

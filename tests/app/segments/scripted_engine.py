@@ -1,0 +1,47 @@
+"""An engine without a network: a caption is what colour its frames have on average, in rough steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.errors import CaptionerUnavailable, JobFailure
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, Report
+from extractors.features import Frames
+from extractors.media.request import DecodeRequest
+from extractors.sampling import Sampling
+
+
+@dataclass
+class ColourEngine:
+    """request: the frames that it wants. seen: the videos of each call. fail_at: the call that it refuses."""
+
+    request: DecodeRequest = field(default_factory=lambda: DecodeRequest(Sampling(count=4), short_side=48))
+    seen: list[list[Frames]] = field(default_factory=list)
+    fail_at: int | None = None
+
+    def request_for(self, options: CaptionOptions) -> DecodeRequest:
+        return self.request
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]:
+        self.seen.append(list(videos))
+        if len(self.seen) == self.fail_at:
+            return [CaptionerUnavailable("There is no such captioner.")] * len(videos)
+        return [self._answer(frames, given) for frames, given in zip(videos, options, strict=True)]
+
+    def _answer(self, frames: Frames, options: CaptionOptions) -> EngineAnswer:
+        text = caption_of(frames)
+        words = [{"word": word, "logprob": -0.1} for word in text.split()]
+        attention = {"words": text.split()} if options.attention else None
+        model = {"captioner": "colour", "weights_sha256": "0" * 64, "options": options.model_dump()}
+        captions = [{"text": text, "score": -1.0, "words": words}]
+        return EngineAnswer(captions, attention, model, {"extract": 0.0, "caption": 0.0})
+
+
+def caption_of(frames: Frames) -> str:
+    """The colour, in steps that neither compression nor the choice of frames moves far."""
+    red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
+    return f"a scene of {red:.0f} {green:.0f} {blue:.0f}"
