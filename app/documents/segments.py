@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
+from app.documents.attention import AttentionDocument, ChosenMoment, Weights
 from app.documents.job import Document, Media, Model, Note, ScoredCaption
 
 
@@ -18,9 +17,7 @@ class SegmentDocument(Document):
     caption: str
     captions: list[ScoredCaption] = Field(description="Best first; of the longest part, where parts merged.")
     sampled: list[float] = Field(default_factory=list, description="The frames that were looked at.")
-    attention: dict[str, Any] | None = Field(
-        None, description="As GET /jobs/{id}/attention has it; its clock begins with the segment."
-    )
+    attention: AttentionDocument | None = None
     merged: int = Field(1, ge=1, description="Neighbours that said the same and became this segment.")
 
     @property
@@ -41,3 +38,26 @@ class FilmDocument(Document):
     summary: str | None = None
     segments: list[SegmentDocument]
     model: Model | None = None
+
+
+def on_film_clock(attention: AttentionDocument, start: float) -> AttentionDocument:
+    """The attention of a segment whose own clock begins at ``start`` (seconds), told on the film's clock."""
+    extras = attention.extras
+    moved = {
+        "selected": extras.selected and [[_later(each, start) for each in row] for row in extras.selected],
+        "default_key_frame": extras.default_key_frame and _later(extras.default_key_frame, start),
+        "key_frame": extras.key_frame and _later(extras.key_frame, start),
+    }
+    times = {
+        "times": _all_later(attention.times, start),
+        "parts": attention.parts and _all_later(attention.parts, start),
+    }
+    return attention.model_copy(update={**times, "extras": extras.model_copy(update=moved)})
+
+
+def _later(moment: ChosenMoment, start: float) -> ChosenMoment:
+    return moment.model_copy(update={"time": round(moment.time + start, 4)})
+
+
+def _all_later(spans: list[Weights], start: float) -> list[Weights]:
+    return [[round(time + start, 4) for time in span] for span in spans]

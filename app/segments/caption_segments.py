@@ -66,6 +66,7 @@ def caption_segments(
     engine: SegmentEngine,
     options: CaptionOptions,
     segments: SegmentOptions,
+    decoder: Decoder,
     *,
     start_after: float = 0.0,
     limits: Limits | None = None,
@@ -80,6 +81,7 @@ def caption_segments(
         engine: writes captions; its models are loaded.
         options: of the captioner.
         segments: how the film is cut.
+        decoder: reads the film; nothing else is asked of it until the end.
         start_after: end of the last segment that is known already, in seconds: the same segments follow as
             if the film had been read from its start.
         limits: of decoding. Since each segment is an answer, the film may take ``max_duration`` to be read.
@@ -96,43 +98,44 @@ def caption_segments(
     limits = replace(limits, seconds=max(limits.seconds, limits.max_duration))
     request = engine.request_for(options)
     with ExitStack() as stack:
-        source = _FilmReader(path, request, limits, stack)
+        source = _FilmReader(path, request, limits, decoder, stack)
         frames = source.segments(segments, start_after)
         return (yield from _captioned(frames, engine, options, batch))
 
 
 @dataclass(eq=False)
 class _FilmReader:
-    """Reads a film's segments with the frames that the captioner wants. Decoders end with the stack."""
+    """Reads a film's segments with the frames that the captioner wants.
+
+    stack: ends the second decoder, where there has to be one.
+    """
 
     path: Path
     request: DecodeRequest
     limits: Limits
+    decoder: Decoder
     stack: ExitStack
 
     def segments(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
-        decoder = self.stack.enter_context(Decoder())
         if options.kind in ("auto", "none") and start <= 0:
-            decoded = decoder.decode(self.path, self.request, self.limits)
+            decoded = self.decoder.decode(self.path, self.request, self.limits)
             if options.resolved(decoded.video.duration).kind == "none":
                 yield _whole(decoded)
                 return decoded.video
         # whoever goes on behind a first segment goes on with shots
         resolved = replace(options, kind="shots") if options.kind == "auto" else options
         try:
-            return (yield from self._cut(decoder, resolved, start))
+            return (yield from self._cut(resolved, start))
         except NoFrames:
             if start <= 0:
                 raise
             # nothing is left behind the last segment: only what the file is like
-            return decoder.decode(self.path, DecodeRequest(Sampling(count=1)), self.limits).video
+            return self.decoder.decode(self.path, DecodeRequest(Sampling(count=1)), self.limits).video
 
-    def _cut(
-        self, decoder: Decoder, options: SegmentOptions, start: float
-    ) -> Generator[SegmentFrames, None, Video]:
+    def _cut(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
         plan = FramePlan.of(self.request)
         seen = plan or FramePlan(FRAMES, SHORT_SIDE)
-        stream = decoder.stream(self.path, seen.stream_request(options, start), self.limits)
+        stream = self.decoder.stream(self.path, seen.stream_request(options, start), self.limits)
         found = read_segments(stream, options, seen, start)
         return (yield from (found if plan is not None else self._read_again(found)))
 

@@ -35,10 +35,14 @@ class ColourEngine:
     def _answer(self, frames: Frames, options: CaptionOptions) -> EngineAnswer:
         text = caption_of(frames)
         words = [{"word": word, "logprob": -0.1} for word in text.split()]
-        attention = {"words": text.split()} if options.attention else None
+        count = len(text.split())
+        moments = [[float(time), float(time) + 0.1] for time in frames.pts]
+        weights = [[1.0 / len(frames)] * len(frames)] * count
+        attention = {"words": text.split(), "times": moments, "parts": moments, "temporal": weights}
         model = {"captioner": "colour", "weights_sha256": "0" * 64, "options": options.model_dump()}
         captions = [{"text": text, "score": -1.0, "words": words}]
-        return EngineAnswer(captions, attention, model, {"extract": 0.0, "caption": 0.0})
+        kept = attention if options.attention else None
+        return EngineAnswer(captions, kept, model, {"extract": 0.0, "caption": 0.0})
 
 
 def caption_of(frames: Frames) -> str:

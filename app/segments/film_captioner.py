@@ -1,0 +1,173 @@
+"""Captions whole films by their segments: goes on where another run ended, joins what is alike, sums up.
+
+caption_segments    new segments, one after the other       app/segments/caption_segments.py
+FilmJournal         what is known already                   app/segments/journal.py
+join_alike          neighbours that say the same            app/segments/neighbours.py
+summarize           one line about the film                 app/segments/summary.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.documents.attention import AttentionDocument
+from app.documents.job import Media, Model, Note, ScoredCaption
+from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
+from app.errors import UsageError
+from app.jobs.options import CaptionOptions
+from app.segments.caption_segments import SegmentCaption, SegmentEngine, caption_segments
+from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, open_journal
+from app.segments.neighbours import SemanticSpace, join_alike
+from app.segments.summary import summarize
+from app.settings import Settings
+from extractors.decoder.decoder import Decoder
+from extractors.media.request import Limits
+from extractors.media.video import Video
+from extractors.shots.segment import SegmentOptions
+
+TIME_DIGITS = 6
+
+
+@dataclass(eq=False)
+class FilmCaptioner:
+    """One way to caption films.
+
+    engine: writes captions.
+    weights: what captions depend on beside the options: names and digests of captioners.
+    load_space: loads the semantic embedding, None where there is none; called once, behind the first segment.
+    joined: whether neighbours that are alike become one. summary: whether the film has one.
+    """
+
+    engine: SegmentEngine
+    settings: Settings
+    options: CaptionOptions
+    segments: SegmentOptions
+    weights: Sequence[str]
+    load_space: Callable[[], SemanticSpace | None]
+    joined: bool = True
+    summary: bool = True
+
+    def caption(self, film: Path) -> Generator[SegmentDocument, None, FilmDocument]:
+        """Segments as they are known, those from an earlier run first, and the film's document at the end.
+
+        A segment is in the journal once the next one is asked for.
+
+        Args:
+            film: a video file.
+
+        Returns:
+            The document, its neighbours joined where that was asked for.
+
+        Raises:
+            MediaError: its leaves. What was known before stays in the journal.
+            JobFailure: why the engine cannot caption.
+            UsageError: there is no such file.
+        """
+        with open_journal(self.settings.data / "segments", self._key(film)) as journal:
+            yield from (known.document for known in journal.segments)
+            if journal.end is None:
+                with Decoder() as decoder:
+                    yield from self._go_on(film, journal, decoder)
+            assert journal.end is not None
+            return self._document(film, journal, journal.end)
+
+    @cached_property
+    def space(self) -> SemanticSpace | None:
+        return self.load_space()
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
+
+    def known(self, film: Path) -> list[KnownSegment]:
+        """What an earlier run left in the journal, with the pictures' vectors."""
+        with open_journal(self.settings.data / "segments", self._key(film)) as journal:
+            return journal.segments
+
+    def _go_on(
+        self, film: Path, journal: FilmJournal, decoder: Decoder
+    ) -> Generator[SegmentDocument, None, None]:
+        model: Model | None = None
+        found = caption_segments(
+            film,
+            self.engine,
+            self.options,
+            self.segments,
+            decoder,
+            start_after=journal.last_end,
+            limits=self.limits,
+            batch=self.settings.batch_jobs,
+        )
+        while True:
+            try:
+                each = next(found)
+            except StopIteration as end:
+                journal.finish(self._end(film, journal, decoder, end.value, model))
+                return
+            model = Model.model_validate(each.answer.model)
+            document = segment_document(each)
+            yield document  # before the first one waits for the networks of the embedding
+            journal.append(KnownSegment(document, self._picture(each)))
+
+    def _picture(self, each: SegmentCaption) -> NDArray[np.float32] | None:
+        return None if self.space is None else self.space.pictures([each.picture])[0]
+
+    def _end(
+        self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
+    ) -> FilmEnd:
+        documents = [known.document for known in journal.segments]
+        summary = None
+        if self.summary and documents:
+            summary = summarize(film, documents, self.engine, self.options, decoder, self.limits)
+        return FilmEnd(
+            media=Media.model_validate(video.media()),
+            warnings=[Note(**asdict(warning)) for warning in video.warnings],
+            model=model,
+            summary=summary,
+        )
+
+    def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
+        documents = [known.document for known in journal.segments]
+        return FilmDocument(
+            file=str(film).encode("utf-8", "backslashreplace").decode(),
+            media=end.media,
+            warnings=end.warnings,
+            summary=end.summary,
+            segments=join_alike(journal.segments, self.space) if self.joined else documents,
+            model=end.model,
+        )
+
+    def _key(self, film: Path) -> str:
+        try:
+            return film_key(
+                film,
+                options=self.options.model_dump(mode="json"),
+                segments=asdict(self.segments),
+                weights=list(self.weights),
+                summary=self.summary,
+            )
+        except OSError as error:
+            raise UsageError(f"The file {film} cannot be read: {error.strerror}.") from error
+
+
+def segment_document(each: SegmentCaption) -> SegmentDocument:
+    """The segment as callers read it, all times on the film's clock."""
+    attention = each.answer.attention
+    segment = each.segment
+    return SegmentDocument(
+        start=segment.start,
+        end=segment.end,
+        representative=segment.representative,
+        caption=each.answer.captions[0]["text"],
+        captions=[ScoredCaption.model_validate(found) for found in each.answer.captions],
+        sampled=[round(float(time), TIME_DIGITS) for time in each.sampled],
+        attention=None
+        if attention is None
+        else on_film_clock(AttentionDocument.model_validate(attention), segment.start),
+    )
