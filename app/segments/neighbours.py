@@ -1,7 +1,7 @@
 """Joins neighbouring segments that show and say the same: a shot that was cut, a scene filmed from two sides.
 
-Two are alike where their captions are alike and their pictures are: both as cosines in the semantic embedding
-of the weights. Without an embedding captions must be the same, word for word.
+Two are alike where their pictures nearly are the same, or are alike and their captions are, too: as cosines
+in the semantic embedding of the weights. Without an embedding captions must be the same, word for word.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from app.documents.segments import SegmentDocument
 from app.segments.journal import KnownSegment
 
-#: Cosines from which captions, and pictures, count as alike; docs/results/long-video.md shows pairs of each.
-CAPTIONS_ALIKE, PICTURES_ALIKE = 0.9, 0.8
+#: Cosines; docs/results/long-video.md shows pairs of each kind.
+CAPTIONS_ALIKE, PICTURES_ALIKE, PICTURES_THE_SAME = 0.8, 0.6, 0.9
 #: Seconds that joined segments last at most: a caption on screen for longer says that nothing happens.
 LONGEST = 60.0
 
@@ -69,15 +69,12 @@ class _Alikeness:
         self._sentences = space.sentences(self._captions) if space is not None and segments else None
 
     def __call__(self, one: int, other: int) -> bool:
-        same = self._captions[one] == self._captions[other]
-        if self._sentences is None:
-            return same
-        if not same and float(self._sentences[one] @ self._sentences[other]) < CAPTIONS_ALIKE:
-            return False
-        pictures = self._pictures[one], self._pictures[other]
-        if pictures[0] is None or pictures[1] is None:
-            return same
-        return float(pictures[0] @ pictures[1]) >= PICTURES_ALIKE
+        picture, another = self._pictures[one], self._pictures[other]
+        if self._sentences is None or picture is None or another is None:
+            return self._captions[one] == self._captions[other]
+        pictures = float(picture @ another)
+        captions = float(self._sentences[one] @ self._sentences[other])
+        return pictures >= PICTURES_THE_SAME or (pictures >= PICTURES_ALIKE and captions >= CAPTIONS_ALIKE)
 
 
 def _longest(segments: Sequence[KnownSegment], group: Sequence[int]) -> int:

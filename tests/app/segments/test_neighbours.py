@@ -15,6 +15,7 @@ from app.segments.summary import moments
 from tests.app.segments.colour_space import ColourSpace, unit
 
 RED, PINK, BLUE = (250.0, 10.0, 10.0), (250.0, 20.0, 30.0), (10.0, 10.0, 250.0)
+ROSE = (250.0, 10.0, 150.0)  # cosine with red 0.7
 Colour = tuple[float, float, float]
 
 
@@ -50,12 +51,18 @@ def test_what_is_alike_in_words_and_picture_is_one_and_the_longest_speaks_for_it
     ]
 
 
+def test_one_picture_is_one_segment_whatever_is_said_of_it() -> None:
+    assert len(join_alike(known((3, "250 10 10", RED), (3, "10 10 250", PINK)), ColourSpace())) == 1
+
+
 @pytest.mark.parametrize(
-    ("text", "colour"), [("250 10 10", BLUE), ("10 10 250", RED)], ids=["other picture", "other words"]
+    ("text", "colour", "count"),
+    [("250 10 10", BLUE, 2), ("10 10 250", ROSE, 2), ("250 10 10", ROSE, 1)],
+    ids=["other picture", "a picture like it and other words", "a picture like it and the same words"],
 )
-def test_words_or_pictures_alone_do_not_join(text: str, colour: Colour) -> None:
+def test_pictures_that_are_only_alike_need_words_that_are(text: str, colour: Colour, count: int) -> None:
     segments = known((3, "250 10 10", RED), (3, text, colour))
-    assert len(join_alike(segments, ColourSpace())) == 2
+    assert len(join_alike(segments, ColourSpace())) == count
 
 
 @pytest.mark.parametrize("space", [None, ColourSpace()])
