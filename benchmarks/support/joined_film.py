@@ -26,8 +26,8 @@ Picture = NDArray[np.uint8]
 class Part:
     """A piece of one clip, encoded: a key frame and what follows it.
 
-    source: index of its clip. header: what a decoder needs, the same for all. packets: (bytes, whether it is a
-    key frame) of each frame.
+    source: index of its clip. header: what a decoder needs, the same for all.
+    packets: (bytes, whether it is a key frame) of each frame.
     """
 
     source: int
@@ -35,26 +35,31 @@ class Part:
     packets: tuple[tuple[bytes, bool], ...]
 
 
-def write_joined(path: Path, clips: Sequence[Path], seconds: float, seed: int = 0) -> list[float]:
+def encode_parts(clips: Sequence[Path], seed: int = 0) -> list[Part]:
+    """A random piece of each clip that is long enough; of drawn patterns where there are no clips."""
+    generator = random.Random(seed)
+    encoded = (_encode_part(number, pictures, generator) for number, pictures in _sources(clips))
+    return [part for part in encoded if part is not None]
+
+
+def write_joined(path: Path, parts: Sequence[Part], seconds: float, seed: int = 0) -> list[float]:
     """Writes a film of parts in a random order, no clip after itself.
 
     Args:
         path: an mp4 file.
-        clips: to take parts of; drawn patterns where there are none.
+        parts: of ``encode_parts``.
         seconds: the film is as long, or longer by less than a part.
-        seed: of lengths and order.
+        seed: of the order.
 
     Returns:
         Seconds at which a part other than the first begins.
     """
-    generator = random.Random(seed)
-    parts = [part for part in (encode_part(*each, generator) for each in _sources(clips)) if part is not None]
     cuts, frame = [], 0
     with av.open(str(path), "w") as out:
         stream: Any = out.add_stream("libx264", rate=RATE, options=ENCODER)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         stream.codec_context.extradata = parts[0].header
-        for part in _shuffled(parts, generator):
+        for part in _shuffled(parts, random.Random(seed)):
             if frame >= seconds * RATE:
                 break
             cuts.append(frame / RATE)
@@ -64,7 +69,7 @@ def write_joined(path: Path, clips: Sequence[Path], seconds: float, seed: int = 
     return cuts[1:]
 
 
-def _packet(content: bytes, is_key: bool, frame: int, stream: Any) -> av.Packet:
+def _packet(content: bytes, is_key: bool, frame: int, stream: Any) -> av.Packet[Any]:
     packet = av.Packet(content)
     packet.pts = packet.dts = frame
     packet.duration, packet.time_base = 1, Fraction(1, RATE)
@@ -83,7 +88,7 @@ def _shuffled(parts: Sequence[Part], generator: random.Random) -> Iterator[Part]
         last = order[-1]
 
 
-def encode_part(source: int, pictures: Sequence[Picture], generator: random.Random) -> Part | None:
+def _encode_part(source: int, pictures: Sequence[Picture], generator: random.Random) -> Part | None:
     """A random piece of a clip's pictures; None where the clip is too short."""
     length = min(len(pictures), round(generator.uniform(SHORTEST, LONGEST) * RATE))
     if length < SHORTEST * RATE:
@@ -117,7 +122,7 @@ def _pictures(clip: Path) -> list[Picture]:
     found: list[Picture] = []
     with av.open(str(clip)) as container:
         for frame in container.decode(video=0):
-            picture = frame.to_ndarray(width=WIDTH, height=HEIGHT, format="rgb24")
+            picture = np.asarray(frame.to_ndarray(width=WIDTH, height=HEIGHT, format="rgb24"), np.uint8)
             due = int((frame.time or 0.0) * RATE) + 1
             found += [picture] * max(0, due - len(found))
             if len(found) > 2 * LONGEST * RATE:
