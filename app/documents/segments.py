@@ -61,3 +61,9 @@ def _later(moment: ChosenMoment, start: float) -> ChosenMoment:
 
 def _all_later(spans: list[Weights], start: float) -> list[Weights]:
     return [[round(time + start, 4) for time in span] for span in spans]
+
+
+def clock(seconds: float) -> str:
+    """0:00:04.5, of any length."""
+    tenths = round(seconds * 10)
+    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"

@@ -54,10 +54,6 @@ class LoadedSemanticSpace:
         with torch.inference_mode():
             return np.asarray(self._embedding.sentences(ids).cpu().numpy(), np.float32)
 
-    def unknown(self, text: str) -> list[str]:
-        """Words of the text that the embedding was not trained on."""
-        return [word for word in words_of(text) if word not in self._embedding.vocabulary]
-
     def _none(self) -> NDArray[np.float32]:
         return np.zeros((0, self._embedding.config.joint), np.float32)
 

@@ -20,10 +20,9 @@ class ColourSpace:
         return unit([picture.mean(axis=(0, 1)) for picture in pictures])
 
     def sentences(self, sentences: Sequence[str]) -> Vectors:
-        return unit([np.array(list(map(float, re.findall(r"\d+", text)))[:3]) for text in sentences])
-
-    def unknown(self, text: str) -> list[str]:
-        return re.findall(r"[a-z]+", text)
+        """Where there are no three numbers, what fits nothing: grey."""
+        told = [[float(number) for number in re.findall(r"\d+", text)][:3] for text in sentences]
+        return unit([np.array(colour if len(colour) == 3 else [128.0] * 3) for colour in told])
 
 
 def unit(colours: Sequence[NDArray[np.float64]]) -> Vectors:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, Report
+from app.segments.film_captioner import FilmCaptioner
+from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.sampling import Sampling
+from extractors.shots.segment import SegmentOptions
+from tests.app.segments.colour_space import ColourSpace
 
 
 @dataclass
@@ -49,3 +54,17 @@ def caption_of(frames: Frames) -> str:
     """The colour, in steps that neither compression nor the choice of frames moves far."""
     red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
     return f"a scene of {red:.0f} {green:.0f} {blue:.0f}"
+
+
+def colour_captioner(folder: Path, engine: ColourEngine | None = None, **changes: object) -> FilmCaptioner:
+    """A captioner of films by their colours, with its journals below the folder."""
+    given = {
+        "engine": engine or ColourEngine(),
+        "settings": Settings(data=folder / "data"),
+        "options": CaptionOptions(),
+        "segments": SegmentOptions("shots"),
+        "weights": ["colour"],
+        "load_space": ColourSpace,
+        **changes,
+    }
+    return FilmCaptioner(**given)  # type: ignore[arg-type]

@@ -12,12 +12,10 @@ import pytest
 from app.documents.segments import FilmDocument, SegmentDocument
 from app.errors import CaptionerUnavailable, UsageError
 from app.jobs.options import CaptionOptions
-from app.segments.film_captioner import FilmCaptioner
-from app.settings import Settings
 from extractors.media.errors import NotAVideo
 from extractors.shots.segment import SegmentOptions
 from tests.app.segments.colour_space import ColourSpace
-from tests.app.segments.scripted_engine import ColourEngine, caption_of
+from tests.app.segments.scripted_engine import ColourEngine, caption_of, colour_captioner
 from tests.extractors.shots.scenes import write_scenes
 
 LENGTHS = [3.0, 4.0, 2.5, 6.0, 3.0, 2.5]
@@ -26,19 +24,6 @@ LENGTHS = [3.0, 4.0, 2.5, 6.0, 3.0, 2.5]
 @pytest.fixture
 def film(tmp_path: Path) -> Path:
     return write_scenes(tmp_path / "film.mp4", LENGTHS)
-
-
-def captioner(tmp_path: Path, engine: ColourEngine | None = None, **changes: object) -> FilmCaptioner:
-    given = {
-        "engine": engine or ColourEngine(),
-        "settings": Settings(data=tmp_path / "data"),
-        "options": CaptionOptions(),
-        "segments": SegmentOptions("shots"),
-        "weights": ["colour"],
-        "load_space": ColourSpace,
-        **changes,
-    }
-    return FilmCaptioner(**given)  # type: ignore[arg-type]
 
 
 def read(
@@ -57,7 +42,7 @@ def videos(engine: ColourEngine) -> int:
 
 
 def test_the_document_tells_all_that_is_known(tmp_path: Path, film: Path) -> None:
-    segments, document = read(captioner(tmp_path).caption(film))
+    segments, document = read(colour_captioner(tmp_path).caption(film))
     assert len(segments) == len(LENGTHS)
     assert document.segments == segments
     assert document.media is not None
@@ -74,7 +59,7 @@ def test_the_document_tells_all_that_is_known(tmp_path: Path, film: Path) -> Non
 
 def test_the_summary_is_of_the_segments_representatives(tmp_path: Path, film: Path) -> None:
     engine = ColourEngine()
-    segments, document = read(captioner(tmp_path, engine).caption(film))
+    segments, document = read(colour_captioner(tmp_path, engine).caption(film))
     [clip] = engine.seen[-1]
     assert len(clip) == 4
     assert document.summary == caption_of(clip)
@@ -86,13 +71,13 @@ def test_the_summary_is_of_the_segments_representatives(tmp_path: Path, film: Pa
 
 
 def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, film: Path) -> None:
-    whole, document = read(captioner(tmp_path / "other").caption(film))
+    whole, document = read(colour_captioner(tmp_path / "other").caption(film))
     engine = ColourEngine()
-    first = captioner(tmp_path, engine).caption(film)
+    first = colour_captioner(tmp_path, engine).caption(film)
     begun = [next(first) for _ in range(3)]
     first.close()
     again = ColourEngine()
-    segments, gone_on = read(captioner(tmp_path, again).caption(film))
+    segments, gone_on = read(colour_captioner(tmp_path, again).caption(film))
     assert segments[:2] == begun[:2]
     assert segments == whole
     assert gone_on == document
@@ -100,9 +85,9 @@ def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, film: Path) -> Non
 
 
 def test_a_film_that_is_done_costs_nothing(tmp_path: Path, film: Path) -> None:
-    first = read(captioner(tmp_path).caption(film))
+    first = read(colour_captioner(tmp_path).caption(film))
     engine = ColourEngine()
-    assert read(captioner(tmp_path, engine).caption(film)) == first
+    assert read(colour_captioner(tmp_path, engine).caption(film)) == first
     assert engine.seen == []
 
 
@@ -117,41 +102,41 @@ def test_a_film_that_is_done_costs_nothing(tmp_path: Path, film: Path) -> None:
 def test_whatever_decides_the_captions_begins_anew(
     tmp_path: Path, film: Path, changes: dict[str, object]
 ) -> None:
-    read(captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path).caption(film))
     engine = ColourEngine()
-    read(captioner(tmp_path, engine, **changes).caption(film))
+    read(colour_captioner(tmp_path, engine, **changes).caption(film))
     assert engine.seen
 
 
 def test_another_film_of_the_same_name_begins_anew(tmp_path: Path, film: Path) -> None:
-    read(captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path).caption(film))
     write_scenes(film, LENGTHS[:3])
-    segments, _ = read(captioner(tmp_path).caption(film))
+    segments, _ = read(colour_captioner(tmp_path).caption(film))
     assert len(segments) == 3
 
 
 @pytest.mark.parametrize("torn", [b'{"segment": {"start": 9', b"{}\n", b"\x00\xff\n"])
 def test_a_torn_line_is_dropped(tmp_path: Path, film: Path, torn: bytes) -> None:
-    whole = read(captioner(tmp_path).caption(film))
+    whole = read(colour_captioner(tmp_path).caption(film))
     [journal] = (tmp_path / "data" / "segments").glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:2]) + torn)
     engine = ColourEngine()
-    assert read(captioner(tmp_path, engine).caption(film)) == whole
+    assert read(colour_captioner(tmp_path, engine).caption(film)) == whole
     assert videos(engine) == len(LENGTHS) - 2 + 1
     assert journal.read_bytes() == b"".join(lines)
 
 
 def test_old_journals_are_removed(tmp_path: Path, film: Path) -> None:
-    read(captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path).caption(film))
     [journal] = (tmp_path / "data" / "segments").glob("*.jsonl")
     os.utime(journal, (0, 0))
-    read(captioner(tmp_path, options=CaptionOptions(beam_size=2)).caption(film))
+    read(colour_captioner(tmp_path, options=CaptionOptions(beam_size=2)).caption(film))
     assert not journal.exists()
 
 
 def test_pictures_are_kept_as_vectors(tmp_path: Path, film: Path) -> None:
-    one = captioner(tmp_path)
+    one = colour_captioner(tmp_path)
     read(one.caption(film))
     for known in one.known(film):
         assert known.picture is not None
@@ -161,11 +146,11 @@ def test_pictures_are_kept_as_vectors(tmp_path: Path, film: Path) -> None:
 
 
 def test_an_engine_that_fails_leaves_what_was_known(tmp_path: Path, film: Path) -> None:
-    reading = captioner(tmp_path, ColourEngine(fail_at=3)).caption(film)
+    reading = colour_captioner(tmp_path, ColourEngine(fail_at=3)).caption(film)
     with pytest.raises(CaptionerUnavailable):
         list(reading)
     engine = ColourEngine()
-    segments, _ = read(captioner(tmp_path, engine).caption(film))
+    segments, _ = read(colour_captioner(tmp_path, engine).caption(film))
     assert len(segments) == len(LENGTHS)
     assert videos(engine) == len(LENGTHS) - 3 + 1
 
@@ -174,6 +159,6 @@ def test_what_is_no_film_is_refused_by_name(tmp_path: Path) -> None:
     text = tmp_path / "text.mp4"
     text.write_text("this is no video")
     with pytest.raises(NotAVideo):
-        list(captioner(tmp_path).caption(text))
+        list(colour_captioner(tmp_path).caption(text))
     with pytest.raises(UsageError):
-        list(captioner(tmp_path).caption(tmp_path / "absent.mp4"))
+        list(colour_captioner(tmp_path).caption(tmp_path / "absent.mp4"))

@@ -1,0 +1,101 @@
+"""``python -m app caption --segments``: a line for each segment of a film as it is known, or files of them.
+
+Standard output gets the lines, or the one document where a format but no folder is asked for; failures go to
+standard error, at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.cli.caption import distinct_names
+from app.documents.segments import FilmDocument, SegmentDocument, clock
+from app.documents.subtitles import FORMATS
+from app.errors import JobFailure, NamedError, UsageError, error_document
+from app.extract.inputs import Input
+from app.segments.film_captioner import FilmCaptioner
+from app.terminal import complain, printable
+from extractors.files import atomic_write
+from extractors.media.errors import MediaError
+
+
+@dataclass(frozen=True)
+class SegmentOutput:
+    """Where segments go. format: of FORMATS, None for lines alone. folder: None for standard output."""
+
+    format: str | None = None
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise UsageError(f"There is no format {self.format}; there are: {', '.join(FORMATS)}.")
+
+
+def caption_films(films: Sequence[Input], captioner: FilmCaptioner, output: SegmentOutput) -> int:
+    """Captions films by their segments and prints or writes what came of each; returns how many failed.
+
+    Raises UsageError, EngineStartFailed.
+    """
+    if output.format is not None and output.folder is None and len(films) > 1:
+        raise UsageError("Several films make several files: name a folder for them with --out.")
+    failed: list[tuple[Path, NamedError]] = []
+    for film, name in zip(films, distinct_names(films), strict=True):
+        try:
+            document = _caption(film, captioner, output, is_alone=len(films) == 1)
+        except (MediaError, JobFailure) as error:
+            failed.append((film.file, error))
+            continue
+        _write(document, name, output)
+        for warning in document.warnings:
+            complain(f"{film.file}: {warning.message} [{warning.code}]")
+    _report(failed, len(films))
+    return len(failed)
+
+
+def _caption(film: Input, captioner: FilmCaptioner, output: SegmentOutput, *, is_alone: bool) -> FilmDocument:
+    """Prints the lines of a film as they are known, unless standard output is for a document."""
+    prints = output.format is None or output.folder is not None
+    reading = captioner.caption(film.file)
+    while True:
+        try:
+            segment = next(reading)
+        except StopIteration as end:
+            document: FilmDocument = end.value
+            break
+        if prints:
+            print(_line(segment, "" if is_alone else f"{film.file}: "), flush=True)
+    if prints and document.summary and len(document.segments) > 1:
+        print(printable(f"{'' if is_alone else f'{film.file}: '}in short: {document.summary}"), flush=True)
+    return document
+
+
+def _line(segment: SegmentDocument, name: str) -> str:
+    return printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}")
+
+
+def _write(document: FilmDocument, name: str, output: SegmentOutput) -> None:
+    if output.format is None:
+        return
+    text = FORMATS[output.format].write(document)
+    if output.folder is None:
+        sys.stdout.write(text)
+        return
+    target = output.folder / f"{name}.{output.format}"
+    try:
+        with atomic_write(target) as file:
+            file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error
+
+
+def _report(failed: Sequence[tuple[Path, NamedError]], count: int) -> None:
+    """Which films failed, why, and what to do."""
+    if not failed:
+        return
+    complain(f"{len(failed)} of {count} {'film' if count == 1 else 'films'} failed:")
+    for film, error in failed:
+        told = error_document(error)
+        complain(f"  {film}: {told['message']} {told['hint']} [{told['code']}]")
