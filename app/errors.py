@@ -30,14 +30,15 @@ that tells it best.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
+
+from extractors.errors import ReelwordError
 
 
-class JobError(Exception):
+class JobError(ReelwordError):
     """Base of the tree."""
 
-    code: ClassVar[str] = "job_error"
-    hint: ClassVar[str] = ""
+    code = "job_error"
     status: ClassVar[int] = 500
 
 
@@ -162,21 +163,6 @@ class EngineStartFailed(StartError):
     hint = "Read the worker's log; python -m app doctor checks weights and packages."
 
 
-# The errors that a job may end with: those of app/errors.py and of extractors/media/errors.py, seen alike.
-
-
-class NamedError(Protocol):
-    """``code`` is stable, ``hint`` says what to do, ``str`` of it is one sentence."""
-
-    code: ClassVar[str]
-    hint: ClassVar[str]
-
-
-def error_document(error: NamedError) -> dict[str, str]:
-    """The ``error`` member of a failed job."""
-    return {"code": error.code, "message": str(error), "hint": error.hint}
-
-
 # What a command cannot do for any of its inputs.
 
 
@@ -185,5 +171,8 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-class UsageError(Exception):
+class UsageError(ReelwordError):
     """The command was asked in a wrong way; the message is a sentence. The exit code is 2."""
+
+    code = "usage"
+    hint = "python -m app COMMAND --help shows what it takes."

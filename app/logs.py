@@ -1,4 +1,4 @@
-"""Logs: lines of text on a terminal, lines of JSON elsewhere, always on standard error."""
+"""Configures logs: lines of text on a terminal, lines of JSON elsewhere, always on standard error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import structlog
 from app.settings import Settings
 
 
-def configure(settings: Settings, **context: str) -> None:
-    """Set up structlog for this process; ``context`` is said on every line."""
+def configure_logs(settings: Settings, **context: str) -> None:
+    """Sets up structlog for this process; ``context`` is said on every line."""
     is_text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
     structlog.configure(
         processors=[

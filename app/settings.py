@@ -1,4 +1,5 @@
-"""Every setting: an environment variable, a default that works on a laptop, and a sentence for ``doctor``.
+"""Declares every setting: an environment variable, a default that works on a laptop, and a sentence for
+``doctor``.
 
 ``REELWORD_`` is the prefix; ``REDIS_URL`` and ``PORT`` are read plain, as every host sets them.
 """
@@ -9,12 +10,18 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.errors import UsageError
 
 MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
+#: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
+BEATS_OF_A_LEASE = 3
+#: Engines under the names that they had before: users' settings go on.
+MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -141,11 +148,34 @@ class Settings(BaseSettings):
             )
         return hosts
 
+    @field_validator("beat_seconds")
+    @classmethod
+    def _is_well_below_the_lease(cls, beat: float, info: ValidationInfo) -> float:
+        lease = info.data.get("lease_seconds")  # absent where it is wrong itself
+        if lease is not None and beat * BEATS_OF_A_LEASE > lease:
+            raise ValueError(
+                f"a beat every {beat:g} s does not keep a lease of {lease:g} s: set REELWORD_BEAT_SECONDS to "
+                f"{lease / BEATS_OF_A_LEASE:.3g} at most, or raise REELWORD_LEASE_SECONDS"
+            )
+        return beat
+
+    @field_validator("engine")
+    @classmethod
+    def _is_where_it_is_now(cls, engine: str) -> str:
+        return MOVED_ENGINES.get(engine, engine)
+
     @field_validator("data", "weights", "manifest")
     @classmethod
     def _from_here(cls, path: Path) -> Path:
-        """Processes started from here may work in another folder."""
+        """Makes a path absolute: processes started from here may work in another folder."""
         return path.expanduser().absolute()
+
+    @field_validator("blobs")
+    @classmethod
+    def _folder_from_here(cls, blobs: str | None) -> str | None:
+        """Makes a folder absolute; a URL stays as it is."""
+        is_folder = blobs is not None and "://" not in blobs and "::" not in blobs
+        return str(Path(str(blobs)).expanduser().absolute()) if is_folder else blobs
 
     @property
     def host_names(self) -> list[str]:
@@ -179,3 +209,14 @@ class Settings(BaseSettings):
 
 def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def load_settings() -> Settings:
+    """Reads the settings from the environment. Raises UsageError, which names the one that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        message = first["msg"].removeprefix("Value error, ")
+        named = Settings.named(str(first["loc"][0]))
+        raise UsageError(f"The setting {named} has a wrong value: {message}.") from error

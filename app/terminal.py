@@ -1,14 +1,23 @@
-"""What the command line prints for people: names that cannot harm a terminal, tables that fit any width."""
+"""Prints for people: names that cannot harm a terminal, tables that fit any width, a bar of files."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -16,7 +25,7 @@ UNLIMITED = 10_000  #: columns, to measure what a text would take
 
 
 def printable(text: str) -> str:
-    """The text with control characters, and bytes of a file name that are no UTF-8, written as escapes.
+    """Writes control characters, and bytes of a file name that are no UTF-8, as escapes.
 
     A file may be called anything, also what clears a terminal, hides text or breaks the line.
     """
@@ -26,19 +35,19 @@ def printable(text: str) -> str:
 
 
 def complain(line: str) -> None:
-    """Print a line to standard error."""
+    """Prints a line to standard error."""
     print(printable(line), file=sys.stderr)
 
 
 def printable_json(line: str) -> str:
-    """The JSON with such characters as JSON escapes them: the same document."""
+    """Writes such characters as JSON escapes them: the same document."""
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None
 ) -> None:
-    """Print rows as a table, or, where the terminal is too narrow for their longest words, one below another.
+    """Prints rows as a table, or, where the terminal is narrower than their longest words, one below another.
 
     Args:
         columns: the headings; the first column names its row.
@@ -88,3 +97,41 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
 def _text(cell: str) -> Text:
     """A cell without markup: what stands in brackets is part of a name."""
     return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")
+
+
+class FileProgress:
+    """Counts files, and lets lines through to standard output unharmed."""
+
+    def __init__(self, progress: Progress, files: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=files)
+
+    def say(self, text: str) -> None:
+        """Changes the words before the bar."""
+        self._progress.update(self._task, description=text)
+
+    def print(self, lines: Sequence[str]) -> None:
+        """Prints the lines of one more file."""
+        self._progress.advance(self._task)
+        self._progress.stop()
+        for line in lines:
+            print(line, flush=True)
+        if not self._progress.finished:
+            self._progress.start()
+
+
+@contextmanager
+def show_progress(files: int) -> Iterator[FileProgress]:
+    """Shows a bar of so many files on standard error, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    shown = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        disable=not console.is_terminal,
+    )
+    with shown:
+        yield FileProgress(shown, files)

@@ -28,12 +28,13 @@ from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream
 from extractors.media.errors import MediaError
-from models.caption import SPREAD_ENTROPY, Caption, normalised_entropy
+from models.caption import Caption
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import ENSEMBLE, FUSION
 from models.decoding.decode import DecodingOptions
+from models.decoding.written_captions import SPREAD_ENTROPY
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
-from models.likelihood import teacher_forced
+from models.likelihood import teacher_force
 from models.vocabulary import EOS
 
 VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif"}
@@ -95,8 +96,8 @@ def trust(writer: SingleWriter, videos: Sequence[Features]) -> Trust:
         entropy
         for caption in captions
         if caption.attention is not None
-        for row in caption.attention.temporal
-        if (entropy := normalised_entropy(row)) is not None
+        for entropy in caption.attention.entropy or []
+        if entropy is not None
     ]
     reported = list(zip(videos, captions, strict=True))
     masses = [
@@ -119,9 +120,9 @@ def right_mass(
     pair = (own, other) if place == 0 else (other, own)
     film = {name: joined(pair[0][name], pair[1][name]) for name in own}
     captioner, half = writer.checkpoint.captioner, len(next(iter(film.values()))) // 2
-    ids = [*captioner.vocabulary.encode([word.text for word in caption.words]), EOS]
+    ids = [*captioner.vocabulary.encode([word.word for word in caption.words]), EOS]
     with torch.inference_mode():
-        forced = teacher_forced(captioner, captioner.encode([film]), torch.tensor([ids]))
+        forced = teacher_force(captioner, captioner.encode([film]), torch.tensor([ids]))
     rows = [attention.temporal[0] for attention in forced.attentions[:-1] if attention is not None]
     right = slice(half) if place == 0 else slice(half, None)
     masses = [float(row[right].sum() / row.sum()) for row in rows if row.sum() > 0]

@@ -22,14 +22,12 @@ from pathlib import Path
 
 import torch
 
-from app.jobs.captioner_choice import CaptionerChoice
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.decode import Film, draw
 from extractors.decoder.decoder import Decoder
-from models.checkpoint import Speed, record_speed
-from models.checkpoint_folder import available
+from models.checkpoint import Speed, list_checkpoints, record_speed
 from models.decoding.decode import DecodingOptions
 
 CLIP = Film("10 s 720p", 10, 1280, 720, 250)
@@ -66,7 +64,7 @@ def main() -> None:
     speeds = {name: each.median(machine(settings.threads)) for name, each in together(found, fed).items()}
     print(table(speeds))
     if arguments.record:
-        for name, path in available(settings.weights).items():
+        for name, path in list_checkpoints(settings.weights).items():
             record_speed(path, speeds[name])
 
 

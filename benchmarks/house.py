@@ -1,9 +1,10 @@
 """Counts what a reader of the code walks through: files, lines, folders, and circles of imports.
 
-    python -m benchmarks.house
+    python -m benchmarks.house [--list]
 
 Prints a table with a line for each of the four packages: files, lines, the fullest folder, files below 60
-lines, imports between files, and circles among files and among sub-packages. Imports below
+lines, imports between files, circles among files and among sub-packages, public functions of more than two
+parameters whose docstring has no ``Args:``, and docstrings that begin with a question word. Imports below
 ``if TYPE_CHECKING`` are left out, those inside functions are counted. Exits with 1 where there is a circle.
 """
 
@@ -19,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "training", "models", "extractors")
 SMALL = 60  #: lines; a shorter file could often live where it is used
+FEW = 2  #: parameters that a docstring's sentences can explain
+QUESTIONS = ("How", "What", "Where", "Which", "Who", "Whose", "Why")
 
 Graph = Mapping[str, frozenset[str]]
 
@@ -35,6 +38,8 @@ class Counts:
     imports: int
     file_circles: tuple[tuple[str, ...], ...]
     room_circles: tuple[tuple[str, ...], ...]
+    without_args: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
 def module_of(file: Path, root: Path = ROOT) -> str:
@@ -53,6 +58,26 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         else:
             yield from imports_of(node)
+
+
+def without_args(module: str, tree: ast.Module) -> Iterator[str]:
+    """Yields the public functions of more than two parameters whose docstring has no ``Args:`` section."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = [each.arg for each in given if each.arg not in ("self", "cls")]
+            documented = ast.get_docstring(node)
+            if len(names) > FEW and documented is not None and "Args:" not in documented:
+                yield f"{module}.{node.name}"
+
+
+def questions(module: str, tree: ast.Module) -> Iterator[str]:
+    """Yields what has a docstring that begins with a question word in place of a verb or a noun."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node) or ""
+            if documented.split(maxsplit=1)[:1] and documented.split(maxsplit=1)[0] in QUESTIONS:
+                yield f"{module}.{getattr(node, 'name', '')}".rstrip(".")
 
 
 def import_graph(files: Iterable[Path], root: Path = ROOT) -> Graph:
@@ -116,6 +141,7 @@ def count(package: str, root: Path = ROOT) -> Counts:
     files = sorted((root / package).rglob("*.py"))
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     graph = import_graph(files, root)
+    trees = {module_of(file, root): ast.parse(file.read_text(encoding="utf-8")) for file in files}
     folder, most = Counter(file.parent for file in files).most_common(1)[0]
     packages = {module_of(file, root) for file in files if file.name == "__init__.py"}
     return Counts(
@@ -127,22 +153,30 @@ def count(package: str, root: Path = ROOT) -> Counts:
         sum(len(imported) for imported in graph.values()),
         circles(graph),
         tuple(circle for name in sorted(packages) for circle in circles(rooms(graph, name))),
+        tuple(name for module, tree in trees.items() for name in without_args(module, tree)),
+        tuple(name for module, tree in trees.items() for name in questions(module, tree)),
     )
 
 
 def main() -> int:
-    """Prints the table, then the circles. Returns the exit code."""
+    """Prints the table, circles, and with ``--list`` the names behind the counts. Returns the exit code."""
     print(
-        f"{'package':<12}{'files':>6}{'lines':>8}{'below 60':>10}{'imports':>9}{'circles':>9}  fullest folder"
+        f"{'package':<12}{'files':>6}{'lines':>8}{'below 60':>10}{'imports':>9}{'circles':>9}"
+        f"{'no Args':>9}{'questions':>11}  fullest folder"
     )
     all_counts = [count(package) for package in PACKAGES]
     for each in all_counts:
         number = len(each.file_circles) + len(each.room_circles)
         numbers = f"{each.files:>6}{each.lines:>8}{each.small_files:>10}{each.imports:>9}{number:>9}"
+        numbers += f"{len(each.without_args):>9}{len(each.questions):>11}"
         print(f"{each.package:<12}{numbers}  {each.fullest_folder}")
     found = [circle for each in all_counts for circle in (*each.file_circles, *each.room_circles)]
     for circle in found:
         print("circle:", ", ".join(circle))
+    if "--list" in sys.argv[1:]:
+        for each in all_counts:
+            print(*(f"no Args: {name}" for name in each.without_args), sep="\n")
+            print(*(f"question: {name}" for name in each.questions), sep="\n")
     return 1 if found else 0
 
 

@@ -15,10 +15,10 @@ import typer
 
 from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
 from extractors.extractor import create
-from models.checkpoint_folder import load_captioner
+from models.checkpoint import load_captioner
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.stream_checks import stream_set_of
+from models.feature_sources.stream_checks import select_stream_set
 from training.evaluation.captioning import CaptioningRun
 from training.scores.bootstrap import compare
 from training.scores.metrics import evaluate
@@ -36,7 +36,7 @@ def main(
         typer.echo("not run: give --images and --captions (docs/training.md)")
         return
     checkpoint, options = load_captioner(captioner), DecodingOptions(attention=False)
-    [network] = stream_set_of(checkpoint).extractors
+    [network] = select_stream_set(checkpoint.card).extractors
     networks = {"fast": create(network), "exact": create(network, engine="torch", precision="fp32")}
     reports, texts = {}, {}
     for name, extractor in networks.items():

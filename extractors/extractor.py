@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from extractors.engines.base import EngineName, Precision
+from extractors.errors import ReelwordError
 from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
 from extractors.windows import WindowOptions, Windows
@@ -102,8 +103,11 @@ class DerivedExtractor(Protocol):
 AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor
 
 
-class UnknownExtractor(ValueError):
+class UnknownExtractor(ReelwordError, ValueError):
     """No extractor has that name; the message lists those there are."""
+
+    code = "unknown_extractor"
+    hint = "Choose one of those that the message lists."
 
 
 OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``, as captioners know them

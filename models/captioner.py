@@ -1,5 +1,5 @@
-"""The interface of every captioner: encode the features, start a state, take a step, and what training and
-the service ask beside that.
+"""Declares what every captioner does: encode features, start a state, take a step, and what training and the
+service ask beside that.
 
 Nothing outside a captioner's own file knows which captioner it has. Rows are beams or
 samples: with B videos and K rows a video, R = B·K and the rows of a video stand side by side, so
@@ -21,19 +21,20 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges, cell_edges
-from models.caption import Extras, KeyMoment
+from models.caption import ChosenMoment, Extras
 from models.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
     from models.inputs import Batch
 
-RowsT = TypeVar("RowsT", bound="Rows")
+Array: TypeAlias = NDArray[np.floating[Any]]
+DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document small
 
 
 def _select(value: Any, index: Tensor) -> Any:
     if isinstance(value, Tensor):
         return value.index_select(0, index)
-    if isinstance(value, Rows):
+    if isinstance(value, TensorRows):
         return value.select(index)
     if isinstance(value, tuple):
         return tuple(_select(item, index) for item in value)
@@ -42,23 +43,24 @@ def _select(value: Any, index: Tensor) -> Any:
     return value
 
 
-class Rows:
-    """Base of dataclasses whose tensors all have the rows (or the videos) as first axis."""
+class TensorRows:
+    """Selects rows of a dataclass whose tensors all have the rows (or the videos) as first axis."""
 
-    def select(self: RowsT, index: Tensor) -> RowsT:
-        """The rows at ``index`` (R',), in that order, repeats allowed."""
+    def select(self, index: Tensor) -> Self:
+        """Takes the rows at ``index`` (R',), in that order, repeats allowed."""
         values = {f.name: _select(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
         return type(self)(**values)
 
 
 @dataclass(frozen=True, eq=False)
-class StepAttention(Rows):
-    """Where one step looked.
+class StepAttention(TensorRows):
+    """Holds the attention of one step.
 
-    temporal: (R, T), sums to one over the valid rows of time.
-    spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
-    extras: the captioner's own tensors (R, …) under its own names.
-    loss: (R,), what the captioner adds to the training loss at this step; None outside training.
+    Attributes:
+        temporal: (R, T), sums to one over the valid rows of time.
+        spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
+        extras: The captioner's own tensors (R, …) under its own names.
+        loss: (R,), what the captioner adds to the training loss at this step; None outside training.
     """
 
     temporal: Tensor
@@ -68,18 +70,19 @@ class StepAttention(Rows):
 
 
 @dataclass(frozen=True, eq=False)
-class State(Rows):
-    """Base of what a captioner carries from word to word; fields are tensors (R, …)."""
+class State(TensorRows):
+    """Carries what a captioner knows from word to word; the fields of subclasses are tensors (R, …)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Memory(Rows):
-    """Base of encoded videos; fields are tensors (B, …). ``times`` is (B, T, 2) in seconds."""
+class Memory(TensorRows):
+    """Holds B encoded videos; the fields of subclasses are tensors (B, …). times: (B, T, 2) seconds."""
 
     times: Tensor
 
     @property
     def size(self) -> int:
+        """B, the number of videos."""
         return int(self.times.shape[0])
 
     @property
@@ -90,7 +93,7 @@ class Memory(Rows):
 
 @dataclass(frozen=True, eq=False)
 class OwnLoss:
-    """A captioner's own supervised loss. total: what is descended; per_word: nats a word, to be logged."""
+    """Holds a captioner's own supervised loss. total: to be descended. per_word: nats a word, for the log."""
 
     total: Tensor
     per_word: Tensor
@@ -98,10 +101,14 @@ class OwnLoss:
 
 @dataclass(frozen=True, eq=False)
 class CaptionSteps:
-    """The steps of one caption, by which its captioner explains it.
+    """Holds the steps of one caption, by which its captioner explains it.
 
-    steps: tensors (words, …) as they were batched. memory: of the batch; video: its place there. times:
-    (T, 2), the video's own moments. regions: N, the video's own.
+    Attributes:
+        steps: Tensors (words, …) as they were batched.
+        memory: The batch's.
+        video: The video's place in the batch.
+        times: (T, 2) seconds, the video's own moments.
+        regions: N, the video's own.
     """
 
     steps: StepAttention
@@ -110,22 +117,39 @@ class CaptionSteps:
     times: NDArray[np.float64]
     regions: int
 
-    def moment(self, row: int, weight: float) -> KeyMoment:
-        """Row ``row`` of the captioner's clock, with the weight by which it was chosen."""
-        return KeyMoment(row, round(float(self.times[row, 0]), 4), round(weight, 5))
+    def moment(self, row: int, weight: float) -> ChosenMoment:
+        """Names row ``row`` of the captioner's clock, with the weight by which it was chosen."""
+        time = round(float(self.times[row, 0]), 4)
+        return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS))
 
 
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
-    """A tensor as float64 on the CPU."""
+    """Copies a tensor to float64 on the CPU."""
     return value.detach().to("cpu", torch.float64).numpy()
 
 
+def rounded(values: Any, digits: int = DIGITS) -> Any:
+    """Turns an array into nested lists, or a number, with as many digits as are shown."""
+    return np.round(np.asarray(values, dtype=np.float64), digits).tolist()
+
+
+def without_nothing(weights: Array) -> list[list[float] | None]:
+    """Turns (words, n) into rows; None for a word whose weights are all zero, which had no attention."""
+    return [rounded(row) if np.any(row) else None for row in weights]
+
+
+#: Of functions that take a captioner and its memory.
 MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)
+# Covariant, so that each captioner, with a memory and a state of its own, is an ``AnyCaptioner``. A captioner
+# is only ever given back what it made itself, which no type can say: hence ``ignore`` at each parameter below
+# of these types.
+MemoryT_co = TypeVar("MemoryT_co", bound=Memory, covariant=True)
+StateT_co = TypeVar("StateT_co", bound=State, covariant=True)
 
 
 class InputDescription(Protocol):
-    """An input's name and width (numbers a row or cell)."""
+    """Names an input and says its width (numbers a row or cell)."""
 
     @property
     def name(self) -> str: ...
@@ -134,8 +158,8 @@ class InputDescription(Protocol):
     def width(self) -> int: ...
 
 
-class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
-    """From features to words.
+class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
+    """Writes words from features.
 
     ``config`` (pydantic) and ``vocabulary`` decide every shape; a checkpoint carries both.
     """
@@ -151,61 +175,82 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     @property
     @abstractmethod
     def inputs(self) -> Sequence[InputDescription]:
-        """The streams that it reads, in the order of ``encode_batches``; each name once.
+        """Lists the streams that it reads, in the order of ``encode_batches``; each name once.
 
         Attention lies on the clock and in the places of the first.
         """
 
     @property
     def optional_streams(self) -> frozenset[str]:
-        """Those of ``inputs`` that any video may lack, such as its sound."""
+        """Names those of ``inputs`` that any video may lack, such as its sound."""
         return frozenset()
 
     @abstractmethod
-    def encode(self, features: Sequence[Features]) -> MemoryT:
+    def encode(self, features: Sequence[Features]) -> MemoryT_co:
         """Encodes features of B videos, padded together by masks."""
 
     @abstractmethod
-    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT:
+    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT_co:
         """Encodes B videos from one padded batch a stream, in the order of ``inputs``."""
 
     @abstractmethod
-    def start(self, memory: MemoryT, rows_per_video: int) -> StateT:
-        """The state before the first word, R = B × ``rows_per_video`` rows."""
+    def start(self, memory: MemoryT_co, rows_per_video: int) -> StateT_co:  # type: ignore[misc]
+        """Makes the state before the first word, R = B · ``rows_per_video`` rows."""
 
     @abstractmethod
     def step(
-        self, state: StateT, word: Tensor, memory: MemoryT
-    ) -> tuple[Tensor, StateT, StepAttention | None]:
-        """word: (R,) ids just written. Returns log-probabilities (R, V), the state, the attention."""
+        self,
+        state: StateT_co,  # type: ignore[misc]
+        word: Tensor,
+        memory: MemoryT_co,  # type: ignore[misc]
+    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
+        """Predicts the next word of R rows.
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos, as this captioner encoded them.
+
+        Returns:
+            Log-probabilities (R, V), the state behind ``word``, and the attention; None for a step that
+            attended to nothing.
+        """
 
     @property
     def training_phases(self) -> tuple[str, ...]:
-        """Phases of its own that training/optimization/refocus_phases.py goes through behind cross-entropy,
-        in their order."""
+        """Names the phases of its own that training/optimization/refocus_phases.py goes through behind
+        cross-entropy, in their order."""
         return ()
 
     def at_start_of(self, phase: str) -> Self:  # noqa: ARG002
-        """The captioner that goes through one of its ``training_phases``."""
+        """Makes the captioner that goes through one of its ``training_phases``."""
         return self
 
-    def memory_to_learn_from(self, memory: MemoryT, generator: torch.Generator) -> MemoryT:  # noqa: ARG002
-        """The memory that a supervised step writes from, where a captioner has several of a video."""
+    def memory_to_learn_from(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]
+        generator: torch.Generator,  # noqa: ARG002
+    ) -> MemoryT_co:
+        """Chooses the memory that a supervised step writes from, where a captioner has several of a video."""
         return memory
 
-    def earlier_memory(self, memory: MemoryT) -> MemoryT | None:  # noqa: ARG002
-        """The same videos as an earlier pass read them, whose caption is told beside; None for one pass."""
+    def earlier_memory(self, memory: MemoryT_co) -> MemoryT_co | None:  # type: ignore[misc]  # noqa: ARG002
+        """Gives the videos as an earlier pass read them, whose caption is told beside; None for one pass."""
         return None
 
-    def own_loss(self, memory: MemoryT, targets: Tensor) -> OwnLoss | None:  # noqa: ARG002
-        """A loss that takes the place of cross-entropy; None where there is no such loss.
+    def own_loss(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        targets: Tensor,  # noqa: ARG002
+    ) -> OwnLoss | None:
+        """Computes a loss that takes the place of cross-entropy; None where there is no such loss.
 
         targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
         """
         return None
 
-    def with_config(self, changes: Mapping[str, Any]) -> Self:
-        """The same weights under a config with other values, in eval mode.
+    def with_config(self, changes: Mapping[str, object]) -> Self:
+        """Copies the weights under a config with other values, in eval mode.
 
         Raises ValueError where the config has no member of that name.
         """
@@ -217,19 +262,20 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         return other.eval()
 
     def explain(self, caption: CaptionSteps) -> Extras:  # noqa: ARG002
-        """What its paper has beside the two maps; nothing by default."""
+        """Tells what its paper has beside the two maps; nothing by default."""
         return Extras()
 
     def map_edges(self, stream: str, side: int) -> Edges:
-        """Where the rows, and columns, of its spatial attention lie in what the network saw.
+        """Says where the rows, and columns, of its spatial attention lie in what the network saw.
 
         stream: the map that it attends to, side: how many rows its attention has.
         """
         return cell_edges(stream, side)
 
-    def first_word(self, memory: MemoryT, rows_per_video: int) -> Tensor:
-        """(R,) ids that the first step is given."""
+    def first_word(self, memory: MemoryT_co, rows_per_video: int) -> Tensor:  # type: ignore[misc]
+        """Makes the (R,) ids that the first step is given."""
         return torch.full((memory.size * rows_per_video,), BOS, dtype=torch.long, device=memory.times.device)
 
 
-AnyCaptioner: TypeAlias = Captioner[Any, Any]
+#: A captioner of whichever class.
+AnyCaptioner: TypeAlias = Captioner[Memory, State]

@@ -1,8 +1,11 @@
-"""One safetensors file a captioner: weights, and in its metadata all that is needed to use and judge them.
+"""Writes, reads and finds checkpoints: one safetensors file a captioner, with all that is needed to use it.
 
 Config, vocabulary, the specs of the streams it was trained on, its scores and the ids it was trained
 on travel with the weights, because a captioner whose vocabulary got lost is the commonest issue under
 public captioners (e.g. rohit-gupta/Video2Language#8, facebookresearch/mmf#175).
+
+The folder of weights is searched by what the files say of themselves, the names of captioners are those of
+the files.
 """
 
 from __future__ import annotations
@@ -14,30 +17,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from extractors.errors import ReelwordError
 from extractors.features import StreamSpec
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
-from models.captioners.registry import EMBEDDINGS, captioner_class
+from models.captioners.registry import EMBEDDINGS, UnknownCaptioner, captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
 
 FORMAT = "reelword-1"
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
-class CheckpointError(ValueError):
+NetworkT = TypeVar("NetworkT", AnyCaptioner, SemanticEmbedding)
+
+
+class CheckpointError(ReelwordError, ValueError):
     """The file is no checkpoint of ours, or is damaged; the message says what to do."""
+
+    code = "checkpoint_damaged"
+    hint = "Copy the checkpoint again, or train it again: python -m app train."
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What one caption costs, measured by ``python -m benchmarks.captioners``.
+    """Holds what one caption costs, measured by ``python -m benchmarks.captioners``.
 
     feature_seconds: decoding and features of a 10 s clip. caption_seconds: writing its caption, beam 5.
     machine: where it was measured.
@@ -49,21 +60,25 @@ class Speed:
 
     @property
     def seconds(self) -> float:
-        """What somebody waits who sends one clip."""
+        """Seconds that somebody waits who sends one clip."""
         return self.feature_seconds + self.caption_seconds
 
     @property
     def captions_per_second(self) -> float:
-        """Once the features are there."""
+        """Captions written in a second, once the features are there."""
         return 1 / self.caption_seconds
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a checkpoint says of itself.
+    """Holds what a checkpoint says of itself.
 
-    streams: the spec each input must have. scores: metric → value ×100 by set. training: recipe, steps,
-    hours, data and the ids trained on. speed: None where it was not measured.
+    Attributes:
+        captioner: The name of its class in the registry.
+        streams: The spec each input must have.
+        scores: Metric → value ×100 by set.
+        training: Recipe, steps, hours, data and the ids trained on.
+        speed: None where it was not measured.
     """
 
     captioner: str
@@ -75,7 +90,7 @@ class Card:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A loaded captioner with its card and the sha256 of its file."""
+    """Holds a loaded captioner with its card and the sha256 of its file."""
 
     captioner: AnyCaptioner
     card: Card
@@ -83,7 +98,16 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, captioner: AnyCaptioner | SemanticEmbedding, card: Card) -> None:
-    """Write float16 weights and metadata; the file appears whole or not at all."""
+    """Writes float16 weights and metadata; the file appears whole or not at all.
+
+    Args:
+        path: The file, replaced where it is there.
+        captioner: Whose weights, configuration and vocabulary are written.
+        card: What the file is to say of itself.
+
+    Raises:
+        OSError: The file could not be written.
+    """
     weights = {
         name: value.detach()
         .to("cpu", torch.float16 if value.is_floating_point() else value.dtype)
@@ -104,13 +128,13 @@ def save_checkpoint(path: Path, captioner: AnyCaptioner | SemanticEmbedding, car
 
 
 def record_speed(path: Path, speed: Speed) -> None:
-    """Writes it into a checkpoint's card and leaves all else as it is. Raises CheckpointError."""
+    """Writes the speed into a checkpoint's card and leaves all else as it is. Raises CheckpointError."""
     metadata, weights = _read(path)
     _write(path, weights, {**metadata, "speed": _speed_text(speed)})
 
 
-def parameters(path: Path) -> int:
-    """How many numbers a checkpoint holds, by its header. Raises CheckpointError."""
+def count_parameters(path: Path) -> int:
+    """Counts the numbers that a checkpoint holds, by its header. Raises CheckpointError."""
     return sum(math.prod(shape) for shape in _shapes(path))
 
 
@@ -120,7 +144,7 @@ def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """A captioner in float32 and evaluation mode.
+    """Loads a captioner in float32 and evaluation mode.
 
     Raises CheckpointError for a file that is missing, damaged, or not written by ``save_checkpoint``.
     """
@@ -130,12 +154,12 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
 
 
 def load_embedding(path: Path, device: torch.device | str = "cpu") -> tuple[SemanticEmbedding, Card]:
-    """The video-semantic embedding, as ``load_checkpoint`` gives a captioner. Raises CheckpointError."""
+    """Loads the video-semantic embedding as ``load_checkpoint`` a captioner. Raises CheckpointError."""
     embedding, card = _load(path, EMBEDDINGS.__getitem__)
     return embedding.to(device).eval(), card
 
 
-def _load(path: Path, find: Callable[[str], type[Any]]) -> tuple[Any, Card]:
+def _load(path: Path, find: Callable[[str], type[NetworkT]]) -> tuple[NetworkT, Card]:
     metadata, weights = _read(path)
     with _explained(path):
         kind = find(metadata["captioner"])
@@ -146,31 +170,76 @@ def _load(path: Path, find: Callable[[str], type[Any]]) -> tuple[Any, Card]:
     return captioner, card
 
 
-def kind_of(path: Path) -> str | None:
-    """The name of what a file holds, a captioner's or an embedding's; None where it cannot be read."""
+def read_kind(path: Path) -> str | None:
+    """Reads the name of what a file holds, a captioner's or an embedding's; None where it cannot be read."""
     try:
         return _read(path, with_weights=False)[0].get("captioner")
     except CheckpointError:
         return None
 
 
-def vocabulary_digest(path: Path) -> str:
-    """Sixteen hexadecimal digits that captioners share who know the same words. Raises CheckpointError."""
+def read_vocabulary_digest(path: Path) -> str:
+    """Reads sixteen hexadecimal digits that are alike where the words are. Raises CheckpointError."""
     metadata, _ = _read(path, with_weights=False)
     with _explained(path):
         return hashlib.sha256(metadata["vocabulary"].encode()).hexdigest()[:16]
 
 
 def read_card(path: Path) -> Card:
-    """The card alone, without building the network."""
+    """Reads the card alone, without building the network. Raises CheckpointError."""
     metadata, _ = _read(path, with_weights=False)
     with _explained(path):
         return _card(metadata)
 
 
+def list_checkpoints(weights: Path = WEIGHTS) -> dict[str, Path]:
+    """Lists the captioners of a folder, name → file.
+
+    What a file holds is read in it; one that cannot be read is listed, and refused where it is loaded.
+    """
+    files = sorted(weights.glob("*.safetensors"))
+    return {path.stem: path for path in files if read_kind(path) not in EMBEDDINGS}
+
+
+def find_embedding(weights: Path = WEIGHTS) -> Path | None:
+    """Finds the file of the semantic embedding that chooses among captions, whatever it is called."""
+    files = sorted(weights.glob("*.safetensors"))
+    return next((path for path in files if read_kind(path) in EMBEDDINGS), None)
+
+
+def find_checkpoint(name: str, weights: Path = WEIGHTS) -> Path:
+    """Finds the file of a captioner of the folder; ``name`` itself where it is a checkpoint's path.
+
+    Raises UnknownCaptioner.
+    """
+    path = list_checkpoints(weights).get(name, Path(name))
+    if path.suffix != ".safetensors" or not path.is_file():
+        known = ", ".join(list_checkpoints(weights)) or "none (train one with `python -m app train stats`)"
+        raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {known}")
+    return path
+
+
+def load_captioner(name: str, device: torch.device | str = "cpu", weights: Path = WEIGHTS) -> Checkpoint:
+    """Loads a captioner of the folder by its name, or any checkpoint by its path.
+
+    Args:
+        name: Of the file without its ending, or a path.
+        device: Where the captioner is to compute.
+        weights: The folder.
+
+    Returns:
+        The captioner in float32 and evaluation mode, with its card.
+
+    Raises:
+        UnknownCaptioner: There is no such file.
+        CheckpointError: It is damaged, or no checkpoint.
+    """
+    return load_checkpoint(find_checkpoint(name, weights), device)
+
+
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Whatever is wrong inside a readable file, as a CheckpointError."""
+    """Turns whatever is wrong inside a readable file into a CheckpointError."""
     try:
         yield
     except (ValueError, TypeError, KeyError, RuntimeError) as error:

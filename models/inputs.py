@@ -1,4 +1,4 @@
-"""Pads streams of several videos to batches: the inputs of captioners."""
+"""Pads streams of several videos to batches, and names, averages and aligns what captioners read of them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from models.captioner import InputDescription, Memory
 
 @dataclass(frozen=True, eq=False)
 class Batch(Memory):
-    """B videos of one stream. Padding is zero in ``values`` and False in both masks.
+    """Holds B videos of one stream. Padding is zero in ``values`` and False in both masks.
 
-    values: float (B, T, N, C); a stream without regions has N = 1.
-    frame_mask: (B, T); region_mask: (B, T, N). times: (B, T, 2) seconds.
+    Attributes:
+        values: float (B, T, N, C); a stream without regions has N = 1.
+        frame_mask: bool (B, T).
+        region_mask: bool (B, T, N).
+        times: (B, T, 2) seconds.
     """
 
     values: Tensor
@@ -32,7 +35,7 @@ class Batch(Memory):
 
 
 def collate(streams: Sequence[Stream], device: torch.device) -> Batch:
-    """Pad to the longest stream and the most regions. float16 values become float32."""
+    """Pads streams to the longest one and the most regions. float16 values become float32."""
     frames = max(len(stream) for stream in streams)
     regions = max(_region_count(stream) for stream in streams)
     width = streams[0].values.shape[-1]
@@ -53,7 +56,7 @@ def _region_count(stream: Stream) -> int:
 
 
 def _region_mask(stream: Stream, regions: int) -> Tensor:
-    """(T, N), or (T, 1) to be spread over the regions."""
+    """bool (T, N), or (T, 1) to be spread over the regions."""
     if stream.mask is None:
         return torch.ones(len(stream), regions, dtype=torch.bool)
     if stream.mask.ndim > 1 or stream.mask.any():
@@ -67,7 +70,7 @@ ABSENT = StreamSpec("absent", "", "")
 
 
 class InputStream(BaseModel):
-    """One input and its width. The same name may serve two inputs, e.g. a grid and its mean."""
+    """Names one input and says its width. The same name may serve two inputs, e.g. a grid and its mean."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,8 +78,8 @@ class InputStream(BaseModel):
     width: int
 
 
-def renamed(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
-    """The same config with other names of inputs; what ``names`` lacks keeps its own."""
+def rename_streams(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
+    """Copies a config with other names of inputs; what ``names`` (old → new) lacks keeps its own."""
     return config.model_copy(update={field: _renamed(value, names) for field, value in config})
 
 
@@ -89,8 +92,8 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def distinct(*streams: InputStream | None) -> tuple[InputStream, ...]:
-    """Those that are given, each name once, in order."""
+def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:
+    """Keeps the streams that are given, each name once, in order."""
     return tuple({s.name: s for s in streams if s is not None}.values())
 
 
@@ -100,56 +103,74 @@ def collate_inputs(
     device: torch.device,
     optional: Collection[str] = (),
 ) -> list[Batch]:
-    """One batch a stream. Those in ``optional`` may be missing; such a video's rows are masked.
+    """Pads the streams of several videos, one batch a stream.
 
-    Raises KeyError for any other that is missing.
+    Args:
+        features: For each of B videos its streams by name.
+        streams: Which of them, in the order of the answer.
+        device: Where the batches are to lie.
+        optional: Names of streams that a video may lack; its rows are masked then.
+
+    Returns:
+        One batch a stream, of all videos.
+
+    Raises:
+        KeyError: A video lacks a stream that is not optional.
     """
 
     def of(video: Features, stream: InputStream) -> Stream:
         if stream.name in optional and stream.name not in video:
-            return absent(stream)
+            return make_absent_stream(stream)
         return video[stream.name]
 
     return [collate([of(video, stream) for video in features], device) for stream in streams]
 
 
-def absent(stream: InputStream) -> Stream:
-    """One row that the mask hides."""
+def make_absent_stream(stream: InputStream) -> Stream:
+    """Makes a stream of one row that the mask hides."""
     start = np.zeros(1)
     return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))
 
 
 class StreamReader(Protocol):
-    """A captioner or an embedding."""
+    """Reads streams: a captioner or an embedding."""
 
     @property
     def inputs(self) -> Sequence[InputDescription]: ...
 
 
-def inputs_of(network: StreamReader, batches: Mapping[str, Batch]) -> list[Batch]:
-    """What ``network.encode_batches`` takes: its streams in its order."""
+def order_inputs(network: StreamReader, batches: Mapping[str, Batch]) -> list[Batch]:
+    """Puts batches into the order of ``network.encode_batches``: one a stream of its ``inputs``."""
     return [batches[stream.name] for stream in network.inputs]
 
 
-def frame_means(batch: Batch) -> Tensor:
-    """(B, T, C), each frame's mean over the regions it has; 0 where it has none."""
+def average_regions(batch: Batch) -> Tensor:
+    """Averages each frame over the regions it has: (B, T, C), 0 where it has none."""
     return batch.values.sum(2) / batch.region_mask.sum(2, keepdim=True).clamp(min=1)
 
 
-def video_means(batch: Batch) -> Tensor:
-    """(B, C), the mean over frames of each frame's mean."""
-    return frame_means(batch).sum(1) / batch.frame_mask.sum(1, keepdim=True).clamp(min=1)
+def average_frames(batch: Batch) -> Tensor:
+    """Averages each video over its frames' means: (B, C)."""
+    return average_regions(batch).sum(1) / batch.frame_mask.sum(1, keepdim=True).clamp(min=1)
 
 
-def nearest_rows(times: Tensor, of: Tensor, mask: Tensor) -> Tensor:
-    """times: (B, T, 2), of: (B, S, 2) seconds, mask: (B, S) → (B, T), the row of ``of`` nearest in time.
+def find_nearest_rows(times: Tensor, of: Tensor, mask: Tensor) -> Tensor:
+    """Finds for each row of one clock the nearest row of another.
 
     Rows are compared by their middles; of two equally near the earlier is taken.
+
+    Args:
+        times: (B, T, 2) seconds, the clock that is kept.
+        of: (B, S, 2) seconds, the clock that is searched.
+        mask: bool (B, S), the rows that there are.
+
+    Returns:
+        (B, T), rows of ``of``.
     """
     distance = (times.mean(2).unsqueeze(2) - of.mean(2).unsqueeze(1)).abs()
     return distance.masked_fill(~mask.unsqueeze(1), torch.inf).argmin(2)
 
 
-def on_clock(values: Tensor, rows: Tensor) -> Tensor:
-    """values: (B, S, C), rows: (B, T) from ``nearest_rows`` → (B, T, C)."""
+def gather_rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Puts values (B, S, C) on another clock: rows (B, T) of ``find_nearest_rows`` → (B, T, C)."""
     return values.gather(1, rows.unsqueeze(2).expand(-1, -1, values.shape[2]))

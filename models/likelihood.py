@@ -1,4 +1,4 @@
-"""How likely given captions are, word by word: what losses over whole captions are made of."""
+"""Computes how likely given captions are, word by word: what losses over whole captions are made of."""
 
 from __future__ import annotations
 
@@ -9,40 +9,62 @@ import torch
 from torch import Tensor
 
 from models.captioner import AnyCaptioner, Memory, StepAttention
-from models.vocabulary import EOS
 
 #: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
 NextWord = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Forced:
-    """log_p: (R, L), 0 where ``valid`` (R, L) is False; attentions: one a step."""
+class CaptionLikelihoods:
+    """Holds the log-probability of every word of R captions.
+
+    Attributes:
+        log_p: (R, L) natural logarithms, 0 where ``valid`` is False.
+        valid: bool (R, L), False where a caption is padded.
+        attentions: One a step.
+    """
 
     log_p: Tensor
     valid: Tensor
     attentions: list[StepAttention | None]
 
 
-def teacher_forced(
+def teacher_force(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
-) -> Forced:
-    """targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+) -> CaptionLikelihoods:
+    """Gives a captioner the true words one by one, and reads how likely it found each of them.
 
-    next_word: for scheduled sampling; by default every step is given the true word.
+    Args:
+        captioner: Predicts the words.
+        memory: B videos, as that captioner encoded them.
+        targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+        next_word: Says what the next step is given, for scheduled sampling; by default the true word.
+
+    Returns:
+        Log-probabilities with gradient, and the attention of each step.
     """
     valid, log_p, attentions = targets >= 0, [], []
     for i, (log_probs, word, attention) in enumerate(_steps(captioner, memory, targets, next_word)):
         log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
         attentions.append(attention)
-    return Forced(torch.stack(log_p, 1), valid, attentions)
+    return CaptionLikelihoods(torch.stack(log_p, 1), valid, attentions)
 
 
 @torch.no_grad()
-def teacher_distributions(
+def predict_top_words(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
 ) -> torch.return_types.topk:
-    """The ``kept`` most probable words at every place of targets (R, L): values, indices (R, L, kept)."""
+    """Finds the most probable words at every place of given captions.
+
+    Args:
+        captioner: Predicts the words, and is given the true ones.
+        memory: B videos, as that captioner encoded them.
+        targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+        kept: How many words a place.
+
+    Returns:
+        Probabilities and ids, both (R, L, ``kept``), the most probable first.
+    """
     tops = [log_probs.exp().topk(kept, dim=1) for log_probs, _, _ in _steps(captioner, memory, targets)]
     values, indices = zip(*tops, strict=True)
     return torch.return_types.topk((torch.stack(values, 1), torch.stack(indices, 1)))
@@ -51,17 +73,10 @@ def teacher_distributions(
 def _steps(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
-    """At every place of targets (R, L): log-probabilities (R, V), the true words (R,), the attention."""
+    """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets."""
     rows = targets.shape[0] // memory.size
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
     for true in targets.clamp(min=0).unbind(1):
         log_probs, state, attention = captioner.step(state, word, memory)
         yield log_probs, true, attention
         word = true if next_word is None else next_word(log_probs, true)
-
-
-def pad_captions(captions: list[list[int]], max_length: int) -> Tensor:
-    """(R, L) word ids, each ended by <eos>, padded by -1; longer captions are cut and have no end."""
-    rows = [[*ids, EOS][:max_length] for ids in captions]
-    longest = max(len(row) for row in rows)
-    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

@@ -1,16 +1,19 @@
-"""Words and their ids. Ids 0 to 2 are the same in every checkpoint; words follow by frequency."""
+"""Turns words into ids and back. Ids 0 to 2 are the same in every checkpoint; words follow by frequency."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import torch
+from torch import Tensor
+
 EOS, BOS, UNK = 0, 1, 2
 SPECIALS = ("<eos>", "<bos>", "<unk>")
 
 
 class Vocabulary:
-    """A fixed list of words. Shipped inside the checkpoint, so that the two can never disagree."""
+    """Numbers a fixed list of words. Shipped inside the checkpoint, so that the two can never disagree."""
 
     def __init__(self, words: Sequence[str]) -> None:
         """words: without the specials, most frequent first."""
@@ -26,11 +29,11 @@ class Vocabulary:
         return word in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Ids without <bos> and <eos>; unknown words become <unk>."""
+        """Looks up ids, without <bos> and <eos>; unknown words become <unk>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Words of the ids up to, and without, the first <eos>."""
+        """Looks up the words of ids up to, and without, the first <eos>."""
         words = []
         for i in ids:
             if i == EOS:
@@ -39,14 +42,34 @@ class Vocabulary:
         return words
 
     def ids_of(self, words: Iterable[str]) -> list[int]:
-        """Ids of those words that are known."""
+        """Looks up the ids of those words that are known."""
         return [self._ids[word] for word in words if word in self._ids]
 
     @classmethod
     def from_captions(
         cls, captions: Iterable[Sequence[str]], *, min_count: int = 1, size: int | None = None
     ) -> Vocabulary:
-        """The words seen at least ``min_count`` times, at most ``size`` of them."""
+        """Makes a vocabulary of the words of captions.
+
+        Args:
+            captions: Their words.
+            min_count: How often a word must be seen.
+            size: How many words at most, the commonest; None for all.
+
+        Returns:
+            The most frequent word first, equally frequent ones by the alphabet.
+        """
         counts = Counter(word for caption in captions for word in caption)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, count in ranked[:size] if count >= min_count])
+
+
+def pad_captions(captions: Sequence[Sequence[int]], max_length: int | None = None) -> Tensor:
+    """Puts captions of different lengths into one tensor.
+
+    captions: R lists of ids without an end. max_length: tokens at most, the end counted; longer captions are
+    cut and have no end. Returns (R, L) ids, each caption ended by <eos> and padded by -1.
+    """
+    rows = [[*ids, EOS][:max_length] for ids in captions]
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

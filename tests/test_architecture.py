@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,15 +17,23 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from extractors.errors import ReelwordError
+from training.datasets.errors import DataSetError
+
 FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
 MIB = 1 << 20
+SIGNALS = {"BlobMissingError", "EngineDied", "EngineRaised", "JumpMissed", "OutOfTime", "_Interrupted"}
 
 # Makes what an image does not have impossible to find, as if it were not installed.
 WITHOUT = """
 from importlib.machinery import PathFinder
 
-find, absent = PathFinder.find_spec, {absent}
-PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] in absent else find(name, *rest)
+find, absent, single = PathFinder.find_spec, {absent}, {single}
+
+def find_spec(name, *rest):
+    return None if name.partition(".")[0] in absent and name not in single else find(name, *rest)
+
+PathFinder.find_spec = find_spec
 import {modules}
 """
 # Some of OpenVINO's needs show only when it converts a network.
@@ -37,16 +48,31 @@ openvino.convert_model(torch.export.export(torch.nn.Linear(3, 1).eval(), (exampl
 
 @dataclass(frozen=True)
 class Image:
-    """groups: what it installs. folders: what it copies from here. modules: what its processes import."""
+    """groups: what it installs. folders: what it copies from here. modules: what its processes import.
+
+    single: modules that it copies without the rest of their folder.
+    """
 
     groups: tuple[str, ...]
     folders: tuple[str, ...]
     modules: str
     work: str = ""
+    single: tuple[str, ...] = ()
 
 
 IMAGES = {
-    "api": Image(("api", "cli"), ("app",), "app.api.application, app.cli.main, app.cli.doctor"),
+    "api": Image(
+        ("api", "cli"),
+        ("app",),
+        "app.api.application, app.serve.supervisor, app.cli.main, app.cli.doctor",
+        single=(
+            "extractors",
+            "extractors.child_process",
+            "extractors.errors",
+            "models",
+            "models.caption",
+        ),
+    ),
     "worker": Image(
         ("worker", "cli"),
         ("app", "docker", "extractors", "models"),
@@ -144,7 +170,7 @@ def test_processes_import_only_what_their_image_has(root: Path, name: str) -> No
     image = IMAGES[name]
     absent = _absent(root, image)
     assert "pytest" in absent
-    script = WITHOUT.format(absent=absent, modules=image.modules) + image.work
+    script = WITHOUT.format(absent=absent, single=image.single, modules=image.modules) + image.work
     run = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
@@ -156,3 +182,34 @@ def test_the_checkout_stays_small(root: Path) -> None:
     assert sum(sizes.values()) < 60 * MIB
     checkpoints = sum(size for file, size in sizes.items() if file.suffix == ".safetensors")
     assert checkpoints <= 45 * MIB
+
+
+def _errors() -> set[type[Exception]]:
+    """The exceptions of this repository's packages, all of which are imported for that."""
+    for package in ("extractors", "models", "training", "app"):
+        for module in pkgutil.walk_packages([package], f"{package}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found: set[type[Exception]] = set()
+    waiting: list[type[Exception]] = [Exception]
+    while waiting:
+        children = waiting.pop().__subclasses__()
+        waiting.extend(children)
+        found.update(kind for kind in children if kind.__module__.partition(".")[0] in FOLDERS)
+    return found
+
+
+def test_each_error_that_a_user_meets_has_a_code_and_a_hint() -> None:
+    named = {kind for kind in _errors() if issubclass(kind, ReelwordError)}
+    single = [kind for kind in named if not kind.__subclasses__()]
+    codes = Counter(kind.code for kind in single)
+    assert [code for code, count in codes.items() if count > 1] == []
+    assert [kind.__name__ for kind in single if "code" not in vars(kind)] == []
+    needs = {kind for kind in single if not issubclass(kind, DataSetError)}  # its hints are each occurrence's
+    assert [kind.__name__ for kind in needs if not re.fullmatch(r"\S.*[.…]", kind.hint)] == []
+
+
+def test_what_is_no_named_error_never_leaves_its_own_caller() -> None:
+    """Signals between two functions or two processes; whoever gets one turns it into a named error."""
+    signals = {kind.__name__ for kind in _errors() if not issubclass(kind, ReelwordError)}
+    assert signals == SIGNALS

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from app.jobs.captioner_info import WorkerInfo
 from app.jobs.redis_client import connect
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from docker.worker_health import is_healthy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import typer.main
@@ -16,6 +15,7 @@ from app.cli.main import cli
 from app.errors import JobError
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
+from extractors.errors import leaves
 from extractors.media.errors import MediaError
 
 
@@ -27,16 +27,8 @@ def _page(root: Path, name: str) -> str:
     return (root / "docs" / name).read_text()
 
 
-def _leaves(error: type[Exception]) -> Iterator[type[Exception]]:
-    kinds = error.__subclasses__()
-    if not kinds:
-        yield error
-    for kind in kinds:
-        yield from _leaves(kind)
-
-
 def _codes(error: type[MediaError] | type[JobError] | type[RequestError]) -> set[str]:
-    return {str(vars(leaf)["code"]) for leaf in _leaves(error)}
+    return {str(vars(leaf)["code"]) for leaf in leaves(error)}
 
 
 def _rows(page: str) -> set[str]:

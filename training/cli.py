@@ -165,7 +165,7 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place
 def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place: RunPaths) -> Path:
     """The embedding, a captioner, or one and the end of its image networks, on pictures and pans."""
     from models.checkpoint import read_card
-    from models.feature_sources.stream_sets import stream_set
+    from models.feature_sources.stream_sets import find_stream_set
     from training.recipes.recipe_book import CONTINUING, DEMO_STREAMS, TUNING
     from training.sessions.pictures import train_captioner, train_semantic_embedding
     from training.sessions.tuning import tune_network
@@ -177,7 +177,7 @@ def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: TrainOption
     if plan.name in TUNING and start is not None:
         return tune_network(name, plan, data, out, cache, threads, start, teachers)
     own = None if start is None else read_card(start).training.get("streams")
-    wanted = stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
+    wanted = find_stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
     if name == CaptionerName.semantic_embedding:
         return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
     return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
@@ -213,7 +213,7 @@ def _on_videos(
     """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, stream_set
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, find_stream_set
     from training.datasets.errors import DataSetError
     from training.recipes.recipe_book import DEMO_STREAMS, FINETUNE
     from training.sessions.videos import finetune, train_on_videos
@@ -223,7 +223,7 @@ def _on_videos(
     try:
         if start is not None:
             return finetune(start, name, plan, data.load(), place)
-        wanted = stream_set(streams or DEMO_STREAMS.get(name, "demo"))
+        wanted = find_stream_set(streams or DEMO_STREAMS.get(name, "demo"))
         return train_on_videos(name, wanted, plan, data.load(), data.rule, place)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error

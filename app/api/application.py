@@ -1,7 +1,4 @@
-"""The HTTP service: its routes, how it says what is wrong, and what it adds to every answer.
-
-Imports neither torch nor anything of ``models`` or ``extractors``: its image has none of them.
-"""
+"""Puts the HTTP service together: its routes, how it says what is wrong, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -21,30 +18,33 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
 from app.api import jobs, problems, submit
 from app.api import status as api_status
-from app.api.access import CheckAccess
 from app.api.connections import limited
 from app.api.dependencies import ApiDependencies, service_of
-from app.api.metrics import CountRequests
+from app.api.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
 
-# The page at ``/``: one HTML file, its scripts and its style, served as they lie in ``app/api/static``.
-
-
+#: The page at ``/``: one HTML file, its scripts and its style.
 STATIC = Path(__file__).parent / "static"
+#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
+THREADS = 200
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
+DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
+IDLE_SECONDS = 30  #: after which a connection without a request is closed
+
+log = structlog.get_logger(__name__)
 router = APIRouter(include_in_schema=False)
 
 
@@ -53,77 +53,8 @@ def page() -> FileResponse:
     return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
 
-def static_files() -> StaticFiles:
-    return StaticFiles(directory=STATIC)
-
-
-# Headers that tell a browser to trust nothing more than it must, and HEAD, which asks for headers alone.
-
-
-#: Answers that are no pages load nothing.
-NOTHING = "default-src 'none'; frame-ancestors 'none'"
-#: The page loads its own script and style, draws on canvases, and talks to this server.
-PAGE = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-#: Swagger UI starts itself by a script in the page and sets styles as it goes.
-DOCS = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-POLICIES = {"/": PAGE, "/docs": DOCS}
-
-
-class SecurityHeaders:
-    """ASGI middleware: content policy by path, no sniffing of types, no referrer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = POLICIES.get(scope["path"], NOTHING)
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
-            await send(message)
-
-        await self._app(scope, receive, guarded)
-
-
-class HeadAsGet:
-    """ASGI middleware: HEAD is answered as GET is, without the body."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self._app(scope, receive, send)
-            return
-
-        async def bodiless(message: Message) -> None:
-            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
-
-        await self._app({**scope, "method": "GET"}, receive, bodiless)
-
-
-#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
-THREADS = 200
-METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-DESCRIPTION = "A video goes in, a caption with its attention comes out."
-
-log = structlog.get_logger(__name__)
-
-
 def create_app(settings: Settings) -> FastAPI:
-    """The application; Redis is first spoken to when a request needs it, so that it may come up later."""
+    """Builds the application. Redis is first spoken to when a request needs it, so it may come up later."""
     service = ApiDependencies.connect(settings)
     app: FastAPI = FastAPIOffline(
         title="Reelword",
@@ -138,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for routes in (submit.router, jobs.router, api_status.router, router):
         app.include_router(routes, responses=problems.openapi_default())
-    app.mount("/static", static_files())
+    app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
     app.add_exception_handler(RecordUnreadable, _record_unreadable)
@@ -245,18 +176,8 @@ def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Respon
     return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)
 
 
-# The API as a process: uvicorn with our application and our logs.
-
-
-DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
-IDLE_SECONDS = 30
-
-
-log = structlog.get_logger(__name__)
-
-
 class ToStructlog(logging.Handler):
-    """What uvicorn has to say, in the form of our own logs."""
+    """Turns what uvicorn logs into lines of our own logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
@@ -276,7 +197,14 @@ def run(settings: Settings) -> None:
 def configuration(
     app: FastAPI, settings: Settings, port: int, drain_seconds: int = DRAIN_SECONDS
 ) -> uvicorn.Config:
-    """How uvicorn runs the application."""
+    """Says how uvicorn runs the application.
+
+    Args:
+        app: the application.
+        settings: its host and limits.
+        port: what it listens on; 0 takes any.
+        drain_seconds: how long requests under way may take once it is told to stop.
+    """
     return uvicorn.Config(
         app,
         host=settings.host,

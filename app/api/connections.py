@@ -26,7 +26,7 @@ PIPELINED = 8  #: requests that may wait behind one on its connection
 
 
 def limited(max_connections: int) -> type[HttpToolsProtocol]:
-    """The protocol for uvicorn's ``http=``, which makes one for each connection."""
+    """Makes the protocol for uvicorn's ``http=``, one for each connection."""
 
     class Limited(LimitedProtocol):
         limit = max_connections
@@ -35,7 +35,10 @@ def limited(max_connections: int) -> type[HttpToolsProtocol]:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP on one connection. ``_deadline`` ends what the client has to do next; there is one at a time."""
+    """Speaks HTTP on one connection.
+
+    ``_deadline`` ends what the client has to do next; there is one at a time.
+    """
 
     limit = 500
     _deadline: TimerHandle | None = None
@@ -120,7 +123,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._end_in(LEAVE_SECONDS, self.transport.abort)
 
     def timeout_keep_alive_handler(self) -> None:
-        """The end of an idle connection; what the client has not taken of the last answer dies with it."""
+        """Ends an idle connection; what the client has not taken of the last answer dies with it."""
         super().timeout_keep_alive_handler()
         self._end_in(LEAVE_SECONDS, self.transport.abort)
 

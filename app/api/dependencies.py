@@ -1,4 +1,7 @@
-"""What every route needs: settings, jobs, blobs, the list of workers, metrics. One for an application."""
+"""Holds what every route needs: settings, jobs, blobs, the list of workers, metrics.
+
+One for an application.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from fastapi import Depends, Request
 from app.api.disk_space import Room
 from app.api.metrics import Metrics
 from app.jobs.blobs import Blobs
-from app.jobs.job import Jobs, Keys
+from app.jobs.job import Keys
+from app.jobs.job_store import Jobs
 from app.jobs.queue import waiting
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
@@ -24,7 +28,7 @@ ANSWER_SECONDS = 2.5
 
 @dataclass(frozen=True)
 class ApiDependencies:
-    """Its members block: routes call them from threads."""
+    """Holds what routes need. Its members block: routes call them from threads."""
 
     settings: Settings
     jobs: Jobs
@@ -35,7 +39,10 @@ class ApiDependencies:
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
-        """Speaks to nobody yet. Raises RedisMissing where no server is named or runs in the data folder."""
+        """Makes the clients; speaks to nobody yet.
+
+        Raises RedisMissing where no server is named or runs in the data folder.
+        """
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
         return cls(
             settings=settings,
@@ -47,7 +54,7 @@ class ApiDependencies:
         )
 
     def waiting(self) -> int:
-        """Jobs that no worker has taken. Raises QueueUnavailable."""
+        """Counts the jobs that no worker has taken. Raises QueueUnavailable."""
         return waiting(self.jobs.server, self.jobs.keys)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Room on the disk that uploads arrive on: a file's blocks are allocated before its bytes come.
+"""Keeps room on the disk that uploads arrive on: a file's blocks are allocated before its bytes come.
 
 An allocation is seen by every thread and process that asks how much is free, and goes with its file, so that
 uploads side by side leave the floor that each of them alone would leave, and no book of promises is kept.
@@ -27,19 +27,22 @@ CANNOT_ALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class Room:
-    """Room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
+    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
 
     def __init__(self, folder: Path, min_free: int) -> None:
         self._folder, self._min_free = folder, min_free
 
     def check(self, needed: int) -> None:
-        """Raises StorageFull where ``needed`` bytes more would go below the floor."""
+        """Checks that there is room.
+
+        Raises StorageFull where ``needed`` bytes more would go below the floor.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(self._folder).free - needed < self._min_free:
             raise problems.StorageFull("The disk that uploads arrive on is almost full.")
 
     def open(self, file: Path, announced: int = 0) -> ReservedFile:
-        """A new file for writing, with room for what was announced. Raises StorageFull."""
+        """Opens a new file for writing, with room for what was announced. Raises StorageFull."""
         output = ReservedFile(file, self)
         try:
             if announced:
@@ -51,7 +54,17 @@ class Room:
         return output
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:
-        """Gives blocks to a file, one allocation at a time on this disk. Raises StorageFull and OSError."""
+        """Gives blocks to a file, one allocation at a time on this disk.
+
+        Args:
+            descriptor: the file, open for writing.
+            start: byte that the blocks begin at.
+            length: how many bytes they hold.
+
+        Raises:
+            StorageFull: too little would stay free.
+            OSError: the disk itself refuses.
+        """
         with self._turn():
             self.check(length)
             if not hasattr(os, "posix_fallocate"):
@@ -64,7 +77,7 @@ class Room:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Between looking at what is free and taking it nobody else may look."""
+        """Waits for its turn: between looking at what is free and taking it nobody else may look."""
         handle = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -82,7 +95,10 @@ class ReservedFile(io.BufferedWriter):
         self._size = self._reserved = 0
 
     def reserve(self, size: int) -> None:
-        """Room for ``size`` bytes in all. Raises StorageFull, and OSError where the disk itself is full."""
+        """Makes room for ``size`` bytes in all.
+
+        Raises StorageFull, and OSError where the disk itself is full.
+        """
         if size > self._reserved:
             self._room.allocate(self.fileno(), self._reserved, size - self._reserved)
             self._reserved = size
@@ -95,7 +111,7 @@ class ReservedFile(io.BufferedWriter):
         return super().write(data)
 
     def flush(self) -> None:
-        """What was reserved and not needed is given back."""
+        """Gives back what was reserved and not needed."""
         super().flush()
         if self._reserved > self._size:
             os.ftruncate(self.fileno(), self._size)
@@ -103,6 +119,6 @@ class ReservedFile(io.BufferedWriter):
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
-    """The length of a body as its header says, 0 where it says none."""
+    """Returns the length of a body as its header says, 0 where it says none."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else 0

@@ -31,23 +31,23 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class FormPart:
-    """What a part's headers say of it. filename: as sent, None where the part holds text."""
+    """Holds a part's headers. filename: as sent, None where the part holds text."""
 
     name: str
     filename: str | None
 
 
 class Sink(Protocol):
-    """Where the data of one part goes."""
+    """Takes the data of one part."""
 
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """The part is complete."""
+        """Ends the part, which is complete."""
 
 
 def boundary_of(content_type: str | None) -> bytes:
-    """The boundary that a request's Content-Type names.
+    """Finds the boundary that a request's Content-Type names.
 
     Raises NotMultipart, and MalformedForm where there is no boundary or one that no client makes.
     """
@@ -105,7 +105,7 @@ class MultipartForm:
             raise MalformedForm("The form cannot be read.") from error
 
     def finish(self) -> None:
-        """Raises MalformedForm where the form's end is missing."""
+        """Ends the form. Raises MalformedForm where its end is missing."""
         if not self._is_complete:
             where = "before its first boundary" if self._sink is None else "before its last boundary"
             raise MalformedForm(f"The form is cut off: it ends {where}.")
@@ -156,7 +156,7 @@ class MultipartForm:
 
 
 def _described(disposition: bytes) -> FormPart:
-    """What Content-Disposition says. Raises MalformedForm where it names no field."""
+    """Reads Content-Disposition. Raises MalformedForm where it names no field."""
     kind, options = parse_options_header(disposition)
     name, filename = options.get(b"name"), options.get(b"filename")
     if kind != b"form-data" or name is None:

@@ -1,4 +1,4 @@
-"""``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
+"""Answers ``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from PIL import Image
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, ServiceDep
-from app.attention_picture.render import attention_picture
-from app.documents.attention import AttentionDocument
+from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
+from models.caption import AttentionDocument
 
 JobId = Annotated[str, Path(description="The id that POST /caption answered with.")]
 JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -37,7 +37,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     },
 )
 def job(job_id: JobId, service: ServiceDep) -> Response:
-    """The job as it stands. Members that are not known (yet) are null."""
+    """Shows the job as it stands. Members that are not known (yet) are null."""
     return _document(find(service, job_id), service)
 
 
@@ -79,8 +79,8 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
 def attention(job_id: JobId, service: ServiceDep) -> Response:
-    """Where the captioner looked for each word of the best caption."""
-    return Response(_attention(service, job_id), media_type="application/json", headers=KEEP)
+    """Tells where the captioner looked for each word of the best caption."""
+    return Response(_attention(service, find(service, job_id)), media_type="application/json", headers=KEEP)
 
 
 @router.get(
@@ -92,13 +92,14 @@ def attention(job_id: JobId, service: ServiceDep) -> Response:
     },
 )
 def attention_png(job_id: JobId, service: ServiceDep) -> Response:
-    """For every word the frame it looked at, with the heat of where in it; drawn once, then kept."""
-    key = f"results/{job_id}/attention.png"
-    document = _attention(service, job_id)
+    """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
+    job = find(service, job_id)
+    document = _attention(service, job)
+    key = f"{job.results}/attention.png"
     try:
         data = service.blobs.read(key)
     except BlobMissingError:
-        data = _draw(service, job_id, document)
+        data = _draw(service, job, document)
         service.blobs.write(key, data)
     return Response(data, media_type="image/png", headers=KEEP)
 
@@ -112,17 +113,17 @@ def attention_png(job_id: JobId, service: ServiceDep) -> Response:
     },
 )
 def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
-    """A frame that the captioner saw, counted from 0 in the order of `sampled`."""
-    find(service, job_id)
+    """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
+    job = find(service, job_id)
     try:
-        data = service.blobs.read(f"results/{job_id}/frames/{number}.jpg")
+        data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
     except BlobMissingError as error:
         raise problems.UnknownFrame(f"The job has no frame {number}.") from error
     return Response(data, media_type="image/jpeg", headers=KEEP)
 
 
 def find(service: ApiDependencies, job_id: str) -> Job:
-    """Raises UnknownJob."""
+    """Finds a job. Raises UnknownJob."""
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None:
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
@@ -134,26 +135,25 @@ def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response
     return JSONResponse(document_of(job, service.blobs).model_dump(mode="json"), status, headers)
 
 
-def _attention(service: ApiDependencies, job_id: str) -> bytes:
-    """The attention document as the worker wrote it."""
-    job = find(service, job_id)
+def _attention(service: ApiDependencies, job: Job) -> bytes:
+    """Reads the attention document as the engine wrote it."""
     if not job.is_over:
         raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
         raise problems.JobHasNoAttention(f"The job has {_ended(job)}, so it has no attention.")
     try:
-        return service.blobs.read(f"results/{job.id}/attention.json")
+        return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
         raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
 
 
-def _draw(service: ApiDependencies, job_id: str, document: bytes) -> bytes:
-    sampled = document_of(find(service, job_id), service.blobs).sampled or []
-    keys = [f"results/{job_id}/frames/{number}.jpg" for number in range(len(sampled))]
+def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
+    sampled = document_of(job, service.blobs).sampled or []
+    keys = [f"{job.results}/frames/{number}.jpg" for number in range(len(sampled))]
     frames = [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
     attention = AttentionDocument.model_validate(json.loads(document))
     out = io.BytesIO()
-    attention_picture(attention, frames, sampled).save(out, "PNG", optimize=True)
+    draw_attention_picture(attention, frames, sampled).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 

@@ -1,18 +1,16 @@
-"""What Prometheus may ask: requests and uploads as they happen, jobs and workers as they stand.
+"""Counts for Prometheus: requests and uploads as they happen, jobs and workers as they stand.
 
 Every application has its own registry, so that two in one process do not add up.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.jobs.captioner_info import WorkerInfo
+from app.jobs.worker_registry import WorkerInfo
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 KIB, MIB = 1024, 1024**2
@@ -51,6 +49,13 @@ class Metrics:
         self._redis_up = Gauge("reelword_redis_up", "Redis answers (1) or not (0)", registry=self.registry)
 
     def observe_queue(self, waiting: int, workers: Iterable[WorkerInfo], dead: int) -> None:
+        """Sets the gauges of jobs and workers.
+
+        Args:
+            waiting: jobs that no worker has taken.
+            workers: those that live.
+            dead: dead letters.
+        """
         listed = list(workers)
         ready = sum(worker.is_ready for worker in listed)
         self._redis_up.set(1)
@@ -63,38 +68,9 @@ class Metrics:
             self._restarts.labels(worker=worker.name).set(worker.engine_restarts)
 
     def observe_queue_away(self) -> None:
+        """Tells that Redis does not answer."""
         self._redis_up.set(0)
 
     def exposition(self) -> bytes:
-        """All of it in Prometheus's text format."""
+        """Writes all of it in Prometheus's text format."""
         return generate_latest(self.registry)
-
-
-class CountRequests:
-    """ASGI middleware: counts and times answers by route template, never by path, which has job ids in it."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        status = 499  # the client went away before an answer, as nginx counts it
-        began = time.perf_counter()
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watch)
-        finally:
-            self._count(scope, status, time.perf_counter() - began)
-
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
-        self._metrics.requests.labels(scope["method"], route, status).inc()
-        self._metrics.request_seconds.labels(scope["method"], route).observe(seconds)

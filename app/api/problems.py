@@ -1,4 +1,4 @@
-"""What can be wrong with a request, and how it is said: RFC 9457 problem documents.
+"""Names what can be wrong with a request, and says it as RFC 9457 problem documents.
 
     RequestError
     ├── NotMultipart        415 not_multipart        the body is no form
@@ -41,6 +41,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from app.errors import QueueError, RecordUnreadable
+from extractors.errors import ReelwordError
 
 MEDIA_TYPE = "application/problem+json"
 #: For the ``headers`` of a response in OpenAPI.
@@ -62,13 +63,12 @@ class Problem(BaseModel):
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
 
 
-class RequestError(Exception):
+class RequestError(ReelwordError):
     """Base of the tree. ``str(error)`` is one sentence about this request."""
 
     status = HTTPStatus.BAD_REQUEST
     code = "request_error"
     title = "The request cannot be served"
-    hint = ""
     retry_after: int | None = None
 
     def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
@@ -255,11 +255,12 @@ class StorageFull(RequestError):
 
 
 def describe(error: RequestError, path: str) -> Problem:
-    """The problem document of an error met while answering ``path``."""
+    """Makes the problem document of an error met while answering ``path``."""
     return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
 
 
 def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
+    """Makes the problem document of an error of the queue or of a record."""
     title = "Jobs cannot be taken or read"
     if isinstance(error, RecordUnreadable):
         title = "The job's record cannot be read by this version"
@@ -269,6 +270,17 @@ def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Probl
 def problem(
     status: int, code: str, title: str, detail: str, hint: str, path: str, known: list[str] | None = None
 ) -> Problem:
+    """Makes a problem document.
+
+    Args:
+        status: of the answer.
+        code: stable name of the kind.
+        title: the kind, in words.
+        detail: a sentence about this request.
+        hint: what to do.
+        path: that was asked for.
+        known: the accepted values, where they can be listed.
+    """
     return Problem(
         type=type_of(code),
         title=title,
@@ -290,13 +302,15 @@ def headers_of(error: RequestError) -> dict[str, str]:
 
 
 def response(error: RequestError, path: str) -> Response:
-    """The answer to a request that met this error."""
+    """Answers a request that met this error."""
     body = describe(error, path).model_dump(mode="json", exclude_none=True)
     return JSONResponse(body, error.status, headers_of(error), media_type=MEDIA_TYPE)
 
 
 def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
-    """What FastAPI's ``responses=`` takes, so that the documentation names every problem of a route."""
+    """Lists problems as FastAPI's ``responses=`` takes them, so that the documentation names every problem
+    of a route.
+    """
     by_status: dict[int, list[type[RequestError]]] = {}
     for error in errors:
         by_status.setdefault(int(error.status), []).append(error)
@@ -304,7 +318,7 @@ def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, 
 
 
 def openapi_default() -> dict[int | str, dict[str, Any]]:
-    """What any route may answer beside the problems of its own."""
+    """Describes what any route may answer beside the problems of its own."""
     schema = {"$ref": "#/components/schemas/Problem"}
     kinds = (HostNotAllowed, OriginNotAllowed, HeadersTooLarge, RequestStalled, TooManyConnections)
     named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in kinds)

@@ -1,4 +1,4 @@
-"""How the service is: what it can do, whether it lives, whether it can work, and its numbers."""
+"""Tells how the service is: what it can do, whether it lives, whether it can work, and its numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Ready(BaseModel):
 
 @router.get("/models")
 def models(service: ServiceDep) -> ModelsDocument:
-    """The captioners that live workers have, and the options they take."""
+    """Lists the captioners that live workers have, and the options they take."""
     workers = service.registry.workers()
     names = [info.name for worker in workers for info in worker.captioners]
     captioners = [
@@ -84,13 +84,16 @@ def models(service: ServiceDep) -> ModelsDocument:
 
 @router.get("/livez")
 async def livez() -> Alive:
-    """This process answers. Says nothing of Redis or workers: restarting the API would not help them."""
+    """Tells that this process answers.
+
+    Says nothing of Redis or workers: restarting the API would not help them.
+    """
     return Alive()
 
 
 @router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
 def readyz(service: ServiceDep) -> Ready:
-    """Redis answers and a worker with loaded models lives."""
+    """Tells whether Redis answers and a worker with loaded models lives."""
     try:
         ready = sum(worker.is_ready for worker in service.registry.workers())
     except QueueError as error:
@@ -102,7 +105,7 @@ def readyz(service: ServiceDep) -> Ready:
 
 @router.get("/metrics", response_class=Response)
 def exposition(service: ServiceDep) -> Response:
-    """Prometheus's text format."""
+    """Tells all numbers in Prometheus's text format."""
     try:
         workers, dead = service.registry.workers(), service.jobs.dead.count()
         service.metrics.observe_queue(service.waiting(), workers, dead)

@@ -1,4 +1,4 @@
-"""``POST /caption``: an upload becomes a job.
+"""Makes a job of an upload: ``POST /caption``.
 
 The order matters: room is asked for before a byte is read, the file is on disk before the job exists, and
 the job is on Redis's disk before its 202.
@@ -35,7 +35,7 @@ router = APIRouter(tags=["caption"])
 
 
 def _form_schema() -> dict[str, Any]:
-    """The form as OpenAPI describes it: the body is read by hand, so nothing can derive it."""
+    """Describes the form for OpenAPI: the body is read by hand, so nothing can derive it."""
     video = {"type": "string", "format": "binary", "description": "The file."}
     properties = {"video": video, **form_schema()}
     schema = {
@@ -113,7 +113,8 @@ def _refuse_query(request: Request) -> None:
 
 
 def preferred_wait(prefer: str | None) -> float | None:
-    """Seconds of ``wait`` in a Prefer header (RFC 7240), at most LONGEST_WAIT; None where there is none.
+    """Reads the seconds of ``wait`` in a Prefer header (RFC 7240), at most LONGEST_WAIT; None where there is
+    none.
 
     What cannot be read is passed over, as the RFC asks.
     """
@@ -130,12 +131,11 @@ def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
 
 
 def _submit(service: ApiDependencies, upload: Upload) -> Job:
-    """The file becomes a blob and the blob a job; where that fails, neither is left."""
+    """Makes a blob of the file and a job of the blob; where that fails, neither is left."""
     job_id = uuid4().hex
     key = f"uploads/{job_id}"
     try:
-        options = parse_options(upload.fields)
-        _check_choice(service, options)
+        options = _choose_captioner(service, parse_options(upload.fields))
         service.blobs.adopt(upload.file, key)
         job = service.jobs.submit(job_id, options, key, filename=upload.filename)
     except BaseException:
@@ -147,7 +147,7 @@ def _submit(service: ApiDependencies, upload: Upload) -> Job:
 
 
 def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
-    """Options from the form's texts. Raises InvalidOption, which names the first that is wrong."""
+    """Reads options from the form's texts. Raises InvalidOption, which names the first that is wrong."""
     try:
         return CaptionOptions.model_validate(dict(fields))
     except ValidationError as error:
@@ -159,13 +159,16 @@ def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
         raise problems.InvalidOption(f"{name} is {fields[name][:64]!r}: {said}.", known=known) from error
 
 
-def _check_choice(service: ApiDependencies, options: CaptionOptions) -> None:
-    """Where no worker lives nothing is known, and the job waits for one."""
+def _choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
+    """Fills in who writes, which then stands in the record: nobody chooses again.
+
+    Where no worker lives nothing is known, and the job waits for one, which chooses.
+    """
     choices = service.registry.captioner_choices()
     if not choices.names:
-        return
+        return options
     try:
-        choices.resolve(options)
+        return options.with_choice(choices.resolve(options))
     except CaptionerUnavailable as failure:
         raise problems.CaptionerUnknown(
             f"No worker has a captioner called {failure.name}.", known=failure.known
@@ -197,7 +200,7 @@ def urls_of(job_id: str) -> JobUrls:
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """The job when it is over, or as it stands after ``seconds``. Raises ClientDisconnect.
+    """Waits for a job's end, ``seconds`` at most, and returns it as it stands. Raises ClientDisconnect.
 
     It is asked for ever more rarely, so that an answer comes late by a tenth at most and many who wait cost
     little.

@@ -1,4 +1,4 @@
-"""A multipart form read as it arrives: the video to disk, the options to memory, nothing else anywhere.
+"""Reads a multipart form as it arrives: the video to disk, the options to memory, nothing else anywhere.
 
 The parser is given bounded pieces, so that memory stays flat; the size limit ends the reading at the
 first byte too many; whatever goes wrong, the half-written file is gone before the error leaves here.
@@ -36,7 +36,7 @@ JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words 
 
 @dataclass(frozen=True)
 class Upload:
-    """A received form.
+    """Holds a received form.
 
     file: holds the video, ``size`` bytes, on disk. fields: the options as sent. filename: the video's on its
     sender's disk, fit for display.
@@ -87,7 +87,7 @@ class OptionSink:
 
 
 class CaptionForm:
-    """The parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
+    """Takes the parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
 
     def __init__(self, video: VideoSink) -> None:
         self.video = video
@@ -99,7 +99,7 @@ class CaptionForm:
         return {name: self._options[name].value for name in FORM_FIELDS if name in self._options}
 
     def open_part(self, part: FormPart) -> Sink:
-        """Raises leaves of RequestError for a part that is not wanted, or not again."""
+        """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
         if part.name == "video":
             return self._open_video(part)
         if part.name == "url":  # told, so that nobody believes it was followed
@@ -119,7 +119,7 @@ class CaptionForm:
         return self.video
 
     def check(self) -> None:
-        """Raises VideoMissing or VideoEmpty, of a form that has been read to its end."""
+        """Checks a form that has been read to its end. Raises VideoMissing or VideoEmpty."""
         if self.filename is None:
             raise problems.VideoMissing("The form has no field called video.")
         if self.video.size == 0:
@@ -127,7 +127,9 @@ class CaptionForm:
 
 
 def displayable(filename: str) -> str:
-    """A sender's file name without its folders and without what a terminal or a page could trip over."""
+    """Cleans a sender's file name: without its folders and without what a terminal or a page could trip
+    over.
+    """
     name = re.split(r"[/\\]", filename)[-1].strip()
     return "".join(_displayable_letter(letter) for letter in name[:FILENAME_LENGTH])
 
@@ -146,10 +148,19 @@ async def receive(
     stall_seconds: float = STALL_SECONDS,
     room: Room | None = None,
 ) -> Upload:
-    """Reads a whole form from ``body``; the video is in ``file`` and flushed to disk when this returns.
+    """Reads a whole form; the video is in ``file`` and flushed to disk when this returns.
 
-    room: of the disk, and what must stay free of it; by default nothing. Raises leaves of RequestError, and
-    whatever ``body`` raises (the client went away); ``file`` is then removed.
+    Args:
+        body: the request's bytes as they arrive.
+        headers: the request's.
+        file: takes the video; it is removed where the form is refused.
+        max_video_bytes: most bytes of the video.
+        stall_seconds: how long the client may send next to nothing.
+        room: of the disk, and what must stay free of it; by default nothing.
+
+    Raises:
+        RequestError: one of its leaves, where the form is refused.
+        Exception: whatever ``body`` raises (the client went away).
     """
     boundary = boundary_of(headers.get("content-type"))
     _refuse_by_header(headers, max_video_bytes)
@@ -190,7 +201,7 @@ async def _receive(
 
 
 async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """The same pieces, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
+    """Passes the pieces on, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
     pieces = aiter(body)
     left, wanted = seconds, PACE
     while True:
@@ -213,7 +224,7 @@ async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
 async def _parse_body(
     form: MultipartForm, video: VideoSink, body: AsyncIterator[bytes], max_video_bytes: int
 ) -> None:
-    """Parsing and writing happen in a thread, a piece at a time: a slow disk delays nobody else."""
+    """Parses and writes in a thread, a piece at a time: a slow disk delays nobody else."""
     piece = bytearray()
     total = 0
     async for chunk in body:
@@ -231,7 +242,10 @@ async def _parse_body(
 
 
 def _check_overhead(size: int) -> None:
-    """Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form."""
+    """Limits what is no video.
+
+    Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
+    """
     if size > FORM_OVERHEAD:
         raise problems.MalformedForm(f"More than {FORM_OVERHEAD:,} bytes of the form are not its video.")
 

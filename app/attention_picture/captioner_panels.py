@@ -1,4 +1,4 @@
-"""The blocks that a captioner's paper adds above the words: refocus's two steps, fusion's candidates."""
+"""Draws what a captioner's paper adds above the words: refocus's two steps, fusion's candidates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from PIL import Image, ImageDraw, ImageFont
 from app.attention_picture import drawing
 from app.attention_picture.drawing import ACCENT, GAP, INK, MARGIN, QUIET, SMALL
 from app.attention_picture.word_tiles import PictureSource
-from app.documents.attention import AttentionDocument, CandidateCaption, ChosenMoment
+from models.caption import AttentionDocument, CandidateCaption, ChosenMoment
 
 MOST_CANDIDATES = 12
 TALLEST = 260  #: of refocus's frames
 
 
-def captioner_panels(seen: PictureSource, width: int) -> list[Image.Image]:
-    """None for a captioner that has everything in its words' tiles."""
+def draw_captioner_panels(seen: PictureSource, width: int) -> list[Image.Image]:
+    """Draws them; none for a captioner that has everything in its words' tiles."""
     extras, blocks = seen.attention.extras, []
     if extras.candidates:
         blocks.append(_candidates(extras.candidates, width))
@@ -26,20 +26,20 @@ def captioner_panels(seen: PictureSource, width: int) -> list[Image.Image]:
 
 
 def _candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image:
-    """A line for each that competed, with a bar for its merit, the winner's in ACCENT."""
+    """Draws a line for each that competed, with a bar for its merit, the winner's in ACCENT."""
     candidates = competed[:MOST_CANDIDATES]
     low = min(each.merit for each in candidates)
     span = max(each.merit for each in candidates) - low or 1.0
     font = ImageFont.load_default(SMALL)
     line = SMALL + 12
-    found = drawing.block(width, len(candidates) * line)
+    found = drawing.make_block(width, len(candidates) * line)
     pen = ImageDraw.Draw(found)
     for number, each in enumerate(candidates):
         y, ink = number * line, ACCENT if number == 0 else QUIET
         length = 20 + 130 * (each.merit - low) / span
         pen.rectangle((MARGIN, y + 4, MARGIN + length, y + SMALL), fill=ink)
         said = f"{each.merit:.2f}  {each.text}  ({each.captioner}, {_place(each.beam)})"
-        text, size = drawing.fitted(said, SMALL, width - 2 * MARGIN - 170)
+        text, size = drawing.fit_text(said, SMALL, width - 2 * MARGIN - 170)
         pen.text((MARGIN + 170, y), text, fill=INK if number == 0 else QUIET, font=_sized(font, size))
     return found
 
@@ -53,19 +53,19 @@ def _place(beam: int) -> str:
 
 
 def _refocused(seen: PictureSource, default: ChosenMoment, key: ChosenMoment, width: int) -> Image.Image:
-    """Figures 3 and 4: default and predicted key frame with their captions, and the mask over the latter."""
+    """Draws figures 3 and 4: default and predicted key frame, their captions, the mask over the latter."""
     extras = seen.attention.extras
     size, column = _third(seen.frames[0].size, width), (width - 2 * MARGIN - 2 * GAP) // 3
     columns = [
-        (seen.frame_with_heat(default.moment, None, size), f"Step 1, from the middle: {extras.step_1 or ''}"),
-        (seen.frame_with_heat(key.moment, None, size), f"Step 2, from the key frame: {extras.step_2 or ''}"),
+        (seen.draw_moment(default.moment, None, size), f"Step 1, from the middle: {extras.step_1 or ''}"),
+        (seen.draw_moment(key.moment, None, size), f"Step 2, from the key frame: {extras.step_2 or ''}"),
         (
-            seen.frame_with_heat(key.moment, _mean_map(seen.attention), size),
+            seen.draw_moment(key.moment, _mean_map(seen.attention), size),
             "Where its words looked, their mean",
         ),
     ]
     parts = [_step(picture, time, said, column) for (picture, time), said in columns]
-    found = drawing.block(width, max(part.height for part in parts) + 24)
+    found = drawing.make_block(width, max(part.height for part in parts) + 24)
     for number, part in enumerate(parts):
         found.paste(part, (MARGIN + number * (column + GAP), 0))
     if extras.refocus:
@@ -76,10 +76,10 @@ def _refocused(seen: PictureSource, default: ChosenMoment, key: ChosenMoment, wi
 
 
 def _step(picture: Image.Image, time: float, said: str, column: int) -> Image.Image:
-    """One frame with its time and a sentence below it."""
+    """Draws one frame with its time and a sentence below it."""
     font = ImageFont.load_default(SMALL)
-    lines = [drawing.seconds(time), *drawing.wrap(said, font, column)]
-    found = drawing.block(column, picture.height + 8 + len(lines) * (SMALL + 6))
+    lines = [drawing.format_seconds(time), *drawing.wrap_text(said, font, column)]
+    found = drawing.make_block(column, picture.height + 8 + len(lines) * (SMALL + 6))
     found.paste(picture, (0, 0))
     pen = ImageDraw.Draw(found)
     for number, line in enumerate(lines):
@@ -89,13 +89,13 @@ def _step(picture: Image.Image, time: float, said: str, column: int) -> Image.Im
 
 
 def _third(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """A frame that fits a third of the page."""
+    """Finds the size of a frame that fits a third of the page."""
     scale = min((width - 2 * MARGIN - 2 * GAP) / 3 / size[0], TALLEST / size[1])
     return max(1, int(size[0] * scale)), max(1, int(size[1] * scale))
 
 
 def _mean_map(attention: AttentionDocument) -> list[float] | None:
-    """The mean over words of their maps of the key frame; None without any."""
+    """Takes the mean over words of their maps of the key frame; None without any."""
     chosen, spatial = attention.extras.key_frame, attention.spatial
     if chosen is None or spatial is None:
         return None

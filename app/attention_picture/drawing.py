@@ -20,7 +20,7 @@ HEADLINE, WORD, SMALL = 38, 25, 17
 
 
 def stack_blocks(blocks: Sequence[Image.Image], width: int) -> Image.Image:
-    """Blocks of the page's width below each other, with margins."""
+    """Lays blocks of the page's width below each other, with margins."""
     height = sum(each.height for each in blocks) + GAP * (len(blocks) - 1) + 2 * MARGIN
     page = Image.new("RGB", (width, height), PAPER)
     y = MARGIN
@@ -30,28 +30,56 @@ def stack_blocks(blocks: Sequence[Image.Image], width: int) -> Image.Image:
     return page
 
 
-def block(width: int, height: int) -> Image.Image:
+def make_block(width: int, height: int) -> Image.Image:
+    """Makes an empty block."""
     return Image.new("RGB", (width, max(1, height)), PAPER)
 
 
-def paragraph(text: str, size: int, ink: Ink, width: int) -> Image.Image:
-    """A block of a page ``width`` wide with text between its margins."""
+def draw_paragraph(text: str, size: int, ink: Ink, width: int) -> Image.Image:
+    """Draws text between the margins of a page.
+
+    Args:
+        text: what is written, in as many lines as it takes.
+        size: of the font.
+        ink: its colour.
+        width: of the page.
+    """
     font = ImageFont.load_default(size)
-    lines = wrap(text, font, width - 2 * MARGIN)
+    lines = wrap_text(text, font, width - 2 * MARGIN)
     pitch = size + (12 if size == HEADLINE else 7)
-    found = block(width, len(lines) * pitch)
+    found = make_block(width, len(lines) * pitch)
     pen = ImageDraw.Draw(found)
     for number, line in enumerate(lines):
         pen.text((MARGIN, number * pitch), line, fill=ink, font=font)
     return found
 
 
-def centred(pen: ImageDraw.ImageDraw, top: tuple[float, float], text: str, size: float, ink: Ink) -> None:
+def draw_centred(
+    pen: ImageDraw.ImageDraw, top: tuple[float, float], text: str, size: float, ink: Ink
+) -> None:
+    """Draws a line of text around a point.
+
+    Args:
+        pen: of the block.
+        top: the middle of the line's upper edge, (x, y).
+        text: the line.
+        size: of the font.
+        ink: its colour.
+    """
     pen.text(top, text, fill=ink, font=ImageFont.load_default(size), anchor="ma")
 
 
-def fitted(text: str, size: int, width: float) -> tuple[str, float]:
-    """The text and the size at which it fits ``width``; cut short where the size would be too small."""
+def fit_text(text: str, size: int, width: float) -> tuple[str, float]:
+    """Makes a line of text smaller, and then shorter, until it fits.
+
+    Args:
+        text: the line.
+        size: of the font that is wanted.
+        width: of the room.
+
+    Returns:
+        The text, cut short where it would be too small to read, and the size.
+    """
     length = ImageFont.load_default(size).getlength(text)
     smallest = size * 0.6
     if length * smallest / size <= width:
@@ -62,7 +90,14 @@ def fitted(text: str, size: int, width: float) -> tuple[str, float]:
     return text + "…", smallest
 
 
-def wrap(text: str, font: Font, width: float) -> list[str]:
+def wrap_text(text: str, font: Font, width: float) -> list[str]:
+    """Breaks text into lines between words.
+
+    Args:
+        text: any.
+        font: in which it is written.
+        width: of the longest line; a longer word has a line of its own.
+    """
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -73,8 +108,8 @@ def wrap(text: str, font: Font, width: float) -> list[str]:
     return lines
 
 
-def seconds(time: float) -> str:
-    """1.4 s, 2:05.0 or 1:02:05."""
+def format_seconds(time: float) -> str:
+    """Writes a time as 1.4 s, 2:05.0 or 1:02:05."""
     tenths = round(time, 1)
     if tenths < 60:
         return f"{tenths:.1f} s"
@@ -85,6 +120,13 @@ def seconds(time: float) -> str:
 
 
 def mix(first: Ink, second: Ink, part: float) -> Ink:
+    """Mixes two colours.
+
+    Args:
+        first: the one at 0.
+        second: the one at 1.
+        part: in [0, 1].
+    """
     red, green, blue = (round(a + (b - a) * part) for a, b in zip(first, second, strict=True))
     return red, green, blue
 
@@ -97,10 +139,15 @@ def draw_timeline(
     parts: Sequence[Sequence[float]],
     shown: int | None,
 ) -> None:
-    """A thin line over the clip's time, a segment for each part, darker for more weight.
+    """Draws a thin line over the clip's time, a segment for each part, darker for more weight.
 
-    parts: start and end of each in seconds; where one overlaps the next it is drawn up to that one's start.
-    shown: the one in ACCENT, None for none.
+    Args:
+        pen: of the block.
+        corner: the line's left upper corner, (x, y).
+        width: of the whole line.
+        weights: of each part, none below 0.
+        parts: start and end of each in seconds; one that overlaps the next is drawn up to that one's start.
+        shown: the one in ACCENT, None for none.
     """
     top, span = max(weights) or 1.0, max(end for _, end in parts) or 1.0
     starts = [start for start, _ in parts]

@@ -1,4 +1,4 @@
-"""Attention weights over a picture, as colour: a grid's weights enlarged smoothly, or boxes.
+"""Draws attention weights over a picture as colour: a grid's weights enlarged smoothly, or boxes.
 
 Weights are shown against an even share (1/N of N cells): what gets no more than that stays dim and
 what gets most of its word's attention glows, so that a map which looks nowhere looks like nothing.
@@ -24,8 +24,8 @@ LEAST_RANGE = 2.0  #: full colour means at least this many even shares
 DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
 
 
-def colour(strength: float) -> Colour:
-    """The colour of a strength in [0, 1]."""
+def pick_colour(strength: float) -> Colour:
+    """Picks the colour of a strength in [0, 1]."""
     place = min(max(strength, 0.0), 1.0) * (len(INFERNO) - 1)
     low = min(int(place), len(INFERNO) - 2)
     part = place - low
@@ -34,8 +34,8 @@ def colour(strength: float) -> Colour:
     return red, green, blue
 
 
-def strengths(weights: Sequence[float]) -> list[float]:
-    """N weights that sum to one → N strengths: 0 for an even share or less, 1 for the strongest.
+def scale_weights(weights: Sequence[float]) -> list[float]:
+    """Turns N weights that sum to one into N strengths: 0 for an even share or less, 1 for the strongest.
 
     The strongest is taken to be at least LEAST_RANGE even shares, lest noise around an even map glow.
     """
@@ -46,38 +46,58 @@ def strengths(weights: Sequence[float]) -> list[float]:
     return [max(0.0, (weight - even) / (top - even)) for weight in weights]
 
 
-def over_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns: int) -> Image.Image:
-    """The picture with the weights of its rows × columns cells, row by row, enlarged bilinearly, over it."""
-    cells = _grey(strengths(weights), columns, rows)
-    return _over(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
+def overlay_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns: int) -> Image.Image:
+    """Lays the weights of even cells over a picture, enlarged bilinearly.
+
+    Args:
+        picture: any size.
+        weights: of rows × columns cells, row by row; they sum to one.
+        rows: of cells.
+        columns: of cells.
+
+    Returns:
+        A new picture of the same size, RGB.
+    """
+    cells = _grey(scale_weights(weights), columns, rows)
+    return _overlay(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
 
 
-def over_cells(
+def overlay_cells(
     picture: Image.Image,
     weights: Sequence[float],
     row_edges: Sequence[float],
     column_edges: Sequence[float],
 ) -> Image.Image:
-    """The same of cells that lie between edges in [0, 1] of the picture, even or not; the rest stays bare."""
+    """Lays the weights of cells, even or not, over a picture; what lies outside the edges stays bare.
+
+    Args:
+        picture: any size.
+        weights: of the cells, row by row; they sum to one.
+        row_edges: where rows begin and end, rising, in [0, 1] of the height; one more than there are rows.
+        column_edges: the same of columns and the width.
+
+    Returns:
+        A new picture of the same size, RGB.
+    """
     (left, right), (top, bottom) = (
         _reach(edges, pixels) for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
     )
     box, size = (left, top, right, bottom), (right - left, bottom - top)
-    cells = strengths(weights)
+    cells = scale_weights(weights)
     strength = _placed(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
     heated = picture.convert("RGB")
-    heated.paste(_over(heated.crop(box), strength), box)
+    heated.paste(_overlay(heated.crop(box), strength), box)
     return heated
 
 
 def _reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
-    """First and one past the last pixel between the outer edges, one at least."""
+    """Finds the first and one past the last pixel between the outer edges, one at least."""
     first = min(int(edges[0] * pixels), pixels - 1)
     return first, max(first + 1, round(edges[-1] * pixels))
 
 
 def _placed(cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]) -> Image.Image:
-    """Strengths row by row as a grey map that can be enlarged evenly.
+    """Turns strengths, row by row, into a grey map that can be enlarged evenly.
 
     It has a pixel a cell where cells are of one size, else FINE a side, read off between their middles.
     """
@@ -101,7 +121,7 @@ def _grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
 
 
 def _between_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
-    """For each of FINE even places between the outer edges the two nearest cells and their shares."""
+    """Finds for each of FINE even places between the outer edges the two nearest cells and their shares."""
     middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
     found = []
     for number in range(FINE):
@@ -118,32 +138,41 @@ def _is_even(edges: Sequence[float]) -> bool:
     return all(abs(end - begin - step) < 1e-3 for begin, end in pairwise(edges))
 
 
-def over_boxes(
+def overlay_boxes(
     picture: Image.Image, weights: Sequence[float], boxes: Sequence[Sequence[float]]
 ) -> Image.Image:
-    """The picture with boxes (x0 y0 x1 y1 in [0, 1]) lit by weight and the three strongest outlined."""
+    """Lights boxes over a picture by their weight, and outlines the three strongest.
+
+    Args:
+        picture: any size.
+        weights: of the boxes; they sum to one.
+        boxes: of each x0, y0, x1, y1 in [0, 1].
+
+    Returns:
+        A new picture of the same size, RGB.
+    """
     glow = Image.new("L", picture.size)
     pen = ImageDraw.Draw(glow)
-    ranked = sorted(zip(strengths(weights), boxes, strict=True), key=lambda pair: pair[0])
+    ranked = sorted(zip(scale_weights(weights), boxes, strict=True), key=lambda pair: pair[0])
     corners = [(strength, _corners(box, picture.size)) for strength, box in ranked]
     for strength, place in corners:
         pen.rectangle(place, fill=round(255 * strength))
-    heated = _over(picture, glow)
+    heated = _overlay(picture, glow)
     outline = ImageDraw.Draw(heated)
     for strength, place in corners[-3:]:
-        outline.rectangle(place, outline=colour(0.35 + 0.65 * strength), width=2)
+        outline.rectangle(place, outline=pick_colour(0.35 + 0.65 * strength), width=2)
     return heated
 
 
-def bar(width: int, height: int) -> Image.Image:
-    """The scale from the even share (left) to the strongest (right)."""
+def draw_scale(width: int, height: int) -> Image.Image:
+    """Draws the scale from the even share (left) to the strongest (right)."""
     strip = Image.new("RGB", (width, 1))
-    strip.putdata([colour(x / max(1, width - 1)) for x in range(width)])
+    strip.putdata([pick_colour(x / max(1, width - 1)) for x in range(width)])
     return strip.resize((width, height))
 
 
-def _over(picture: Image.Image, strength: Image.Image) -> Image.Image:
-    table = [colour(level / 255) for level in range(256)]
+def _overlay(picture: Image.Image, strength: Image.Image) -> Image.Image:
+    table = [pick_colour(level / 255) for level in range(256)]
     paint = Image.merge("RGB", [strength.point([shade[k] for shade in table]) for k in range(3)])
     opacity = strength.point([round(255 * (DIM + (GLOW - DIM) * level / 255)) for level in range(256)])
     return Image.composite(paint, picture.convert("RGB"), opacity)

@@ -1,5 +1,5 @@
-"""The attention picture: the frames that were used in the order of time, what the captioner's own paper shows
-of it (captioner_panels.py), and a tile for each word (word_tiles.py).
+"""Draws the attention picture: the frames that were used in the order of time, what the captioner's own paper
+shows of it (captioner_panels.py), and a tile for each word (word_tiles.py).
 
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw, ImageFont
 
 from app.attention_picture import drawing, heatmap
-from app.attention_picture.captioner_panels import captioner_panels
+from app.attention_picture.captioner_panels import draw_captioner_panels
 from app.attention_picture.drawing import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
-from app.attention_picture.word_tiles import SPREAD, PictureSource, Tiles, said_below, tile_frames, word_rows
-from app.documents.attention import AttentionDocument, BoxAttention, GridAttention
+from app.attention_picture.word_tiles import (
+    SPREAD,
+    PictureSource,
+    TileLayout,
+    draw_word_rows,
+    list_tile_frames,
+    write_below,
+)
+from models.caption import AttentionDocument, BoxAttention, GridAttention
 
 CONTENT = 1440  #: widest line of tiles
 TILE_AREA, TILE_WIDEST, TILE_TALLEST, TILE_NARROWEST = 36_000, 300, 300, 132
@@ -24,20 +31,29 @@ STRIP_HEIGHT, STRIP_COLUMNS = 104, 16
 
 
 @dataclass(frozen=True)
-class Strip:
-    """How the used frames lie on top. ``thumb`` is (width, height)."""
+class FrameStrip:
+    """Says how the used frames lie on top. ``thumb`` is (width, height)."""
 
     width: int
     thumb: tuple[int, int]
     columns: int
 
 
-def attention_picture(
+def draw_attention_picture(
     attention: AttentionDocument, frames: Sequence[Image.Image], frame_times: Sequence[float]
 ) -> Image.Image:
-    """Draws the picture, RGB.
+    """Draws the whole picture.
 
-    frames: the frames that the captioner saw, in order, all of one size; frame_times: their seconds.
+    Args:
+        attention: of one caption.
+        frames: those that the captioner saw, in order, all of one size.
+        frame_times: their seconds.
+
+    Returns:
+        RGB, of a size that follows from what there is to show.
+
+    Raises:
+        ValueError: there are not as many times as frames, or none.
     """
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
@@ -47,17 +63,17 @@ def attention_picture(
     )
     width = tiles.width
     blocks = [
-        drawing.paragraph(" ".join(attention.words), HEADLINE, INK, width),
+        drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
         _strip(frames, frame_times, _strip_of(len(frames), frames[0].size, width)),
-        *captioner_panels(seen, width),
-        *word_rows(seen, tiles),
+        *draw_captioner_panels(seen, width),
+        *draw_word_rows(seen, tiles),
         *([_scale(width)] if attention.spatial is not None else []),
-        drawing.paragraph(_explanation(attention), SMALL, QUIET, width),
+        drawing.draw_paragraph(_explanation(attention), SMALL, QUIET, width),
     ]
     return drawing.stack_blocks(blocks, width)
 
 
-def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> Tiles:
+def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> TileLayout:
     words = len(attention.words)
     tile = _fit(size)
     cell = max(tile[0], TILE_NARROWEST)
@@ -65,32 +81,32 @@ def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int
     columns = math.ceil(max(words, 1) / math.ceil(max(words, 1) / most))
     # Few words still get a page wide enough for the headline and the legend.
     content = max(columns * (cell + GAP) - GAP, 900)
-    frames = max((len(tile_frames(attention, word, times)) for word in range(words)), default=1)
+    frames = max((len(list_tile_frames(attention, word, times)) for word in range(words)), default=1)
     has_bars = attention.extras.layers is not None
-    lines = max((len(said_below(attention, word, 0.0)) for word in range(words)), default=1)
-    return Tiles(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
+    lines = max((len(write_below(attention, word, 0.0)) for word in range(words)), default=1)
+    return TileLayout(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
 
 
 def _fit(size: tuple[int, int]) -> tuple[int, int]:
-    """A tile of the frame's shape: tall and wide ones get the same area, within bounds."""
+    """Finds the size of a tile of the frame's shape: tall and wide ones get the same area, within bounds."""
     width, height = size
     scale = math.sqrt(TILE_AREA / (width * height))
     scale = min(scale, TILE_WIDEST / width, TILE_TALLEST / height)
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _strip_of(frames: int, size: tuple[int, int], page: int) -> Strip:
+def _strip_of(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
     columns = math.ceil(frames / math.ceil(frames / STRIP_COLUMNS))
     width, height = size
     room = (page - 2 * MARGIN - 8 * (columns - 1)) / columns
     scale = min(STRIP_HEIGHT / height, room / width)
-    return Strip(page, (max(1, int(width * scale)), max(1, int(height * scale))), columns)
+    return FrameStrip(page, (max(1, int(width * scale)), max(1, int(height * scale))), columns)
 
 
-def _strip(frames: Sequence[Image.Image], times: Sequence[float], strip: Strip) -> Image.Image:
+def _strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameStrip) -> Image.Image:
     width, height = strip.thumb
     rows = math.ceil(len(frames) / strip.columns)
-    found = drawing.block(strip.width, rows * (height + SMALL + 18))
+    found = drawing.make_block(strip.width, rows * (height + SMALL + 18))
     pen = ImageDraw.Draw(found)
     pitch = _pitch(strip.width - 2 * MARGIN, width, strip.columns)
     labelled = _label_every(times, pitch)
@@ -99,29 +115,31 @@ def _strip(frames: Sequence[Image.Image], times: Sequence[float], strip: Strip) 
         x, y = round(MARGIN + column * pitch), row * (height + SMALL + 18)
         found.paste(frame.convert("RGB").resize(strip.thumb, Image.Resampling.LANCZOS), (x, y))
         if column % labelled == 0:
-            drawing.centred(pen, (x + width / 2, y + height + 6), drawing.seconds(times[k]), SMALL, QUIET)
+            drawing.draw_centred(
+                pen, (x + width / 2, y + height + 6), drawing.format_seconds(times[k]), SMALL, QUIET
+            )
     return found
 
 
 def _pitch(content: int, width: int, columns: int) -> float:
-    """Distance from frame to frame: near together, spread no wider than half a frame of air."""
+    """Finds the distance from frame to frame: near together, spread no wider than half a frame of air."""
     return width + 8 if columns == 1 else min(width * 1.6, (content - width) / (columns - 1))
 
 
 def _label_every(times: Sequence[float], pitch: float) -> int:
-    """Every how many frames there is room for a time."""
+    """Finds every how many frames there is room for a time."""
     font = ImageFont.load_default(SMALL)
-    widest = max(font.getlength(drawing.seconds(time)) for time in times)
+    widest = max(font.getlength(drawing.format_seconds(time)) for time in times)
     return max(1, math.ceil((widest + 8) / pitch))
 
 
 def _scale(width: int) -> Image.Image:
     font, left = ImageFont.load_default(SMALL), "even share"
-    found = drawing.block(width, SMALL + 7)
+    found = drawing.make_block(width, SMALL + 7)
     pen = ImageDraw.Draw(found)
     start = MARGIN + round(font.getlength(left)) + 10
     pen.text((MARGIN, 0), left, fill=QUIET, font=font)
-    found.paste(heatmap.bar(220, 14), (start, 4))
+    found.paste(heatmap.draw_scale(220, 14), (start, 4))
     right = f"the word's strongest place, at least {heatmap.LEAST_RANGE:g} times even"
     pen.text((start + 230, 0), right, fill=QUIET, font=font)
     return found

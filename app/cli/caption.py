@@ -1,4 +1,4 @@
-"""``python -m app caption``: files in, a caption for each on standard output, what failed at the end.
+"""Captions files, a line each on standard output, and lists what failed: ``python -m app caption``.
 
 Captions (or lines of JSON) are all that standard output gets; progress, warnings and failures go to standard
 error.
@@ -7,25 +7,22 @@ error.
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
-from app.attention_picture.render import attention_picture
-from app.documents.attention import AttentionDocument
-from app.documents.job import ANSWER_MEMBERS, FileDocument
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, error_document, sentence
-from app.extract.inputs import Input, find_videos
+from app.attention_picture.render import draw_attention_picture
+from app.documents.job import FileDocument
+from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
-from app.progress import progress
 from app.settings import Settings
-from app.terminal import complain, printable, printable_json
+from app.terminal import complain, printable, printable_json, show_progress
+from models.caption import AttentionDocument
 from models.checkpoint import CheckpointError
 from models.feature_sources.stream_sets import UnknownStreamSet
 
@@ -33,24 +30,36 @@ from models.feature_sources.stream_sets import UnknownStreamSet
 def caption_files(
     paths: Sequence[Path], options: CaptionOptions, settings: Settings, *, as_json: bool, folder: Path | None
 ) -> int:
-    """Captions files, and the videos in folders, and prints what came of each; returns how many failed.
+    """Captions files, and the videos in folders, and prints what came of each.
 
-    folder: where pictures and documents of the attention go. Raises UsageError, EngineStartFailed.
+    Args:
+        paths: files and folders.
+        options: how captions are written.
+        settings: where models are.
+        as_json: prints a line of JSON for each file.
+        folder: where pictures and documents of the attention go, None for nowhere.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        UsageError: nothing can be done for any file.
+        EngineStartFailed: the models do not load.
     """
     videos = find_videos(paths, folder)
     files = [video.file for video in videos]
     _check_choice(options, settings)
     if folder is not None:
-        _make(folder)
+        _make_folder(folder)
     failed = []
-    with progress(len(files)) as bar:
+    with show_progress(len(files)) as bar:
         bar.say("Loading models")
-        engine = _engine(settings)
+        engine = _load_engine(settings)
         bar.say("Captioning")
         outcomes = caption_videos(files, options, settings, engine)
-        for outcome, name in zip(outcomes, distinct_names(videos), strict=True):
+        for outcome, name in zip(outcomes, choose_names(videos), strict=True):
             if folder is not None:
-                keep_attention(outcome, folder / name)
+                write_attention(outcome, folder / name)
             bar.print(_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
             if not as_json:
                 _warn(outcome)
@@ -60,8 +69,8 @@ def caption_files(
     return len(failed)
 
 
-def distinct_names(videos: Sequence[Input]) -> list[str]:
-    """A name for each video's pictures: its own, or name-2, name-3 … where that is taken.
+def choose_names(videos: Sequence[InputVideo]) -> list[str]:
+    """Chooses a name for each video's pictures: its own, or name-2, name-3 … where that is taken.
 
     Compared without case, since some file systems do.
     """
@@ -77,23 +86,23 @@ def distinct_names(videos: Sequence[Input]) -> list[str]:
     return names
 
 
-def keep_attention(outcome: Outcome, path: Path) -> None:
+def write_attention(outcome: Outcome, path: Path) -> None:
     """Writes ``path``.json and ``path``.png for a file that has attention."""
     if outcome.attention is None or outcome.frames is None:
         return
     frames = [Image.fromarray(pixels) for pixels in outcome.frames]
-    document = AttentionDocument.model_validate(outcome.attention)
+    document = AttentionDocument.model_validate_json(outcome.attention)
     picture = io.BytesIO()
     path.parent.mkdir(parents=True, exist_ok=True)
-    attention_picture(document, frames, outcome.answer["sampled"]).save(picture, "PNG")
-    path.with_name(f"{path.name}.json").write_text(json.dumps(outcome.attention))
+    draw_attention_picture(document, frames, outcome.answer.sampled or []).save(picture, "PNG")
+    path.with_name(f"{path.name}.json").write_text(outcome.attention + "\n")
     path.with_name(f"{path.name}.png").write_bytes(picture.getvalue())
 
 
-def file_document(outcome: Outcome) -> FileDocument:
-    """The members of a job's document, and the file."""
+def to_document(outcome: Outcome) -> FileDocument:
+    """Builds the members of a job's document, and the file."""
     answer = outcome.answer
-    timings: Mapping[str, float] = answer.get("timings") or {}
+    timings = {} if answer.timings is None else answer.timings.model_dump(exclude_unset=True)
     is_done = outcome.error is None
     return FileDocument.model_validate(
         {
@@ -103,10 +112,9 @@ def file_document(outcome: Outcome) -> FileDocument:
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,
             "filename": printable(outcome.file.name),
-            **{name: answer.get(name) for name in ANSWER_MEMBERS},
-            "warnings": answer.get("warnings") or [],
+            **dict(answer),
             "timings": {**timings, "total": round(sum(timings.values()), 4)},
-            "error": None if outcome.error is None else error_document(outcome.error),
+            "error": None if outcome.error is None else outcome.error.document(),
         }
     )
 
@@ -125,14 +133,14 @@ def _check_choice(options: CaptionOptions, settings: Settings) -> None:
         raise UsageError(sentence(str(error))) from error
 
 
-def _engine(settings: Settings) -> Engine:
+def _load_engine(settings: Settings) -> Engine:
     try:
         return Engine(settings)
     except UnknownStreamSet as error:
         raise UsageError(sentence(str(error))) from error
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -141,24 +149,23 @@ def _make(folder: Path) -> None:
 
 def _lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
     if as_json:
-        return [printable_json(file_document(outcome).model_dump_json())]
+        return [printable_json(to_document(outcome).model_dump_json())]
     name = "" if is_alone else f"{outcome.file}: "
-    captions: list[dict[str, Any]] = outcome.answer.get("captions") or []
-    return [printable(f"{name}{each['text']}") for each in captions]
+    return [printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
 
 
 def _warn(outcome: Outcome) -> None:
-    """What was odd about a file that was captioned all the same."""
-    for warning in outcome.answer.get("warnings") or []:
-        complain(f"{outcome.file}: {warning['message']} [{warning['code']}]")
+    """Says what was odd about a file that was captioned all the same."""
+    for warning in outcome.answer.warnings:
+        complain(f"{outcome.file}: {warning.message} [{warning.code}]")
 
 
 def _report(failed: Sequence[Outcome], count: int) -> None:
-    """Which files failed, why, and what to do, after everything else."""
+    """Lists which files failed, why, and what to do, after everything else."""
     if not failed:
         return
     complain(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:")
     for outcome in failed:
         if outcome.error is not None:
-            error = error_document(outcome.error)
+            error = outcome.error.document()
             complain(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]")

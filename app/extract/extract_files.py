@@ -1,4 +1,4 @@
-"""``python -m app extract``: features of videos as files, for training, and for other people's code.
+"""Writes features of videos to files, for training and for other people's code: ``python -m app extract``.
 
 Every video is decoded once for all extractors. Features that are there, whole and made as they would be
 now, are left alone, so that a run that was stopped goes on where it was. A line a video goes to standard
@@ -13,28 +13,37 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import UsageError, sentence
-from app.extract.inputs import Input, find_videos, name_apart
-from app.extract.plan import ExtractionOutcome, ExtractionPlan, form_of
-from app.extract.pool import describe_all
-from app.progress import progress
-from app.terminal import complain, printable
+from app.extract.inputs import InputVideo, find_videos, name_apart
+from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
+from app.extract.pool import describe_videos
+from app.terminal import complain, printable, show_progress
 from extractors.extraction.feature_files import FeaturesDamaged, VideoSource, path_digest
 from extractors.extraction.npy_hdf5 import link
 from extractors.extractor import UnknownExtractor, inputs_of, names
 
 
 def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:
-    """Describes files and the videos in folders; returns how many failed.
+    """Describes files and the videos in folders, and prints what came of each.
 
-    Raises UsageError, and ExtractorsMissing where weights or a package are absent.
+    Args:
+        paths: files and folders.
+        plan: what is asked of each video.
+        jobs: how many are described at a time.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        UsageError: nothing can be done for any of them.
+        ExtractorsMissing: weights or a package are absent.
     """
-    plan = _completed(plan)
+    plan = _complete(plan)
     found = find_videos(paths, plan.out)
-    videos = name_apart(found, lambda video: owner_of(video, plan))
+    videos = name_apart(found, lambda video: find_owner(video, plan))
     outcomes = []
-    with progress(len(videos)) as bar:
+    with show_progress(len(videos)) as bar:
         bar.say(f"Extracting {', '.join(plan.extractors)}")
-        for outcome in describe_all(plan, videos, jobs):
+        for outcome in describe_videos(plan, videos, jobs):
             outcomes.append(outcome)
             bar.print(_lines(outcome))
     if plan.form == "hdf5":
@@ -43,16 +52,16 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
     return _report(outcomes)
 
 
-def owner_of(video: Input, plan: ExtractionPlan) -> str | None:
-    """Whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
+def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
+    """Finds whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
     sources = _sources(video, plan)
     if not sources:
         return None
     return "own" if all(_is_of(source, video.file) for source in sources) else "other"
 
 
-def _sources(video: Input, plan: ExtractionPlan) -> set[VideoSource]:
-    form, found = form_of(plan.form), set()
+def _sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
+    form, found = choose_format(plan.form), set()
     for folder in map(plan.folder, plan.extractors):
         if form.main_file(folder, video.name).exists():
             with suppress(FeaturesDamaged):
@@ -61,7 +70,7 @@ def _sources(video: Input, plan: ExtractionPlan) -> set[VideoSource]:
 
 
 def _is_of(source: VideoSource, file: Path) -> bool:
-    """The file lies where the source lay, whatever its bytes are now, or has the source's bytes."""
+    """Whether the file lies where the source lay, whatever its bytes are now, or has the source's bytes."""
     if source.path == path_digest(file):
         return True
     try:
@@ -70,8 +79,8 @@ def _is_of(source: VideoSource, file: Path) -> bool:
         return False
 
 
-def _completed(plan: ExtractionPlan) -> ExtractionPlan:
-    """The plan with the extractors that others take streams of. Raises UsageError where it cannot be done."""
+def _complete(plan: ExtractionPlan) -> ExtractionPlan:
+    """Adds the extractors that others take streams of. Raises UsageError where the plan cannot be done."""
     if not plan.extractors:
         raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(names())}.")
     try:
@@ -79,7 +88,7 @@ def _completed(plan: ExtractionPlan) -> ExtractionPlan:
     except UnknownExtractor as error:
         raise UsageError(sentence(str(error))) from error
     try:
-        form_of(plan.form)
+        choose_format(plan.form)
         plan.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
@@ -93,7 +102,7 @@ def _lines(outcome: ExtractionOutcome) -> list[str]:
 
 
 def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
-    """What was done, what was made anew and why, what failed and what to do, after everything else."""
+    """Says what was done, what was made anew and why, what failed and what to do, after everything else."""
     failed = [outcome for outcome in outcomes if outcome.error]
     kept = sum(not outcome.written and not outcome.error for outcome in outcomes)
     built = len(outcomes) - kept - len(failed)

@@ -1,28 +1,29 @@
-"""One process's share of ``extract``: extractors loaded once, then video after video, each decoded once."""
+"""Does one process's share of ``extract``: loads extractors once, describes video after video, each
+decoded once, and names the likeliest classes."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import TracebackType
 from typing import Self
 
 import torch
+from torch import Tensor
 
-from app.extract.inputs import Input
+from app.extract.inputs import InputVideo
 from app.extract.plan import (
     CannotWrite,
     ExtractError,
+    ExtractionFailure,
     ExtractionOutcome,
     ExtractionPlan,
     ExtractorFault,
-    Failure,
-    form_of,
+    choose_format,
 )
-from app.extract.predictions import predictions
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine import chosen_device
@@ -35,15 +36,18 @@ from extractors.windows import Windows
 
 log = logging.getLogger(__name__)
 
+MOST_PREDICTIONS = 5
 AHEAD = 2  #: decoders in turns, so that the next video is being read while the networks look at this one
 
 
 @dataclass(frozen=True, eq=False)
 class _Todo:
-    """One video before it is described. kept: features that are there and good. reasons: extractor → why
-    features that are there are not."""
+    """Holds one video before it is described.
 
-    video: Input
+    kept: features that are there and good. reasons: extractor → why features that are there are not.
+    """
+
+    video: InputVideo
     source: VideoSource
     kept: Mapping[str, SavedFeatures]
     reasons: Mapping[str, str]
@@ -56,10 +60,10 @@ class VideoExtraction:
     """
 
     def __init__(self, plan: ExtractionPlan) -> None:
-        self._plan, self._form = plan, form_of(plan.form)
+        self._plan, self._form = plan, choose_format(plan.form)
         torch.set_num_threads(plan.settings.threads)
-        self._extractors = {name: self._extractor(name) for name in plan.extractors}
-        self._tags = tags(self._extractors)
+        self._extractors = {name: self._load_extractor(name) for name in plan.extractors}
+        self._tags = make_tags(self._extractors)
         self._decoders = [Decoder(plan.settings.decoder) for _ in range(AHEAD)]
 
     def __enter__(self) -> Self:
@@ -71,9 +75,9 @@ class VideoExtraction:
         for decoder in self._decoders:
             decoder.close()
 
-    def describe(self, videos: Iterable[Input]) -> Iterator[ExtractionOutcome]:
+    def describe(self, videos: Iterable[InputVideo]) -> Iterator[ExtractionOutcome]:
         """Writes what is not there yet; whatever is wrong with one video is in its outcome."""
-        for missing, group in groupby(map(self._looked_at, videos), self._missing):
+        for missing, group in groupby(map(self._look_at, videos), self._missing):
             if missing:
                 yield from self._make(missing, group)
             else:
@@ -81,12 +85,12 @@ class VideoExtraction:
                     each if isinstance(each, ExtractionOutcome) else self._outcome(each, {}) for each in group
                 )
 
-    def _looked_at(self, video: Input) -> _Todo | ExtractionOutcome:
+    def _look_at(self, video: InputVideo) -> _Todo | ExtractionOutcome:
         try:
             source = VideoSource.of(video.file)
         except OSError as error:
             missing = MissingFile(f"{video.file.name} cannot be read: {error.strerror}.")
-            return ExtractionOutcome(video.file, error=Failure.of(missing))
+            return ExtractionOutcome(video.file, error=ExtractionFailure.of(missing))
         kept: dict[str, SavedFeatures] = {}
         reasons: dict[str, str] = {}
         for name in self._tags:
@@ -97,8 +101,10 @@ class VideoExtraction:
                 reasons[name] = found
         return _Todo(video, source, kept, reasons)
 
-    def _reusable_features(self, name: str, video: Input, source: VideoSource) -> SavedFeatures | str | None:
-        """Features that are there, whole, and made as they would be now; or why not; None where none are."""
+    def _reusable_features(
+        self, name: str, video: InputVideo, source: VideoSource
+    ) -> SavedFeatures | str | None:
+        """Reads features that are whole and made as they would be now, or says why not."""
         folder, tag = self._plan.folder(name), self._tags[name]
         if not self._form.main_file(folder, video.name).exists():
             return None
@@ -129,36 +135,36 @@ class VideoExtraction:
 
         needed = self._with_inputs(names)
         for _, described in extract_videos(self._decoders, files(), needed, self._plan.limits):
-            yield self._written(running.popleft(), names, described)
+            yield self._write(running.popleft(), names, described)
 
     def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
-        """The extractors, and those whose streams they take."""
+        """Selects the extractors, and those whose streams they take."""
         wanted = {*names, *(each for name in names for each in self._tags[name].inputs)}
         return [extractor for name, extractor in self._extractors.items() if name in wanted]
 
-    def _written(
+    def _write(
         self, todo: _Todo, names: Collection[str], described: ExtractedVideo | Exception
     ) -> ExtractionOutcome:
         try:
             if isinstance(described, Exception):
                 raise described
-            built = {name: self._saved(name, todo.source, described) for name in names}
+            built = {name: self._to_saved(name, todo.source, described) for name in names}
             for name, saved in built.items():
                 self._form.write(self._plan.folder(name), todo.video.name, saved)
             return self._outcome(todo, built)
         except (MediaError, ExtractError) as error:
-            return ExtractionOutcome(todo.video.file, error=Failure.of(error))
+            return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(error))
         except OSError as error:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
-            return ExtractionOutcome(todo.video.file, error=Failure.of(failure))
+            return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(failure))
         except Exception as error:  # a network's own trouble with one video must not end all the others
             log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
-            return ExtractionOutcome(todo.video.file, error=Failure.of(fault))
+            return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(fault))
 
     def _outcome(self, todo: _Todo, built: Mapping[str, SavedFeatures]) -> ExtractionOutcome:
         said = {**todo.kept, **built}
-        lines = {name: predictions(saved.streams, saved.classes) for name, saved in said.items()}
+        lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in said.items()}
         reported = [f"{name}: {lines[name]}" for name in self._extractors if lines[name] is not None]
         reported = reported or [f"{', '.join(self._extractors)}: names no classes"]
         return ExtractionOutcome(
@@ -169,19 +175,19 @@ class VideoExtraction:
             predictions=tuple(reported) if self._plan.predictions else (),
         )
 
-    def _saved(self, name: str, source: VideoSource, described: ExtractedVideo) -> SavedFeatures:
-        windows = windows_of(self._extractors[name])
+    def _to_saved(self, name: str, source: VideoSource, described: ExtractedVideo) -> SavedFeatures:
+        windows = find_windows(self._extractors[name])
         rate = windows.extraction_fps if windows else None
         return SavedFeatures(
             tag=self._tags[name],
             source=source,
             media=described.video.media(),
             fps=rate or described.video.fps_average,
-            streams=own_streams(name, described.streams, self._extractors),
+            streams=select_streams(name, described.streams, self._extractors),
             classes=getattr(self._extractors[name], "classes", None),
         )
 
-    def _extractor(self, name: str) -> AnyExtractor:
+    def _load_extractor(self, name: str) -> AnyExtractor:
         plan = self._plan
         return create(
             name,
@@ -194,23 +200,23 @@ class VideoExtraction:
         )
 
 
-def tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
-    """The name tag of each extractor, with those of the extractors whose streams it takes."""
+def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
+    """Makes the name tag of each extractor, with those of the extractors whose streams it takes."""
     found: dict[str, FeatureSpec] = {}
     for name, extractor in extractors.items():
         inputs = {}
         for stream in getattr(extractor, "needs_streams", ()):
-            other = owner(stream, extractors)
+            other = find_extractor_of(stream, extractors)
             if other is not None:
                 inputs[other] = FeatureSpec(
-                    other, extractors[other].spec, windows_of(extractors[other])
+                    other, extractors[other].spec, find_windows(extractors[other])
                 ).spec_hash
-        found[name] = FeatureSpec(name, extractor.spec, windows_of(extractor), inputs)
+        found[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
     return found
 
 
-def windows_of(extractor: AnyExtractor) -> Windows | None:
-    """How it cuts videos; of sound no more is up to the user than how many rows there are at most."""
+def find_windows(extractor: AnyExtractor) -> Windows | None:
+    """Finds how it cuts videos; of sound no more is up to the user than how many rows there are at most."""
     windows = getattr(extractor, "windows", None)
     if isinstance(windows, Windows):
         return windows
@@ -218,12 +224,58 @@ def windows_of(extractor: AnyExtractor) -> Windows | None:
     return Windows(most=most) if isinstance(most, int) else None
 
 
-def owner(stream: str, names: Iterable[str]) -> str | None:
-    """The extractor that a stream is called after; streams called after none are the oldest extractor's."""
+def find_extractor_of(stream: str, names: Iterable[str]) -> str | None:
+    """Finds the extractor that a stream is called after; one called after none is the oldest extractor's."""
     called = [name for name in names if stream == name or stream.startswith(f"{name}_")]
     return max(called, key=len, default=OLDEST if stream in ("frames", "grid") else None)
 
 
-def own_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
-    """The streams of one extractor out of those of several."""
-    return {each: stream for each, stream in streams.items() if owner(each, names) == name}
+def select_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
+    """Selects the streams of one extractor out of those of several.
+
+    Args:
+        name: the extractor.
+        streams: those of all, by name.
+        names: all extractors.
+    """
+    return {each: stream for each, stream in streams.items() if find_extractor_of(each, names) == name}
+
+
+def format_predictions(streams: Mapping[str, Stream], classes: Sequence[str] | None) -> str | None:
+    """Names the likeliest classes of a video: the usual check that a network works.
+
+    Args:
+        streams: what the network gave, by name.
+        classes: the names of its classes, None where it has none.
+
+    Returns:
+        ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it knows; None without a classifier.
+
+    Of ``…_logits`` the mean over rows of their softmax; of a detector's scores the best box of each class in
+    any frame. Rows that are padded count only where there is no other.
+    """
+    for name, stream in streams.items():
+        if name.endswith("_logits"):
+            return _list_best(_without_padding(stream).float().softmax(1).mean(0), classes)
+    for name, stream in streams.items():
+        is_of_classes = classes is not None and stream.values.shape[-1] == len(classes)
+        if stream.boxes is not None and (name.endswith("_scores") or is_of_classes):
+            return _list_best(stream.values.float().flatten(0, 1).amax(0), classes)
+    return None
+
+
+def _without_padding(stream: Stream) -> Tensor:
+    if stream.mask is None or not bool(stream.mask.any()):
+        return stream.values
+    return stream.values[stream.mask]
+
+
+def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
+    best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
+    pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    said = ", ".join(f"{share:.2f} {_label(place, classes)}" for share, place in pairs if share > 0)
+    return said or "nothing that it knows"
+
+
+def _label(place: int, classes: Sequence[str] | None) -> str:
+    return classes[place] if classes is not None else f"class {place}"

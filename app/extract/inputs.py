@@ -19,39 +19,39 @@ from extractors.media.containers.container import VIDEO_SUFFIXES
 
 
 @dataclass(frozen=True)
-class Input:
-    """A video and the name of its features, with slashes where it lay in a folder below the one given."""
+class InputVideo:
+    """Holds a video and the name of its features, with slashes where it lay deeper than the folder given."""
 
     file: Path
     name: str
 
     @property
     def key(self) -> str:
-        """Equal where two names would be one file; some file systems do not look at case."""
+        """What is equal where two names would be one file; some file systems do not look at case."""
         return self.name.lower()
 
     @property
-    def apart(self) -> Input:
+    def apart(self) -> InputVideo:
         """The same video by the name that no other one has."""
-        return Input(self.file, f"{self.name}-{path_digest(self.file)}")
+        return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")
 
 
-def find_videos(paths: Sequence[Path], out: Path | None) -> list[Input]:
-    """Files as they are given, folders searched to the bottom (``out``, where results go, left out), each
-    file once.
+def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
+    """Finds files as they are given, and those in folders to the bottom, each once; not in ``out``, where
+    results go.
 
     Raises UsageError where there is no video.
     """
-    found: dict[str, Input] = {}
+    found: dict[str, InputVideo] = {}
     for path in paths:
-        for each in _below(path, out) if path.is_dir() else [Input(path, path.stem)]:
+        for each in _below(path, out) if path.is_dir() else [InputVideo(path, path.stem)]:
             found.setdefault(os.path.abspath(each.file), each)
     if not found:
         raise UsageError(f"There is no video in {', '.join(str(path) for path in paths)}.")
     return list(found.values())
 
 
-def _below(folder: Path, out: Path | None) -> Iterator[Input]:
+def _below(folder: Path, out: Path | None) -> Iterator[InputVideo]:
     left_out = None if out is None else Path(os.path.abspath(out))
     for place, folders, files in os.walk(folder):
         inner = Path(place)
@@ -61,17 +61,17 @@ def _below(folder: Path, out: Path | None) -> Iterator[Input]:
         for name in sorted(files):
             file = inner / name
             if name[0] != "." and file.suffix.lower() in VIDEO_SUFFIXES:
-                yield Input(file, file.relative_to(folder).with_suffix("").as_posix())
+                yield InputVideo(file, file.relative_to(folder).with_suffix("").as_posix())
 
 
-def name_apart(inputs: Sequence[Input], owner: Callable[[Input], str | None]) -> list[Input]:
-    """The inputs, renamed where their names are not theirs alone.
+def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str | None]) -> list[InputVideo]:
+    """Renames the inputs whose names are not theirs alone.
 
     owner: says whose features lie under an input's name: "own", "other", or None where there are none.
     """
     shared = Counter(each.key for each in inputs)
     claimed: set[str] = set()
-    renamed: dict[Input, Input] = {}
+    renamed: dict[InputVideo, InputVideo] = {}
     # those that own their names already come first, so that a second run finds what the first one made
     for each in sorted(inputs, key=lambda each: owner(each) != "own" if shared[each.key] > 1 else False):
         is_free = owner(each) != "other" and each.key not in claimed

@@ -1,14 +1,14 @@
-"""What an ``extract`` command was asked for, and what became of each video: what its parts exchange."""
+"""Holds what an ``extract`` command was asked for, and what became of each video: what its parts exchange."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
-from app.errors import NamedError
 from app.settings import Settings
 from extractors.engines.base import Precision
+from extractors.errors import ReelwordError
 from extractors.extraction.feature_files import FileFormat, SafetensorsForm
 from extractors.extraction.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.media.request import Limits
@@ -20,16 +20,15 @@ FORMS: tuple[FormName, ...] = get_args(FormName)
 SEEDED = "seeded"
 
 
-class ExtractError(Exception):
-    """A video of which no features came, though it could be read.
+class ExtractError(ReelwordError):
+    """Says that no features came of a video, though it could be read.
 
     ├── ExtractorFault       extractor_error
     ├── ExtractionCrashed    extraction_crashed
     └── CannotWrite          cannot_write
     """
 
-    code: ClassVar[str] = "extract_error"
-    hint: ClassVar[str] = ""
+    code = "extract_error"
 
 
 class ExtractorFault(ExtractError):
@@ -49,7 +48,7 @@ class CannotWrite(ExtractError):
 
 @dataclass(frozen=True)
 class ExtractionPlan:
-    """Everything a process needs to describe videos; it travels to worker processes."""
+    """Holds everything a process needs to describe videos; it travels to worker processes."""
 
     extractors: tuple[str, ...]
     out: Path
@@ -66,14 +65,14 @@ class ExtractionPlan:
         return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
 
     def folder(self, extractor: str) -> Path:
-        """Where an extractor's features go; those of random weights lie apart, and say so."""
+        """Names where an extractor's features go; those of random weights lie apart, and say so."""
         name = extractor.replace(":", "-").replace("/", "-")
         return self.out / (f"{name}-{SEEDED}" if self.weights == "seeded" else name)
 
 
 @dataclass(frozen=True)
 class ExtractionOutcome:
-    """What became of one video.
+    """Tells what became of one video.
 
     made, kept: extractors whose features were written, or were there already. renewed: a sentence for each
     whose features were there and were made anew. predictions: a line for each classifier.
@@ -84,24 +83,24 @@ class ExtractionOutcome:
     kept: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
     predictions: tuple[str, ...] = ()
-    error: Failure | None = None
+    error: ExtractionFailure | None = None
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A named error, by its parts: errors themselves do not travel between processes."""
+class ExtractionFailure:
+    """Holds a named error by its parts: errors themselves do not travel between processes."""
 
     code: str
     message: str
     hint: str
 
     @classmethod
-    def of(cls, error: NamedError) -> Failure:
+    def of(cls, error: ReelwordError) -> ExtractionFailure:
         return cls(error.code, str(error), error.hint)
 
 
-def form_of(name: FormName) -> FileFormat:
-    """Raises ImportError, saying what to install, where the form's library is absent."""
+def choose_format(name: FormName) -> FileFormat:
+    """Finds a form by its name. Raises ImportError, saying what to install, where its library is absent."""
     if name == "hdf5":
         try:
             import h5py  # noqa: F401

@@ -1,4 +1,4 @@
-"""Videos shared out among worker processes; one that dies costs the video it had and is replaced.
+"""Shares videos out among worker processes; one that dies costs the video it had and is replaced.
 
 With one job everything happens in this process. Workers ignore Ctrl-C, which reaches the whole group: their
 parent tells them to stop, and they take back what they have half written before they do.
@@ -6,51 +6,67 @@ parent tells them to stop, and they take back what they have half written before
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from app.errors import UsageError, sentence
-from app.extract.inputs import Input
-from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan, Failure
-from app.processes import die_with_parent
+from app.extract.inputs import InputVideo
+from app.extract.plan import ExtractionCrashed, ExtractionFailure, ExtractionOutcome, ExtractionPlan
+from extractors.child_process import ROOT, LinkedProcess, join_parent
+from extractors.errors import ReelwordError
 from extractors.extractor import UnknownExtractor
 from extractors.pretrained.errors import WeightsError
 
 STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be interrupted
 
 
-class ExtractorsMissing(Exception):
-    """An extractor cannot be loaded; the message says what to do."""
+class ExtractorsMissing(ReelwordError):
+    """Says that an extractor cannot be loaded; the message says what to do."""
+
+    code = "extractors_missing"
+    hint = "python -m app weights list shows all weights, and docs/extractors.md what each extractor needs."
 
 
-def describe_all(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Iterator[ExtractionOutcome]:
-    """What becomes of each video, in the order in which they are done.
+def describe_videos(
+    plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int
+) -> Iterator[ExtractionOutcome]:
+    """Describes videos, here or in several processes.
 
-    Raises UsageError, or ExtractorsMissing where weights or a package are absent.
+    Args:
+        plan: what is asked of each.
+        videos: which.
+        jobs: how many processes; 1 is this one.
+
+    Yields:
+        What became of each, in the order in which they are done.
+
+    Raises:
+        UsageError: the extractors cannot be had as asked.
+        ExtractorsMissing: weights or a package are absent.
     """
     if jobs == 1:
-        yield from _here(plan, videos)
+        yield from _describe_here(plan, videos)
     else:
-        yield from _shared_out(plan, videos, min(jobs, len(videos)))
+        yield from _share_out(plan, videos, min(jobs, len(videos)))
 
 
-def _here(plan: ExtractionPlan, videos: Sequence[Input]) -> Iterator[ExtractionOutcome]:
+def _describe_here(plan: ExtractionPlan, videos: Sequence[InputVideo]) -> Iterator[ExtractionOutcome]:
     from app.extract.extraction import VideoExtraction
 
-    with _loaded(lambda: VideoExtraction(plan)) as work:
+    with _load(lambda: VideoExtraction(plan)) as work:
         yield from work.describe(videos)
 
 
-def _loaded(make: Callable[[], Any]) -> Any:
-    """What ``make`` makes, whatever is wrong with the extractors told in a sentence."""
+def _load(make: Callable[[], Any]) -> Any:
+    """Returns what ``make`` makes, whatever is wrong with the extractors told in a sentence."""
     try:
         return make()
     except (UnknownExtractor, ValueError) as error:
@@ -63,43 +79,41 @@ def _loaded(make: Callable[[], Any]) -> Any:
 
 @dataclass(eq=False)
 class _Worker:
-    process: SpawnProcess
-    link: Connection
-    video: Input | None = None
+    process: LinkedProcess
+    video: InputVideo | None = None
     is_ready: bool = False
 
     @classmethod
     def start(cls, plan: ExtractionPlan) -> _Worker:
-        link, far_end = Pipe()
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_serve, args=(plan, far_end, os.getpid()))
-        process.start()
-        far_end.close()
-        return cls(process, link)
+        # videos may be named from where the command was given
+        searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": searched}
+        process = LinkedProcess("app.extract.pool", environment=environment, folder=Path.cwd())
+        with suppress(OSError):  # one that is dead by now is noticed where its answer is awaited
+            process.link.send(plan)
+        return cls(process)
 
-    def take(self, waiting: deque[Input]) -> None:
+    def take(self, waiting: deque[InputVideo]) -> None:
         self.video = waiting.popleft() if waiting else None
         if self.video is not None:
-            self.link.send(self.video)
+            with suppress(OSError):
+                self.process.link.send(self.video)
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.join(STOP_SECONDS)
-        self.process.kill()
-        self.process.join()
-        self.link.close()
+        self.process.stop(STOP_SECONDS)
+        self.process.close()
 
 
-def _shared_out(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Iterator[ExtractionOutcome]:
+def _share_out(plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int) -> Iterator[ExtractionOutcome]:
     waiting = deque(videos)
     workers = [_Worker.start(plan) for _ in range(jobs)]
     try:
         left = len(videos)
         while left:
-            ready = {id(link) for link in wait([worker.link for worker in workers])}
-            for worker in [each for each in workers if id(each.link) in ready]:
-                outcome = _answer(worker)
-                if worker.process.exitcode is not None or not worker.is_ready:
+            ready = {id(link) for link in wait([worker.process.link for worker in workers])}
+            for worker in [each for each in workers if id(each.process.link) in ready]:
+                outcome = _receive(worker)
+                if not worker.is_ready or not worker.process.is_alive:
                     workers.remove(worker)
                     worker.stop()
                     workers += [_Worker.start(plan)] if waiting else []
@@ -113,17 +127,16 @@ def _shared_out(plan: ExtractionPlan, videos: Sequence[Input], jobs: int) -> Ite
             worker.stop()
 
 
-def _answer(worker: _Worker) -> ExtractionOutcome | None:
-    """What a worker says: that it is ready, what became of its video, or, by its end, that it died."""
+def _receive(worker: _Worker) -> ExtractionOutcome | None:
+    """Reads what a worker says: that it is ready, what became of its video, or, by its end, that it died."""
     try:
-        kind, content = worker.link.recv()
+        kind, content = worker.process.link.recv()
     except (EOFError, OSError):
-        worker.process.join(STOP_SECONDS)
-        how = f"The process that described it ended (exit code {worker.process.exitcode})."
+        how = f"The process that described it ended ({worker.process.explain_end(STOP_SECONDS)})."
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
-        return ExtractionOutcome(worker.video.file, error=Failure.of(ExtractionCrashed(how)))
+        return ExtractionOutcome(worker.video.file, error=ExtractionFailure.of(ExtractionCrashed(how)))
     if kind == "usage":
         raise UsageError(content)
     if kind == "missing":
@@ -132,15 +145,15 @@ def _answer(worker: _Worker) -> ExtractionOutcome | None:
     return content if kind == "outcome" else None
 
 
-def _serve(plan: ExtractionPlan, link: Connection, parent: int) -> None:
-    """A worker's life: load, say so, then one video after the other until it is told to stop."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve() -> None:
+    """Runs a worker: loads the extractors, says so, then describes videos until it is told to stop."""
+    link = join_parent().link
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from app.extract.extraction import VideoExtraction
 
+    plan = link.recv()
     try:
-        work = _loaded(lambda: VideoExtraction(plan))
+        work = _load(lambda: VideoExtraction(plan))
     except UsageError as error:
         link.send(("usage", str(error)))
     except ExtractorsMissing as error:
@@ -151,3 +164,7 @@ def _serve(plan: ExtractionPlan, link: Connection, parent: int) -> None:
             while True:
                 (outcome,) = work.describe([link.recv()])
                 link.send(("outcome", outcome))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,10 +1,13 @@
-"""Where files live: uploads and results, in a directory or at any fsspec URL.
+"""Keeps files: uploads and results, in a directory or at any fsspec URL.
 
-    uploads/<job>                     the file as it came
-    results/<job>/attention.json      weights of every word
-    results/<job>/attention.png       their picture, drawn when first asked for
-    results/<job>/frames/<k>.jpg      the frames that the captioner saw
+    uploads/<job>                             the file as it came
+    results/<job>/<token>/attention.json      weights of every word
+    results/<job>/<token>/attention.png       their picture, drawn when first asked for
+    results/<job>/<token>/frames/<k>.jpg      the frames that the captioner saw
+    results/<job>/<token>/answer.json         an answer too large for Redis
 
+The token is that of the claim that wrote there, and the record says whose counts: a worker that wakes up
+after its lease harms no other's results. Results of versions before lie below the job itself.
 A blob appears whole or not at all. Files still being written lie in ``staging``, always on this machine,
 each locked by its writer: a lock goes with its process, so that a file without one is a leftover.
 """
@@ -30,7 +33,7 @@ class BlobMissingError(Exception):
 
 
 class Blobs:
-    """Bytes under keys such as ``uploads/<job>``.
+    """Keeps bytes under keys such as ``uploads/<job>``.
 
     url: a directory or an fsspec URL, e.g. ``s3://bucket/reelword`` (the package of its protocol installed).
     staging: a directory on this machine, best on the same file system where ``url`` is a directory too.
@@ -44,7 +47,7 @@ class Blobs:
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """A new empty file in ``staging``, locked until it is adopted or, at the end, removed."""
+        """Makes a new empty file in ``staging``, locked until it is adopted or, at the end, removed."""
         self.staging.mkdir(parents=True, exist_ok=True)
         file = self.staging / f"{uuid.uuid4().hex}.part"
         handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -76,7 +79,7 @@ class Blobs:
             self.adopt(file, key)
 
     def read(self, key: str) -> bytes:
-        """Raises BlobMissingError."""
+        """Reads a blob. Raises BlobMissingError."""
         try:
             data = self._files.cat_file(self._path(key))
         except FileNotFoundError as error:
@@ -95,7 +98,7 @@ class Blobs:
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
-        """The blob as a file on this machine, for readers that need a path. Raises BlobMissingError."""
+        """Gives the blob as a file on this machine, for readers that need a path. Raises BlobMissingError."""
         path = self._path(key)
         if not self._files.exists(path):
             raise BlobMissingError(key)
@@ -118,7 +121,7 @@ class Blobs:
         return len(left)
 
     def names(self, folder: str) -> set[str]:
-        """What lies directly below a key: of ``uploads`` and ``results`` the ids of jobs."""
+        """Lists what lies directly below a key: of ``uploads`` and ``results`` the ids of jobs."""
         path = self._path(folder)
         self._files.invalidate_cache()  # other machines write here too
         try:
@@ -129,13 +132,22 @@ class Blobs:
         except FileNotFoundError:
             return set()
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of all that lies below each name of ``names``, without what has none."""
+    def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
+        """Adds up the bytes of all blobs below a key.
+
+        Args:
+            folder: the key.
+            depth: how many parts of a blob's key behind it are told apart.
+
+        Returns:
+            Those parts, joined by slashes → bytes, without what has none.
+        """
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
         for found, facts in self._files.find(path, detail=True).items():
-            name = found.split(f"{path.strip('/')}/", 1)[-1].split("/", 1)[0]
+            parts = found.split(f"{path.strip('/')}/", 1)[-1].split("/")
+            name = "/".join(parts[:depth])
             sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
         return sizes
 
@@ -154,7 +166,7 @@ def _age(file: Path) -> float:
 
 
 def _is_left(file: Path) -> bool:
-    """No process holds the file's lock."""
+    """Tells whether no process holds the file's lock."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -200,7 +212,7 @@ def _copy(file: Path, target: Path) -> None:
 
 
 def _flush_directory(directory: Path) -> None:
-    """A rename is on disk once its directory is."""
+    """Flushes a directory: a rename is on disk once its directory is."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,14 +1,17 @@
-"""Chooses who writes, by what is installed; the API and the engine ask alike."""
+"""Chooses who writes, by what is installed.
+
+The API chooses when a job is submitted and writes the choice into its record; the command line, and a worker
+that finds a record without one, choose by the same function.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionOptions
+from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 
 # Which captioner writes where a job names none: the best on real clips per second of waiting.
 #
@@ -25,7 +28,7 @@ FALLBACK = "stats"
 
 
 def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
-    """None where there is no captioner."""
+    """Finds who writes where a job names nobody; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
         rated = {info.name: rate for info in alone if (rate := per_second(info, score)) is not None}
@@ -36,13 +39,13 @@ def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
 
 
 def per_second(info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]) -> float | None:
-    """The score over the seconds that one clip takes; None where either is not known."""
+    """Divides the score by the seconds that one clip takes; None where either is not known."""
     found = score(info)
     return None if found is None or info.speed is None else found / info.speed.seconds
 
 
 def clips_judged(info: CaptionerInfo) -> float | None:
-    """The share of real clips that were captioned rightly, in per cent; half of those partly right."""
+    """Returns the share of real clips that were captioned rightly, in per cent; partly right counts half."""
     metrics = _clips(info)
     if not {"right", "partly", "n"} <= metrics.keys():
         return None
@@ -50,13 +53,13 @@ def clips_judged(info: CaptionerInfo) -> float | None:
 
 
 def clips_cider(info: CaptionerInfo) -> float | None:
-    """CIDEr-D ×100 on real clips."""
+    """Returns CIDEr-D ×100 on real clips."""
     metrics = _clips(info)
     return float(metrics["cider"]) if "cider" in metrics else None
 
 
 def _clips(info: CaptionerInfo) -> Mapping[str, Any]:
-    """The scores on real clips, empty where there are none."""
+    """Finds the scores on real clips, empty where there are none."""
     named = (metrics for name, metrics in info.scores.items() if "clips" in name.lower())
     return next((metrics for metrics in named if isinstance(metrics, dict)), {})
 
@@ -64,25 +67,17 @@ def _clips(info: CaptionerInfo) -> Mapping[str, Any]:
 IDENTITY = ("network", "weights_sha256", "preprocessing")
 
 
-@dataclass(frozen=True)
-class CaptionerChoice:
-    """Who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
-
-    captioner: str
-    members: tuple[str, ...] = ()
-
-    @property
-    def writers(self) -> tuple[str, ...]:
-        """The captioners that have to be there."""
-        return self.members or (self.captioner,)
-
-
 class CaptionerChoices:
-    """captioners: all that there are. default: of options that name none."""
+    """Chooses among the captioners that there are.
+
+    Args:
+        captioners: all of them, fusion and ensemble included.
+        default: who writes where options name nobody; by the rule above where it is not given.
+    """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:
         self._infos = {info.name: info for info in captioners}
-        self.default = default
+        self.default = default or default_captioner(self._infos.values())
 
     @property
     def alone(self) -> list[str]:
@@ -94,25 +89,38 @@ class CaptionerChoices:
         return sorted(self._infos)
 
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
-        """Raises CaptionerUnavailable, EmbeddingMissing, MembersDiffer."""
-        captioner = options.captioner or self.default
-        if captioner == FUSION and FUSION not in self._infos:
+        """Fills in the default captioner and the default members. Raises what ``check`` raises."""
+        captioner = options.captioner or self.default or ""
+        members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
+        choice = CaptionerChoice(captioner, members)
+        self.check(choice)
+        return choice
+
+    def check(self, choice: CaptionerChoice) -> None:
+        """Checks that everybody is here who has to write, and that they can write together.
+
+        Raises:
+            CaptionerUnavailable: one of them is not there.
+            EmbeddingMissing: fusion has nothing to choose captions by.
+            MembersDiffer: the members cannot write together.
+        """
+        if choice.captioner == FUSION and FUSION not in self._infos:
             raise EmbeddingMissing("There is no semantic embedding, which fusion chooses captions by.")
-        if captioner is None or captioner not in self._infos:
-            raise self._unknown(captioner or "", self.names)
-        members = options.members or self._infos[captioner].members
-        for member in members:
+        if choice.captioner not in self._infos:
+            raise self._unknown(choice.captioner, self.names)
+        for member in choice.members:
             if member not in self.alone:
                 raise self._unknown(member, self.alone)
-        self._check_together(captioner, members)
-        return CaptionerChoice(captioner, tuple(members))
+        self._check_together(choice.captioner, choice.members)
 
     def _unknown(self, name: str, known: list[str]) -> CaptionerUnavailable:
         said = f"There is no captioner called {name}; there are: {', '.join(known)}."
         return CaptionerUnavailable(said, name, known)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
-        """An ensemble averages the probabilities of words, and members of one batch share their streams."""
+        """Compares members: an ensemble averages probabilities of words, and members of a batch share
+        streams.
+        """
         infos = [self._infos[name] for name in members]
         for other in infos[1:]:
             if captioner == ENSEMBLE and other.vocabulary != infos[0].vocabulary:

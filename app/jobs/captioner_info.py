@@ -1,4 +1,4 @@
-"""Values that a worker publishes about itself and its captioners."""
+"""Describes a captioner: what a worker publishes about each that it has loaded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-# A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
-
-
+#: A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
 ABOUT: Mapping[str, str] = {
     "stats": "STaTS: weighs regions followed through time against regions of one chosen frame",
     "g2l": "G2L: looks over all frames, then at the regions of the key frames that it picks for each word",
@@ -24,7 +22,9 @@ ABOUT: Mapping[str, str] = {
 
 
 class SpeedInfo(BaseModel):
-    """What a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where measured."""
+    """Holds what a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where
+    measured.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,12 +35,12 @@ class SpeedInfo(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """What somebody waits who sends one clip."""
+        """Adds up what somebody waits who sends one clip."""
         return self.feature_seconds + self.caption_seconds
 
 
 class CaptionerInfo(BaseModel):
-    """A captioner that a worker has loaded.
+    """Describes a captioner that a worker has loaded.
 
     kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
     combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
@@ -61,20 +61,3 @@ class CaptionerInfo(BaseModel):
     scores: dict[str, Any] = {}
     speed: SpeedInfo | None = None
     seconds: float | None = None
-
-
-class WorkerInfo(BaseModel):
-    """A worker. ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    pid: int
-    host: str
-    version: str
-    is_ready: bool
-    device: str
-    started_at: float
-    captioners: list[CaptionerInfo]
-    default: str | None = None
-    engine_restarts: int = 0

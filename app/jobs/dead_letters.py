@@ -1,4 +1,4 @@
-"""What could not be read: kept with the reason, out of everybody's way, until somebody requeues or drops it.
+"""Keeps what could not be read, with the reason, out of everybody's way, until somebody requeues or drops it.
 
 A letter is a field of one Redis hash. Its name is the job's id, or the entry's where it names no job, or the
 key's where a key held something of another type.
@@ -18,7 +18,10 @@ LONGEST_VALUE = 2000  #: characters kept of a value that could not be read
 
 
 class DeadLetter(BaseModel):
-    """kind: what could not be read. key: where it lies. at: seconds since 1970. fields: the stream entry."""
+    """Describes what could not be read.
+
+    kind: what it is. key: where it lies. at: seconds since 1970. fields: the stream entry.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,23 +34,23 @@ class DeadLetter(BaseModel):
 
 
 class DeadLetters:
-    """Reads and removes letters; the scripts of app/jobs/job.py write them. Raises QueueUnavailable."""
+    """Reads and removes letters; app/jobs/job_store.py writes them. Raises QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, key: str) -> None:
         self._server, self._key = server, key
 
     def all(self) -> list[DeadLetter]:
-        """The letters, oldest first."""
+        """Reads the letters, oldest first."""
         return sorted((_read(name, text) for name, text in self._texts().items()), key=lambda it: it.at)
 
     def count(self) -> int:
-        """How many letters there are."""
+        """Counts the letters."""
         with unavailable_if_away():
             is_there = self._server.type(self._key) == "hash"
             return int(self._server.hlen(self._key)) if is_there else 0
 
     def find(self, name: str) -> DeadLetter | None:
-        """The letter of that name, or None."""
+        """Finds the letter of that name, or None."""
         text = self._texts().get(name)
         return None if text is None else _read(name, text)
 
@@ -59,7 +62,7 @@ class DeadLetters:
                 self._server.delete(letter.key)
 
     def value(self, letter: DeadLetter) -> Any:
-        """What lies at the letter's key now, as far as it can be shown; None where nothing does."""
+        """Reads what lies at the letter's key now, as far as it can be shown; None where nothing does."""
         with unavailable_if_away():
             kind: Any = self._server.type(letter.key) if letter.kind != "entry" else "none"
             if kind == "hash":
@@ -78,7 +81,7 @@ class DeadLetters:
 
 
 def letter_text(letter: DeadLetter) -> str:
-    """A letter as it is stored under its name."""
+    """Writes a letter as it is stored under its name."""
     return letter.model_dump_json(exclude={"name"})
 
 

@@ -1,8 +1,11 @@
-"""What a caller may ask for: one value for the HTTP form, the command line, the job record and the engine."""
+"""Declares what a caller may ask for: one value for the HTTP form, the command line, the job record and the
+engine.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -17,7 +20,7 @@ NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 
 
 def _names(given: object) -> object:
-    """``g2l,stats``, as the form and the command line have it, → its names. Raises ValueError."""
+    """Splits ``g2l,stats``, as the form and the command line have it, into names. Raises ValueError."""
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if not isinstance(names, list | tuple):
         return given
@@ -35,8 +38,24 @@ Members = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class CaptionerChoice:
+    """Names who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
+
+    captioner: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """Lists the captioners that have to be there."""
+        return self.members or (self.captioner,)
+
+
 class CaptionOptions(BaseModel):
-    """Options of one captioning job. Bounds keep the cost of a job within a small factor of the default's."""
+    """Holds the options of one captioning job.
+
+    Bounds keep the cost of a job within a small factor of the default's.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,6 +79,16 @@ class CaptionOptions(BaseModel):
     length_penalty: float = Field(
         0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
+
+    @property
+    def choice(self) -> CaptionerChoice | None:
+        """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
+        is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
+        return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
+
+    def with_choice(self, choice: CaptionerChoice) -> Self:
+        """Fills in what was left open of who writes."""
+        return self.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
 
     @model_validator(mode="after")
     def _captions_fit_the_beam(self) -> CaptionOptions:
@@ -86,7 +115,10 @@ FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length"
 
 
 def form_schema() -> dict[str, dict[str, Any]]:
-    """JSON Schema of each form field. A default of null is left out: it means that the field is absent."""
+    """Makes the JSON Schema of each form field.
+
+    A default of null is left out: it means that the field is absent.
+    """
     options = CaptionOptions.model_json_schema()["properties"]
     return {
         name: {key: value for key, value in options[name].items() if (key, value) != ("default", None)}

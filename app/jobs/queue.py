@@ -1,4 +1,4 @@
-"""Where waiting jobs come from: a Redis Streams consumer group, one stream a priority.
+"""Takes waiting jobs from a Redis Streams consumer group, one stream a priority.
 
 A message carries a job's id and nothing else. Three sources, in this order: entries whose worker fell silent
 or handed them back (before anything new, so that a backlog delays no recovery), new entries by priority, and,
@@ -7,10 +7,13 @@ where there is nothing, the next entry that arrives. Workers share: lua/take.lua
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -25,7 +28,7 @@ FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been aw
 
 @dataclass(frozen=True)
 class Offer:
-    """An entry read from a stream; the job's record decides whether it may be run.
+    """Holds an entry read from a stream; the job's record decides whether it may be run.
 
     job_id: empty where the entry names none. is_recovered: another worker had it, and may have died of it.
     fields: all that the entry has.
@@ -39,9 +42,14 @@ class Offer:
 
 
 class Queue:
-    """One worker's end of the queue.
+    """Takes jobs for one worker.
 
-    worker: its name, the consumer's name on the server. lease: seconds. attempts: how many a job has.
+    Args:
+        server: the connection to Redis.
+        worker: its name, the consumer's name on the server.
+        lease: seconds after which a job runs again whose worker fell silent.
+        attempts: how many a job has.
+        keys: names in Redis.
     """
 
     def __init__(
@@ -67,7 +75,7 @@ class Queue:
                 forget([stream, self._keys.clock, self._keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
     def take(self, count: int, block: float = BLOCK_SECONDS) -> list[Offer]:
-        """Up to ``count`` offers; none where nothing arrives within ``block`` seconds (0: does not wait).
+        """Takes up to ``count`` jobs; none where nothing arrives within ``block`` seconds (0: does not wait).
 
         Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
         before it comes alone. Raises QueueUnavailable.
@@ -121,19 +129,27 @@ class Queue:
 
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""
+        leave = LuaScript(self._server, "leave")
         with unavailable_if_away():
-            for stream in self._streams:
-                if any(c["name"] == self._worker and c["pending"] == 0 for c in self._consumers(stream)):
-                    self._server.xgroup_delconsumer(stream, GROUP, self._worker)
-
-    def _consumers(self, stream: str) -> list[dict[str, Any]]:
-        consumers: Any = self._server.xinfo_consumers(stream, GROUP)
-        return list(consumers)
+            leave([*self._streams, self._keys.clock, self._keys.dead], [GROUP, self._worker])
 
 
 def worker_prefix(pid: int) -> str:
-    """What the name of a worker of this host begins with, by its process id."""
-    return f"{socket.gethostname()}-{pid}"
+    """Makes what the name of a worker of this host begins with, by its process id.
+
+    Two containers may have one host name, and their workers one process id. The kernel's boot and the
+    container's own list of processes tell them apart; both are as before where a worker alone is restarted.
+    """
+    return f"{socket.gethostname()}-{_process_space()}-{pid}"
+
+
+def _process_space() -> str:
+    """Eight hex digits of where process ids are this host's alone; zeros where Linux does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    except OSError:
+        return "00000000"
 
 
 def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str = "") -> int:
@@ -172,7 +188,10 @@ def ensure_groups(server: redis.Redis, keys: Keys) -> None:
 
 
 def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
-    """Jobs that no worker has: new ones and those that were handed back. Raises QueueUnavailable."""
+    """Counts the jobs that no worker has: new ones and those that were handed back.
+
+    Raises QueueUnavailable.
+    """
     keys = keys or Keys()
     total = 0
     with unavailable_if_away():
@@ -184,7 +203,7 @@ def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
 
 
 def _in_hand(server: redis.Redis, stream: str) -> int:
-    """Entries that some worker was given and did not hand back."""
+    """Counts the entries that some worker was given and did not hand back."""
     try:
         consumers: Any = server.xinfo_consumers(stream, GROUP)
     except redis.ResponseError as error:

@@ -1,4 +1,4 @@
-"""A connection that outlives a restart of Redis, and never mistakes a blocking read for a dead server."""
+"""Connects to Redis so that a restart is outlived, and never mistakes a blocking read for a dead server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNABLE_KINDS = (redis.exceptions.OutOfMemoryError, redis.ReadOnlyError, redis.ex
 
 
 def connect(url: str, patience: float, answer_seconds: float | None = None) -> redis.Redis:
-    """A client that tries a command again for about ``patience`` seconds while the server is away.
+    """Makes a client that tries a command again for about ``patience`` seconds while the server is away.
 
     Every command of ours may be repeated: the scripts know a call that they have seen.
 
@@ -84,7 +84,7 @@ class LuaScript:
         self._digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """The script's reply. Raises what redis-py raises."""
+        """Runs the script and returns its reply. Raises what redis-py raises."""
         try:
             return self._server.evalsha(self._digest, len(keys), *keys, *args)
         except redis.exceptions.NoScriptError:
@@ -92,14 +92,14 @@ class LuaScript:
 
     @classmethod
     def _text(cls, name: str) -> str:
-        """The script behind what all have in common; its flags (``#!lua …``) have to be the first line."""
+        """Joins the script to what all have in common; its flags (``#!lua …``) have to be the first line."""
         common, own = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
         flags, line, rest = own.partition("\n") if own.startswith("#!") else ("", "", own)
         return flags + line + common + rest
 
 
 def redis_url(settings: Settings) -> str:
-    """Where Redis is: REDIS_URL, or the embedded server that runs in the data folder. Raises RedisMissing."""
+    """Finds Redis: REDIS_URL, or the embedded server that runs in the data folder. Raises RedisMissing."""
     if settings.redis_url:
         return settings.redis_url
     try:

@@ -3,6 +3,7 @@
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done, or of which there is no record
     results         of jobs that ended without one, or of which there is no record
+    results         of attempts that were not the one that counted
     results         beyond the budget, those of the jobs that finished first
 
 A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
@@ -15,7 +16,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -23,7 +25,7 @@ import structlog
 
 from app.errors import QueueUnavailable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 
@@ -43,7 +45,10 @@ log = structlog.get_logger(__name__)
 class Sweeper:
     """Sweeps every ``sweep_seconds`` while it is entered.
 
-    jobs: on a connection of its own where others must not wait.
+    Args:
+        jobs: on a connection of its own where others must not wait.
+        blobs: what is swept.
+        settings: how often, and the room for results.
     """
 
     def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
@@ -74,17 +79,20 @@ class Sweeper:
             self._over.wait(self._settings.sweep_seconds)
 
     def sweep(self) -> None:
-        """One round. Raises QueueUnavailable, and what the blob store raises."""
+        """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
         if staged := self._blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
         if not self._is_turn() or not self._owns_blobs():
             self._seen = set()
             return
-        self._sweep_orphans()
-        self._keep_budget()
+        sizes = self._blobs.sizes("results", depth=2)
+        self._sweep_orphans(sizes)
+        self._keep_budget(sizes)
 
     def _is_turn(self) -> bool:
-        """One process sweeps the blobs, the same as long as it lives: its memory is what two rounds need."""
+        """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its
+        memory.
+        """
         key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
         with unavailable_if_away():
             if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
@@ -95,7 +103,8 @@ class Sweeper:
         return True
 
     def _owns_blobs(self) -> bool:
-        """Whether these blobs are of this namespace of this Redis, or of one that has been emptied since.
+        """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied
+        since.
 
         The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
@@ -125,11 +134,12 @@ class Sweeper:
         is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
         return found.split()[0] == self._jobs.keys.namespace and (found == self._written or is_left)
 
-    def _sweep_orphans(self) -> None:
+    def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
         found = [
             *self._orphans("uploads", UPLOAD_DONE),
             *self._orphans("results", RESULTS_DONE),
+            *self._late_results(sizes),
         ]
         gone = [key for key in found if key in self._seen]
         for key in gone:
@@ -150,15 +160,36 @@ class Sweeper:
         ]
 
     def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
-        """Those whose record is gone, or in one of these states; what cannot be read keeps its blobs."""
+        """Finds those whose record is gone, or in one of these states.
+
+        What cannot be read keeps its blobs.
+        """
         for job_id, state in self._read(ids, "state"):
             if state is None or state in done:
                 yield job_id
 
-    def _keep_budget(self) -> None:
+    def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
+        """Finds results of attempts whose claim was lost.
+
+        Records of older versions name none, and keep all.
+        """
+        parts = defaultdict[str, list[str]](list)
+        for name in sizes:
+            job_id, _, part = name.partition("/")
+            parts[job_id].append(part)
+        several = [job_id for job_id, found in parts.items() if len(found) > 1]
+        for start in range(0, len(several), AT_A_TIME):
+            for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
+                if token is not None:
+                    yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
+
+    def _keep_budget(self, parts: Mapping[str, int]) -> None:
         """Forgets results, the first finished first, until the rest fits."""
         budget = self._settings.max_results_bytes
-        sizes = self._blobs.sizes("results")
+        sizes: dict[str, int] = {}
+        for name, size in parts.items():
+            job_id = name.partition("/")[0]
+            sizes[job_id] = sizes.get(job_id, 0) + size
         total = sum(sizes.values())
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:
@@ -169,7 +200,7 @@ class Sweeper:
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
-        """Those of the jobs that have ended."""
+        """Sorts those of the jobs that have ended."""
         ends = [
             (float(ended_at), job_id)
             for start in range(0, len(ids), AT_A_TIME)
@@ -179,7 +210,7 @@ class Sweeper:
         return [job_id for _, job_id in sorted(ends)]
 
     def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
-        """(id, the field of its record) without the records that cannot be read."""
+        """Yields each id with the field of its record, without the records that cannot be read."""
         with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hget(self._jobs.keys.job(job_id), field)

@@ -1,4 +1,4 @@
-"""Workers say who they are and what they can do; the API answers ``/models`` and ``/readyz`` from that.
+"""Lists live workers: they publish what they can do, and the API answers ``/models`` and ``/readyz`` from it.
 
 An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
 """
@@ -9,10 +9,10 @@ from typing import Any
 
 import redis
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.jobs.captioner_choice import CaptionerChoices, default_captioner
-from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.captioner_choice import CaptionerChoices
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Keys
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 
@@ -21,8 +21,34 @@ log = structlog.get_logger(__name__)
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
 
 
+class WorkerInfo(BaseModel):
+    """Describes a worker.
+
+    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+    host: str
+    version: str
+    is_ready: bool
+    device: str
+    started_at: float
+    captioners: list[CaptionerInfo]
+    default: str | None = None
+    engine_restarts: int = 0
+
+
 class WorkerRegistry:
-    """Reads and writes advertisements. Raises QueueUnavailable."""
+    """Reads and writes advertisements. Raises QueueUnavailable.
+
+    Args:
+        server: the connection to Redis.
+        keys: names in Redis.
+        time_to_live: seconds without a word after which a worker is off the list.
+    """
 
     def __init__(
         self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
@@ -44,7 +70,7 @@ class WorkerRegistry:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that live, by name; names whose advertisement has lapsed are dropped.
+        """Lists the workers that live, by name; names whose advertisement has lapsed are dropped.
 
         An advertisement that this version cannot read counts for nothing and harms no other.
         """
@@ -55,19 +81,24 @@ class WorkerRegistry:
         return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
-        """Some worker could take a job now."""
+        """Tells whether some worker could take a job now."""
         return any(worker.is_ready for worker in self.workers())
 
     def captioners(self) -> dict[str, CaptionerInfo]:
-        """Every captioner that some live worker has."""
+        """Lists every captioner that some live worker has."""
         return {info.name: info for worker in self.workers() for info in worker.captioners}
 
     def captioner_choices(self) -> CaptionerChoices:
-        """What may be chosen of live workers; the default is the first one's that has loaded its models."""
-        workers = self.workers()
-        infos = {info.name: info for worker in workers for info in worker.captioners}
-        default = next((worker.default for worker in workers if worker.default), None)
-        return CaptionerChoices(infos.values(), default or default_captioner(infos.values()))
+        """Lists what may be chosen of live workers.
+
+        The default is a worker's own: the first that all of them have, since anyone may take the job.
+        """
+        loaded = [worker for worker in self.workers() if worker.captioners]
+        infos = {info.name: info for worker in loaded for info in worker.captioners}
+        common = set(infos).intersection(*({info.name for info in worker.captioners} for worker in loaded))
+        defaults = [worker.default for worker in loaded if worker.default]
+        default = next((name for name in defaults if name in common), next(iter(defaults), None))
+        return CaptionerChoices(infos.values(), default)
 
 
 def _readable(name: str, text: str) -> WorkerInfo | None:

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.errors import JobFailure, NamedError
+from app.documents.job import Answer
+from app.errors import JobFailure
 from app.jobs.job import State
 from app.jobs.options import CaptionOptions
-from app.pipeline import answers as pipeline_answers
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress, media_answer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.media.errors import MediaError
 from extractors.media.request import Decoded, Limits
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of one file.
+    """Tells what became of one file.
 
-    answer: the members of a job's document that are known, as far as it came. frames: uint8 (T, H, W, 3),
+    answer: as far as it came. attention: the document as JSON. frames: uint8 (T, H, W, 3),
     those that were used. error: why it failed, or None.
     """
 
     file: Path
-    answer: Mapping[str, Any]
-    attention: Mapping[str, Any] | None
+    answer: Answer
+    attention: str | None
     frames: NDArray[np.uint8] | None
-    error: NamedError | None
+    error: ReelwordError | None
 
     @property
     def state(self) -> State:
@@ -45,11 +45,23 @@ class Outcome:
 def caption_videos(
     files: Sequence[Path], options: CaptionOptions, settings: Settings, engine: Engine | None = None
 ) -> Iterator[Outcome]:
-    """Captions files, ``settings.batch_jobs`` at a time, and tells of each in its turn.
+    """Captions files, ``settings.batch_jobs`` at a time.
 
-    A file that cannot be read or captioned has its error in its outcome. Raises EngineStartFailed.
+    Args:
+        files: videos and pictures.
+        options: the same for all; who writes is chosen here where they leave it open.
+        settings: limits of decoding, and of the engine.
+        engine: one that is loaded already.
+
+    Yields:
+        What became of each file in its turn; one that cannot be read or captioned has its error there.
+
+    Raises:
+        EngineStartFailed: the models do not load.
+        JobFailure: there is nobody who could write as the options ask.
     """
     engine = engine or Engine(settings)
+    options = engine.info.resolve(options)
     limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
     with Decoder(settings.decoder) as decoder:
         for first in range(0, len(files), settings.batch_jobs):
@@ -60,16 +72,16 @@ def caption_videos(
 def _caption_batch(
     files: Sequence[Path], options: CaptionOptions, engine: Engine, decoder: Decoder, limits: Limits
 ) -> list[Outcome]:
-    read: dict[Path, tuple[Decoded, dict[str, Any]]] = {}
+    read: dict[Path, tuple[Decoded, Answer]] = {}
     outcomes: dict[Path, Outcome] = {}
     for file in files:
         began = time.perf_counter()
         try:
-            decoded = decoder.decode(file, engine.request_for(options), limits)
+            decoded = decoder.decode(file, engine.info.request_for(options.choice), limits)
         except MediaError as error:
-            outcomes[file] = Outcome(file, {}, None, None, error)
+            outcomes[file] = Outcome(file, Answer(), None, None, error)
         else:
-            read[file] = decoded, pipeline_answers.media_answer(decoded, time.perf_counter() - began)
+            read[file] = decoded, media_answer(decoded, time.perf_counter() - began)
     videos = [decoded.footage for decoded, _ in read.values()]
     answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress) if videos else []
     for (file, (decoded, known)), answer in zip(read.items(), answers, strict=True):
@@ -77,10 +89,8 @@ def _caption_batch(
     return [outcomes[file] for file in files]
 
 
-def _outcome(
-    file: Path, decoded: Decoded, known: Mapping[str, Any], answer: EngineAnswer | JobFailure
-) -> Outcome:
+def _outcome(file: Path, decoded: Decoded, known: Answer, found: EngineAnswer | JobFailure) -> Outcome:
     pixels = decoded.frames.pixels
-    if isinstance(answer, JobFailure):
-        return Outcome(file, known, None, pixels, answer)
-    return Outcome(file, pipeline_answers.whole_answer(known, answer), answer.attention, pixels, None)
+    if isinstance(found, JobFailure):
+        return Outcome(file, known, None, pixels, found)
+    return Outcome(file, known.joined_with(found.answer), found.attention, pixels, None)

@@ -1,38 +1,37 @@
-"""Values and protocol between a worker's parent and its engine; imports no torch."""
+"""Declares what passes between a worker's parent and its engine; imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from app.documents.job import Answer, Media, Note, Timings
 from app.errors import JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Stage
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from extractors.features import Frames
-from extractors.media.request import DecodeRequest
+from extractors.media.request import Decoded, DecodeRequest
 
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """What the engine found out about one video, ready for JSON.
+    """Holds what the engine found out about one video.
 
-    captions: best first, each ``{"text", "score", "words": [{"word", "logprob"}]}``. attention: the document
-    of the best caption, or None where it was not asked for. model: captioner, weights, features, options and
-    version. timings: seconds in ``extract`` and ``caption``, of the whole batch where several ran together.
+    answer: captions, model and timings; the seconds are of the whole batch where several ran together.
+    attention: the document of the best caption as JSON, which goes to the client as it is; None where it was
+    not asked for.
     """
 
-    captions: list[dict[str, Any]]
-    attention: dict[str, Any] | None
-    model: dict[str, Any]
-    timings: dict[str, float]
+    answer: Answer
+    attention: str | None
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an engine can do once it is warm.
+    """Tells what an engine can do once it is warm.
 
     requests: captioner → the frames that its extractors want; those of its members come beside them. request:
     of one that is not listed. default: the captioner of jobs that name none.
@@ -44,15 +43,30 @@ class EngineInfo:
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
     default: str | None = None
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:
-        """One decode for all that the job's captioners look at."""
-        try:
-            choice = CaptionerChoices(self.captioners, self.default).resolve(options)
-        except JobFailure:
-            return self.request  # the engine will say why
-        names = dict.fromkeys((choice.captioner, *choice.members))
+    def resolve(self, options: CaptionOptions) -> CaptionOptions:
+        """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
+
+        Raises CaptionerUnavailable, EmbeddingMissing, MembersDiffer.
+        """
+        if options.choice is not None:
+            return options
+        return options.with_choice(CaptionerChoices(self.captioners, self.default).resolve(options))
+
+    def request_for(self, choice: CaptionerChoice | None) -> DecodeRequest:
+        """Joins what the job's captioners look at to one decode."""
+        names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
         wanted = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(wanted) if wanted else self.request
+
+
+def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
+    """Makes the part of a job's answer that is known after decoding."""
+    return Answer(
+        media=Media(**decoded.video.media()),
+        sampled=[round(float(seconds), 4) for seconds in decoded.frames.pts],
+        warnings=[Note(code=warning.code, message=warning.message) for warning in decoded.video.warnings],
+        timings=Timings(decode=round(decode_seconds, 4)),
+    )
 
 
 Report: TypeAlias = Callable[[Stage, float], None]
@@ -60,7 +74,7 @@ Report: TypeAlias = Callable[[Stage, float], None]
 
 
 class CaptionEngine(Protocol):
-    """From frames to captions, in a process of its own. Made from Settings, loading its models."""
+    """Makes captions of frames, in a process of its own. Made from Settings, loading its models."""
 
     def warm_up(self) -> EngineInfo:
         """Runs everything once, so that the first job is not the slow one."""
@@ -69,9 +83,18 @@ class CaptionEngine(Protocol):
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """For each video its answer, or why this one video cannot have one."""
+        """Captions videos together, each as its options say.
+
+        Args:
+            videos: their frames.
+            options: one a video; who writes has been chosen in them.
+            report: told of progress.
+
+        Returns:
+            For each video its answer, or why this one video cannot have one.
+        """
         ...
 
 
 def ignore_progress(stage: Stage, share: float) -> None:
-    """Progress that nobody asked for."""
+    """Takes progress that nobody asked for."""

@@ -12,26 +12,41 @@ from app.jobs.captioner_choice import CaptionerChoices, default_captioner
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import ENSEMBLE, FUSION
 from extractors.files import sha256_of
-from models.checkpoint import Card, Speed, parameters, read_card, vocabulary_digest
-from models.checkpoint_folder import available, embedding_path
-from models.combining.members import default_members
-from models.feature_sources.stream_checks import extractors_of, sampling_of
+from models.checkpoint import (
+    Card,
+    Speed,
+    count_parameters,
+    find_embedding,
+    list_checkpoints,
+    read_card,
+    read_vocabulary_digest,
+)
+from models.combining.members import choose_members
+from models.feature_sources.stream_checks import describe_sampling, list_extractors
 
 
 def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:
-    """What may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
-    infos = captioner_infos(weights)
-    return CaptionerChoices(infos, default or default_captioner(infos))
+    """Lists what may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
+    return CaptionerChoices(captioner_infos(weights), default)
 
 
 def captioner_infos(weights: Path) -> list[CaptionerInfo]:
     """Each captioner, and fusion and ensemble where there is something to combine. Raises CheckpointError."""
-    alone = [captioner_info(name, path) for name, path in available(weights).items()]
-    return [*alone, *combination_infos(alone, embedding_path(weights))]
+    alone = [captioner_info(name, path) for name, path in list_checkpoints(weights).items()]
+    return [*alone, *combination_infos(alone, find_embedding(weights))]
 
 
 def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
-    """What one file says of itself. frames: looked at, where they are spread. Raises CheckpointError."""
+    """Reads what one file says of itself.
+
+    Args:
+        name: the captioner's.
+        path: its file.
+        frames: how many are looked at, where they are spread over the video.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
     card = read_card(path)
     features = {stream: _feature_facts(card, stream, frames) for stream in card.streams}
     return CaptionerInfo(
@@ -39,9 +54,9 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
         weights_sha256=sha256_of(path),
         kind=card.captioner,
         features=features,
-        extractors=extractors_of(card),
-        vocabulary=vocabulary_digest(path),
-        parameters=parameters(path),
+        extractors=list_extractors(card),
+        vocabulary=read_vocabulary_digest(path),
+        parameters=count_parameters(path),
         scores=dict(card.scores),
         speed=None if card.speed is None else _speed(card.speed),
     )
@@ -50,11 +65,11 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
 def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[CaptionerInfo]:
     """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
     others are named."""
-    members, alike = default_members(FUSION, alone), default_members(ENSEMBLE, alone)
+    members, alike = choose_members(FUSION, alone), choose_members(ENSEMBLE, alone)
     found = []
     if embedding is not None and members:
         scores = read_card(embedding).scores
-        found.append(_joint(FUSION, members, sha256_of(embedding), parameters(embedding), scores))
+        found.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
     if alike:
         first = default_captioner(alike)  # whose maps an ensemble tells
         found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
@@ -63,7 +78,7 @@ def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) ->
 
 def _feature_facts(card: Card, stream: str, frames: int | None) -> dict[str, Any]:
     """The name tag of a stream and how its frames are chosen, which is left out where nobody knows it."""
-    tag, sampling = asdict(card.streams[stream]), sampling_of(card, stream, frames)
+    tag, sampling = asdict(card.streams[stream]), describe_sampling(card, stream, frames)
     del tag["sampling"]
     return {**tag, "sampling": sampling} if sampling else tag
 

@@ -8,16 +8,22 @@ from pathlib import Path
 import structlog
 
 from app.errors import EngineStartFailed, MembersDiffer
-from app.jobs.captioner_choice import CaptionerChoice, CaptionerChoices, default_captioner
+from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import ENSEMBLE, FUSION
+from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
 from app.pipeline.installed_captioners import captioner_info, combination_infos, digest_of
 from app.settings import Settings
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.checkpoint import Card, Checkpoint, load_embedding
-from models.checkpoint_folder import available, embedding_path, load_captioner
+from models.checkpoint import (
+    Card,
+    Checkpoint,
+    find_embedding,
+    list_checkpoints,
+    load_captioner,
+    load_embedding,
+)
 from models.combining.caption_writers import (
     AveragedWriter,
     FusedWriter,
@@ -29,13 +35,12 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    feature_source_for,
+    build_feature_source,
 )
 from models.feature_sources.stream_checks import (
     StreamMismatch,
     check_extractors,
-    stream_set_for,
-    stream_set_of,
+    select_stream_set,
 )
 from models.feature_sources.stream_sets import StreamSet
 
@@ -43,14 +48,17 @@ log = structlog.get_logger(__name__)
 
 
 class LoadedCaptioners:
-    """Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
-    for, or not the one that is to be the default; and what loading a damaged one raises."""
+    """Holds what the engine has loaded.
+
+    Raises EngineStartFailed where there is no captioner, none that takes the stream set that was asked
+    for, or not the one that is to be the default; and what loading a damaged one raises.
+    """
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
         self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
-        loaded = {name: load_captioner(name, device, folder) for name in available(folder)}
+        loaded = {name: load_captioner(name, device, folder) for name in list_checkpoints(folder)}
         if not loaded:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams)
@@ -61,13 +69,11 @@ class LoadedCaptioners:
             check_extractors(
                 checkpoint, self._stream_sets[name], self.feature_source(CaptionerChoice(name)).extractors
             )
-        path = embedding_path(folder)
+        path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
         self.infos = self._list_captioners(folder)
-        self.captioner_choices = CaptionerChoices(
-            self.infos, settings.captioner or default_captioner(self.infos)
-        )
+        self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             known = ", ".join(self.captioner_choices.names)
             raise EngineStartFailed(
@@ -75,7 +81,7 @@ class LoadedCaptioners:
             )
 
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Raises MembersDiffer."""
+        """Returns who writes, made when first asked for. Raises MembersDiffer."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
@@ -86,14 +92,14 @@ class LoadedCaptioners:
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
-        """Each extractor that the writers need, once. Raises MembersDiffer."""
+        """Returns what feeds them: each extractor that they need, once. Raises MembersDiffer."""
         wanted = [self._stream_sets[name] for name in choice.writers]
         if choice.captioner == FUSION:
-            wanted.append(stream_set_for(self._embedding_of_fusion()[1]))
+            wanted.append(select_stream_set(self._embedding_of_fusion()[1]))
         key = frozenset(wanted)
         if key not in self._feature_sources:
             try:
-                self._feature_sources[key] = feature_source_for(
+                self._feature_sources[key] = build_feature_source(
                     list(dict.fromkeys(wanted)), self._pool, self._frames
                 )
             except ValueError as error:
@@ -104,13 +110,13 @@ class LoadedCaptioners:
         """Captioner → the frames that its extractors want; members' come beside them."""
         found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
         if self._embedding is not None:
-            found[FUSION] = feature_source_for(
-                [stream_set_for(self._embedding[1])], self._pool, self._frames
+            found[FUSION] = build_feature_source(
+                [select_stream_set(self._embedding[1])], self._pool, self._frames
             ).request
         return found
 
     def digest(self, choice: CaptionerChoice) -> str:
-        """The sha256 of the writer's file; of several, one for all of them."""
+        """Returns the sha256 of the writer's file; of several, one for all of them."""
         infos = {info.name: info for info in self.infos}
         if not choice.members:
             return infos[choice.captioner].weights_sha256
@@ -126,13 +132,13 @@ class LoadedCaptioners:
         return SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
-        assert self._embedding is not None, "the menu has no fusion without an embedding"
+        assert self._embedding is not None, "nobody may choose fusion without an embedding"
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
-        files = available(folder)
+        files = list_checkpoints(folder)
         alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
-        return (*alone, *combination_infos(alone, embedding_path(folder)))
+        return (*alone, *combination_infos(alone, find_embedding(folder)))
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
@@ -141,7 +147,7 @@ def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) 
     found, refused = {}, []
     for name, checkpoint in checkpoints.items():
         try:
-            found[name] = stream_set_of(checkpoint, streams)
+            found[name] = select_stream_set(checkpoint.card, streams)
         except StreamMismatch as error:
             if streams is None:
                 raise

@@ -13,8 +13,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -23,8 +21,8 @@ from types import TracebackType
 import redis
 
 from app.errors import DataFolderInUse, RedisFailed, RedisMissing
-from app.processes import dies_with_me
-from app.serve.redis_disk import RedisRoom
+from app.serve.redis_disk import Flush, RedisRoom
+from extractors.child_process import ChildProcess
 
 LONGEST_SOCKET_PATH = 100  #: bytes; the kernel's limit is 108 with the closing zero
 START_SECONDS = 60.0  #: a long append-only file takes a while to read
@@ -40,7 +38,7 @@ class RedisServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._lock: int | None = None
         self._socket = self.folder / "redis.sock"
         self._short: Path | None = None
@@ -61,7 +59,7 @@ class RedisServer:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.is_alive
 
     def __enter__(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,19 +87,10 @@ class RedisServer:
         """Starts the server and waits until its file is read. Raises RedisFailed."""
         assert self._lock is not None
         self._room.prepare()
-        command = [str(server_binary()), *_options(self.folder, self._socket, self._room.flush)]
+        command = [str(find_server()), *_options(self.folder, self._socket, self._room.flush)]
         with (self.folder / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=dies_with_me(signal.SIGTERM),
-                # Held by the server too: a folder is free again only when nobody writes to it any more.
-                pass_fds=(self._lock,),
-                # Ctrl-C in a terminal reaches the whole group; this one leaves when it is told to, last.
-                process_group=0,
-            )
+            # The server holds the lock too: a folder is free only when nobody writes to it any more.
+            self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
         self._await_ready()
         self._write_url()
 
@@ -130,15 +119,9 @@ class RedisServer:
 
     def stop(self) -> None:
         """Asks the server to leave; what it acknowledged is on disk already."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            self._process.stop(STOP_SECONDS)
+            self._process = None
 
     def _choose_socket(self) -> None:
         if len(os.fsencode(self._socket)) > LONGEST_SOCKET_PATH:
@@ -146,8 +129,8 @@ class RedisServer:
             self._socket = self._short / "redis.sock"
 
 
-def server_binary() -> Path:
-    """The server to run. Raises RedisMissing."""
+def find_server() -> Path:
+    """Finds the server to run. Raises RedisMissing."""
     for candidate in (_packaged_binary(), shutil.which("valkey-server"), shutil.which("redis-server")):
         if candidate:
             return Path(candidate)
@@ -169,7 +152,7 @@ def _packaged_binary() -> str | None:
     return str(binary)
 
 
-def _options(folder: Path, socket: Path, flush: str) -> list[str]:
+def _options(folder: Path, socket: Path, flush: Flush) -> list[str]:
     settings = {
         "port": "0",
         "unixsocket": str(socket),

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import structlog
 
-from app.processes import dies_with_me
+from extractors.child_process import ChildProcess, describe_status
 
-ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 3  #: restarts without a pause
 FIRST_PAUSE = 0.5  #: seconds before the first restart after those; doubled each time
 LONGEST_PAUSE = 30.0
@@ -23,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Backoff:
-    """When to try again: at once for something that was healthy, later and later for what keeps failing.
+    """Says when to try again: at once what was healthy, later and later what keeps failing.
 
     longest: seconds of the longest pause.
     """
@@ -38,10 +34,10 @@ class Backoff:
     def is_due(self) -> bool:
         return time.monotonic() >= self._due
 
-    def began(self) -> None:
+    def note_start(self) -> None:
         self._began = time.monotonic()
 
-    def ended(self) -> float:
+    def note_end(self) -> float:
         """Notes an end and returns the seconds until the next try."""
         if time.monotonic() - self._began > SETTLED_AFTER:
             self._ends = 0
@@ -56,9 +52,12 @@ class Backoff:
 
 
 class SupervisedProcess:
-    """One process of the service. It is told to end (SIGTERM) when this one ends, however that comes.
+    """Restarts one process of the service when it ends; it is told to end with this one, however that comes.
 
     Args:
+        name: what the log calls it.
+        command: the program and what it is called with.
+        environment: variables beside those of this process.
         errors: descriptor for its standard error, this process's own by default.
         when_dead: is called with its process id once it has ended by itself.
     """
@@ -74,7 +73,7 @@ class SupervisedProcess:
         self.name, self._errors, self._when_dead = name, errors, when_dead
         self._command, self._environment = list(command), dict(environment)
         self._backoff = Backoff()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -83,44 +82,33 @@ class SupervisedProcess:
     def ensure_running(self) -> None:
         """Starts the process where it does not run and a start is due."""
         if self._process is not None:
-            status = self._process.poll()
+            status = self._process.status
             if status is None:
                 return
             pid, self._process = self._process.pid, None
-            log.warning("process ended", process=self.name, status=status, again_in=self._backoff.ended())
+            how, again_in = describe_status(status), self._backoff.note_end()
+            log.warning("process ended", process=self.name, how=how, again_in=again_in)
             if self._when_dead is not None:
                 self._when_dead(pid)
         if self._backoff.is_due:
             self._start()
 
     def _start(self) -> None:
-        self._backoff.began()
+        self._backoff.note_start()
+        environment = {**os.environ, **self._environment}
         try:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env={**os.environ, **self._environment},
-                stdin=subprocess.DEVNULL,
-                stderr=self._errors,
-                preexec_fn=dies_with_me(signal.SIGTERM),
-                process_group=0,  # Ctrl-C is for the supervisor, which ends all in order
-            )
+            self._process = ChildProcess(self._command, environment=environment, errors=self._errors)
         except OSError as error:  # no memory or no process to be had at the moment
-            pause = self._backoff.ended()
+            pause = self._backoff.note_end()
             log.warning("process does not start", process=self.name, reason=str(error), again_in=pause)
 
     def terminate(self) -> None:
+        """Asks it to end, and does not wait."""
         if self._process is not None:
             self._process.terminate()
 
-    def wait(self, until: float) -> None:
+    def finish(self, until: float) -> None:
         """Waits for the end until then (monotonic seconds), and enforces it after."""
-        if self._process is None:
-            return
-        try:
-            self._process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        if self._process is not None and not self._process.finish(until - time.monotonic()):
             log.warning("process had to be killed", process=self.name)
-            self._process.kill()
-            self._process.wait()
         self._process = None

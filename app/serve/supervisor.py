@@ -1,4 +1,4 @@
-"""``make serve``: Redis, a worker and the API on one machine, kept running until Ctrl-C.
+"""Runs Redis, workers and the API on one machine until Ctrl-C: ``make serve``.
 
     serve ─┬─ Redis    embedded, unless REDIS_URL names one; ends last
            ├─ worker   REELWORD_WORKERS of them, each with its decoder and its engine
@@ -24,7 +24,7 @@ import structlog
 from app import logs
 from app.errors import PortInUse, QueueUnavailable, RedisFailed
 from app.jobs.job import Keys
-from app.jobs.queue import release_dead_worker, worker_prefix
+from app.jobs.queue import release_dead_worker, waiting, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
 from app.serve.embedded_redis import RedisServer
@@ -35,6 +35,8 @@ LOOK_SECONDS = 0.2
 REDIS_PAUSE = 2.0  #: longest pause before Redis is started again: without it nothing works
 ANSWER_SECONDS = 1.0  #: longest silence of a Redis that is asked whether all is ready
 REMIND_SECONDS = 10.0  #: how often it is said what is waited for
+#: What listens on any address is reached by this one.
+ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 STOP_SECONDS = 15.0  #: beyond the workers' drain time, before what still runs is killed
 
 log = structlog.get_logger(__name__)
@@ -42,18 +44,18 @@ log = structlog.get_logger(__name__)
 
 def serve(settings: Settings) -> None:
     """Runs everything until SIGTERM or Ctrl-C. Raises leaves of StartError where it cannot begin."""
-    logs.configure(settings, process="serve")
+    logs.configure_logs(settings, process="serve")
     port = free_port(settings.host, settings.port)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with redis_for(settings) as server:
+    with open_redis(settings) as server:
         Supervisor(settings, port, server).run(over)
 
 
 @contextmanager
-def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
-    """The embedded server, or None where REDIS_URL names another."""
+def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
+    """Starts the embedded server; gives None where REDIS_URL names another."""
     if settings.redis_url:
         yield None
         return
@@ -62,7 +64,7 @@ def redis_for(settings: Settings) -> Iterator[RedisServer | None]:
 
 
 def free_port(host: str, port: int) -> int:
-    """The port, or a free one for 0. Raises PortInUse."""
+    """Checks that the port can be listened on; finds a free one for 0. Raises PortInUse."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,7 +76,13 @@ def free_port(host: str, port: int) -> int:
 
 
 class Supervisor:
-    """Starts the workers and the API, and keeps them and the embedded server (None without one) running."""
+    """Starts the workers and the API, and keeps them and the embedded server running.
+
+    Args:
+        settings: of all of them.
+        port: that the API listens on.
+        server: the embedded one, None where REDIS_URL names another.
+    """
 
     def __init__(self, settings: Settings, port: int, server: RedisServer | None) -> None:
         self._settings, self._redis = settings, server
@@ -82,7 +90,7 @@ class Supervisor:
         url = server.url if server else str(settings.redis_url)
         self._client, self._keys = connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace)
         self._registry = WorkerRegistry(self._client, self._keys)
-        self._address = f"http://{_in_url(settings.host)}:{port}"
+        self._address = _address_of(settings.host, port)
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
             environment["REELWORD_STREAMS"] = settings.streams
@@ -94,13 +102,13 @@ class Supervisor:
         self._processes = [*workers, SupervisedProcess("api", [*program, "api"], environment)]
 
     def run(self, over: threading.Event) -> None:
-        """Until ``over`` is set."""
+        """Keeps all running until ``over`` is set."""
         log.info("starting", redis="embedded" if self._redis else "REDIS_URL", data=str(self._settings.data))
-        starting = Starting()
+        starting = StartReport()
         try:
             while not over.wait(LOOK_SECONDS):
                 self._tick()
-                if not starting.is_over and starting.waits_for(self._missing()) is None:
+                if not starting.is_over and starting.note_missing(self._missing()) is None:
                     print(f"Reelword is ready at {self._address}", flush=True)
         finally:
             self._stop()
@@ -125,15 +133,15 @@ class Supervisor:
     def _restart_redis(self, server: RedisServer) -> None:
         if not self._redis_backoff.is_due:
             return
-        log.warning("redis ended", again_in=self._redis_backoff.ended())
+        log.warning("redis ended", again_in=self._redis_backoff.note_end())
         try:
             server.start()
         except (RedisFailed, OSError) as error:
             log.error("redis does not start", reason=str(error))
-        self._redis_backoff.began()
+        self._redis_backoff.note_start()
 
     def _missing(self) -> str | None:
-        """What is not there yet, in a few words. Redis is asked first: the API's log has better to say."""
+        """Finds what is not there yet, in a few words. Redis first: the API's log has better to say."""
         try:
             workers = self._registry.workers()
         except QueueUnavailable:
@@ -152,10 +160,22 @@ class Supervisor:
             process.terminate()
         until = time.monotonic() + self._settings.drain_seconds + STOP_SECONDS
         for process in self._processes:
-            process.wait(until)
+            process.finish(until)
+        print(self._last_words(), flush=True)
+
+    def _last_words(self) -> str:
+        """Says how many jobs go on at the next start; the workers have handed back what they had."""
+        try:
+            count = waiting(self._client, self._keys)
+        except (QueueUnavailable, redis.RedisError):
+            return "Reelword has stopped; what waits in Redis goes on when it starts again."
+        if not count:
+            return "Reelword has stopped; no job waits."
+        jobs, go = ("job waits", "goes") if count == 1 else ("jobs wait", "go")
+        return f"Reelword has stopped; {count} {jobs}, and {go} on when it starts again."
 
 
-class Starting:
+class StartReport:
     """Says on the log what a start waits for: whenever that changes, and now and then while it does not."""
 
     def __init__(self) -> None:
@@ -164,7 +184,7 @@ class Starting:
         self._said: str | None = None
         self._said_at = 0.0
 
-    def waits_for(self, missing: str | None) -> str | None:
+    def note_missing(self, missing: str | None) -> str | None:
         """Notes what is missing; None ends the start."""
         now = time.monotonic()
         self.is_over = missing is None
@@ -174,7 +194,7 @@ class Starting:
         return missing
 
 
-def _in_url(host: str) -> str:
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    reachable = everywhere.get(host, host)
-    return f"[{reachable}]" if ":" in reachable else reachable
+def _address_of(host: str, port: int) -> str:
+    """Says where a browser on this machine finds what listens on ``host``."""
+    reachable = ON_THIS_MACHINE.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

@@ -1,5 +1,5 @@
-"""The engine's process: ``python -m app.worker.engine_child``, started by app/worker/engine_process.py and
-gone with it.
+"""Loads an engine and answers its worker: ``python -m app.worker.engine_child``, started by
+app/worker/engine_process.py and gone with it.
 
 Nothing heavy is imported before the settings are here: they name the engine.
 """
@@ -7,36 +7,49 @@ Nothing heavy is imported before the settings are here: they name the engine.
 from __future__ import annotations
 
 import pkgutil
-import signal
-import sys
 import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
+from app.errors import EngineStartFailed
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine
-from app.processes import die_with_parent
+from app.settings import Settings
 from app.worker.shared_frames import map_frames
+from extractors.child_process import ParentLink, join_parent
 
 
-def main(link_descriptor: int, shared: int, parent: int) -> None:
-    """Load the models, say what they can do, then answer until the parent is gone."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    link = Connection(link_descriptor)
+def main() -> None:
+    """Loads the models, says what they can do, then answers until the parent is gone."""
+    parent = join_parent()
+    link = parent.link
     settings = link.recv()
     try:
-        engine: CaptionEngine = pkgutil.resolve_name(settings.engine)(settings)
+        engine = load_engine(settings)
         link.send(("warm", engine.warm_up()))
     except Exception as error:
         traceback.print_exc()
         link.send(("raised", _sentence(error)))
         return
-    serve(engine, link, shared)
+    answer_requests(engine, parent)
 
 
-def serve(engine: CaptionEngine, link: Connection, shared: int) -> None:
-    """Requests from the pipe, one after the other; an unexpected error is an answer too."""
+def load_engine(settings: Settings) -> CaptionEngine:
+    """Makes the engine that the settings name. Raises EngineStartFailed where there is none of that name."""
+    try:
+        make = pkgutil.resolve_name(settings.engine)
+    except (AttributeError, ImportError, ValueError) as error:
+        default = Settings.model_fields["engine"].default
+        raise EngineStartFailed(
+            f"REELWORD_ENGINE names {settings.engine}, which cannot be imported ({error}); as module:name it "
+            f"would be {default}, which is the default"
+        ) from error
+    engine: CaptionEngine = make(settings)
+    return engine
+
+
+def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
+    """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
+    link = parent.link
 
     def report(stage: Stage, share: float) -> None:
         link.send(("progress", (stage, share)))
@@ -47,7 +60,8 @@ def serve(engine: CaptionEngine, link: Connection, shared: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            answers: Any = engine.describe_and_caption(map_frames(places, shared), options, report)
+            frames = map_frames(places, parent.shared)
+            answers: Any = engine.describe_and_caption(frames, options, report)
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _sentence(error)))
@@ -56,8 +70,9 @@ def serve(engine: CaptionEngine, link: Connection, shared: int) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    named = str(error) if isinstance(error, EngineStartFailed) else f"{type(error).__name__}: {error}"
+    return named[:500]
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:4]))
+    main()

@@ -1,4 +1,4 @@
-"""What is done with the jobs in a worker's hands, and what the death of a child costs them.
+"""Runs the jobs in a worker's hands, stores their results, and decides what the death of a child costs them.
 
     decode each → caption all together → finish each
                         ↓ the engine died
@@ -10,43 +10,57 @@ has failed where it had its last.
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
+from PIL import Image
 
+from app.documents.job import Answer
 from app.errors import (
     DeadlineExceeded,
     EngineCrashed,
     EngineFault,
     JobFailure,
-    NamedError,
     QueueUnavailable,
     UploadMissing,
     WorkerFault,
 )
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Claim, Jobs, Stage
-from app.pipeline import answers as pipeline_answers
-from app.pipeline.engine_protocol import EngineAnswer
+from app.jobs.job import Stage
+from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
+from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
-from app.worker import results
-from app.worker.attempt import Attempt
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.watchdog import Watchdog
+from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.media.errors import DecoderError, DecoderFault, MediaError
-from extractors.media.request import Limits
+from extractors.media.request import Decoded, Limits
 
+FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
+FRAME_QUALITY = 85
 log = structlog.get_logger(__name__)
 
 
 class JobRunner:
     """Runs claimed jobs to their end with one decoder and one engine.
 
-    Raises QueueUnavailable where Redis stays away (the jobs run again once their leases lapse), and
-    EngineStartFailed where the engine that died cannot be replaced (they are handed back).
+    Args:
+        jobs: the records.
+        blobs: where uploads and results lie.
+        decoder: reads the videos.
+        engine: captions them.
+        watch: keeps the leases meanwhile.
+        settings: limits of time and memory.
+
+    Raises:
+        QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
+        EngineStartFailed: the engine that died cannot be replaced; they are handed back.
     """
 
     def __init__(
@@ -63,9 +77,9 @@ class JobRunner:
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
 
     def work(self, claims: Sequence[Claim]) -> None:
-        """All claims to their end: first together, then, should the batch die, one by one."""
+        """Takes all claims to their end: first together, then, should the batch die, one by one."""
         runs = [Attempt(claim) for claim in claims]
-        with self._watch.holding(runs):
+        with self._watch.hold(runs):
             try:
                 self._work(runs)
             except Exception:
@@ -91,7 +105,7 @@ class JobRunner:
             except DecoderError as death:
                 if not self._again(run, death):
                     return False
-            except MediaError as error:
+            except (MediaError, JobFailure) as error:
                 self._fail(run, error)
                 return False
             except BlobMissingError:
@@ -106,15 +120,17 @@ class JobRunner:
         return False
 
     def _read_frames(self, run: Attempt) -> None:
-        request = self._engine.start().request_for(run.claim.job.options)
+        engine = self._engine.start()
+        run.options = engine.resolve(run.claim.job.options)
+        request = engine.request_for(run.options.choice)
         run.set_stage("decode")
         began = time.monotonic()
         with (
             self._blobs.local(run.claim.job.upload) as path,
-            self._watch.guarding([run], self._decoder.kill),
+            self._watch.guard([run], self._decoder.kill),
         ):
             run.decoded = self._decoder.decode(path, request, self._limits)
-        run.answer = pipeline_answers.media_answer(run.decoded, time.monotonic() - began)
+        run.answer = media_answer(run.decoded, time.monotonic() - began)
 
     def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
         """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
@@ -126,9 +142,9 @@ class JobRunner:
         self._engine.start()
         report("extract", 0.0)
         videos = [run.decoded.footage for run in batch if run.decoded is not None]
-        options = [run.claim.job.options for run in batch]
+        options = [run.options for run in batch if run.options is not None]
         try:
-            with self._watch.guarding(batch, self._engine.kill, self._settings.cancel_grace):
+            with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
                 answers = self._engine.run(videos, options, report)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
@@ -140,21 +156,21 @@ class JobRunner:
     def _all_again(self, batch: Sequence[Attempt], cause: JobFailure) -> list[Attempt]:
         return [run for run in batch if self._again(run, cause)]
 
-    def _again(self, run: Attempt, cause: NamedError) -> bool:
+    def _again(self, run: Attempt, cause: ReelwordError) -> bool:
         """Goes on to the next attempt at once; False where the job has ended or is no longer ours."""
-        with self._watch.paused():
+        with self._watch.pause():
             if run.stopped:
                 self._settle_if_stopped(run)
                 return False
             taken = self._jobs.claim_again(run.claim, cause)
             if isinstance(taken, Claim):
                 log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
-                run.next_attempt(taken)
+                run.begin_again(taken)
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
         if taken.reason in ("canceled", "exhausted"):
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
         run.is_settled = True
         return False
 
@@ -176,27 +192,22 @@ class JobRunner:
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
-        job = run.claim.job
-        results.store_result(self._blobs, job.id, run.decoded, answer.attention)
-        record = results.record_or_blob(
-            self._blobs, job.id, pipeline_answers.whole_answer(run.answer, answer)
-        )
+        job, folder = run.claim.job, run.claim.results
+        store_result(self._blobs, folder, run.decoded, answer.attention)
+        record = store_large_answer(self._blobs, folder, run.answer.joined_with(answer.answer))
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
-        log.info(
-            "job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.captions[0]["text"]
-        )
-        if is_ours:
-            remove_upload(self._blobs, job.upload)
+        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
+        remove_blob(self._blobs, job.upload if is_ours else folder)
 
-    def _fail(self, run: Attempt, error: NamedError) -> None:
+    def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
-        is_ours = self._jobs.fail(run.claim, error, run.answer)
+        is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
         run.is_settled = True
         log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
         if is_ours:
-            remove_upload(self._blobs, run.claim.job.upload)
+            remove_blob(self._blobs, run.claim.job.upload)
 
     def _settle_if_stopped(self, run: Attempt) -> bool:
         """Ends, on the record, a run that the watch has stopped."""
@@ -207,7 +218,7 @@ class JobRunner:
             self._fail(run, DeadlineExceeded(f"The job ran longer than {seconds:g} seconds ({run.stage})."))
         elif run.stopped == "canceled":
             self._jobs.stop(run.claim)
-            results.delete_blobs(self._blobs, run.claim.job.id)
+            delete_blobs(self._blobs, run.claim.job.id)
         elif run.stopped == "handed back":
             self._jobs.hand_back(run.claim)
         run.is_settled = True
@@ -221,9 +232,54 @@ class JobRunner:
                 self._settle_if_stopped(run)
 
 
-def remove_upload(blobs: Blobs, key: str) -> None:
-    """Removes the file of a job that is over; what the store refuses now is left to the sweeps."""
+def remove_blob(blobs: Blobs, key: str) -> None:
+    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
     try:
         blobs.remove(key)
     except Exception:
-        log.exception("the upload of a job that is over could not be removed", upload=key)
+        log.exception("a blob that nobody needs could not be removed", key=key)
+
+
+def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: str | None) -> None:
+    """Stores the frames and, where there is one, the attention document.
+
+    Args:
+        blobs: where files of jobs lie.
+        folder: key that they go below, the attempt's own.
+        decoded: the frames, as the captioner saw them.
+        attention: the document as JSON, None where it was not asked for.
+    """
+    for number, pixels in enumerate(decoded.frames.pixels):
+        picture = Image.fromarray(pixels)
+        picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
+        blobs.write(f"{folder}/frames/{number}.jpg", buffer.getvalue())
+    if attention is not None:
+        blobs.write(f"{folder}/attention.json", attention.encode())
+
+
+def store_large_answer(blobs: Blobs, folder: str, answer: Answer) -> Mapping[str, Any]:
+    """Stores an answer that is too large for Redis as a blob.
+
+    Args:
+        blobs: where files of jobs lie.
+        folder: key that it goes below, the attempt's own.
+        answer: all of it.
+
+    Returns:
+        What goes on the record: the answer, or its media facts and the key of the blob.
+    """
+    record = answer.as_record()
+    text = json.dumps(record)
+    if len(text) <= ANSWER_LIMIT:
+        return record
+    key = f"{folder}/answer.json"
+    blobs.write(key, text.encode())
+    return {"blob": key, "media": record.get("media"), "timings": record.get("timings", {})}
+
+
+def delete_blobs(blobs: Blobs, job_id: str) -> None:
+    """Removes all of a job's blobs, its upload included."""
+    blobs.remove(f"uploads/{job_id}")
+    blobs.remove(f"results/{job_id}")

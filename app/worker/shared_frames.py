@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -20,8 +19,8 @@ ALIGNMENT = 4  #: bytes: samples are float32
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an array lies in the shared memory. offset: of the first byte."""
+class ArrayPlace:
+    """Tells where an array lies in the shared memory. offset: of the first byte."""
 
     offset: int
     shape: tuple[int, ...]
@@ -29,28 +28,20 @@ class Place:
 
 @dataclass(frozen=True)
 class SharedFrames:
-    """Where a video's pixels, and its sound, lie in the shared memory.
+    """Tells where a video's pixels, and its sound, lie in the shared memory.
 
     pixels: (T, H, W, 3). sized: the same frames in the sizes that extractors asked for. pts: T seconds as
     float64 bytes. duration: seconds. fps: frames a second of the whole video. samples: None where the frames
     came without sound. rate: samples a second.
     """
 
-    pixels: Place
-    sized: tuple[tuple[FrameSize, Place], ...]
+    pixels: ArrayPlace
+    sized: tuple[tuple[FrameSize, ArrayPlace], ...]
     pts: bytes
     duration: float
     fps: float
-    samples: Place | None = None
+    samples: ArrayPlace | None = None
     rate: int = 0
-
-
-def shared_memory() -> int:
-    """A descriptor of memory without a name, which is gone with its last holder."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("frames")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def write_frames(videos: Sequence[Frames], shared: int) -> list[SharedFrames]:
@@ -58,13 +49,13 @@ def write_frames(videos: Sequence[Frames], shared: int) -> list[SharedFrames]:
     os.ftruncate(shared, 0)
     with open(shared, "wb", closefd=False) as file:
         file.seek(0)
-        return [_lent(video, file) for video in videos]
+        return [_write_video(video, file) for video in videos]
 
 
-def _lent(video: Frames, file: BinaryIO) -> SharedFrames:
-    pixels = _written(video.pixels, file)
+def _write_video(video: Frames, file: BinaryIO) -> SharedFrames:
+    pixels = _write_array(video.pixels, file)
     sized = video.sized if isinstance(video, Footage) else {}
-    places = tuple((size, _written(array, file)) for size, array in sized.items())
+    places = tuple((size, _write_array(array, file)) for size, array in sized.items())
     sound = video.sound if isinstance(video, Footage) else None
     return SharedFrames(
         pixels,
@@ -72,39 +63,39 @@ def _lent(video: Frames, file: BinaryIO) -> SharedFrames:
         video.pts.tobytes(),
         video.duration,
         video.rate,
-        None if sound is None else _written(sound.samples, file),
+        None if sound is None else _write_array(sound.samples, file),
         0 if sound is None else sound.rate,
     )
 
 
-def _written(array: NDArray[Any], file: BinaryIO) -> Place:
-    place = Place(file.tell(), array.shape)
+def _write_array(array: NDArray[Any], file: BinaryIO) -> ArrayPlace:
+    place = ArrayPlace(file.tell(), array.shape)
     file.write(np.ascontiguousarray(array).data.cast("B"))
     file.write(bytes(-array.nbytes % ALIGNMENT))
     return place
 
 
 def map_frames(located: Sequence[SharedFrames], shared: int) -> list[Footage]:
-    """Videos over the shared memory; good until the next ``write_frames``."""
+    """Finds videos in the shared memory, without copying them; good until the next ``write_frames``."""
     if not located:
         return []
     memory = mmap.mmap(shared, 0, access=mmap.ACCESS_COPY)  # torch wants arrays that it could write to
-    return [_mapped(frames_at, memory) for frames_at in located]
+    return [_map_video(frames_at, memory) for frames_at in located]
 
 
-def _mapped(frames_at: SharedFrames, memory: mmap.mmap) -> Footage:
+def _map_video(frames_at: SharedFrames, memory: mmap.mmap) -> Footage:
     sound = None
     if frames_at.samples is not None:
-        sound = Audio(_array(memory, np.float32, frames_at.samples), frames_at.rate)
+        sound = Audio(_map_array(memory, np.float32, frames_at.samples), frames_at.rate)
     return Footage(
-        _array(memory, np.uint8, frames_at.pixels),
+        _map_array(memory, np.uint8, frames_at.pixels),
         np.frombuffer(frames_at.pts, np.float64).copy(),
         frames_at.duration,
         frames_at.fps,
         sound,
-        {size: _array(memory, np.uint8, place) for size, place in frames_at.sized},
+        {size: _map_array(memory, np.uint8, place) for size, place in frames_at.sized},
     )
 
 
-def _array(memory: mmap.mmap, kind: type[Any], place: Place) -> NDArray[Any]:
+def _map_array(memory: mmap.mmap, kind: type[Any], place: ArrayPlace) -> NDArray[Any]:
     return np.frombuffer(memory, kind, math.prod(place.shape), place.offset).reshape(place.shape)

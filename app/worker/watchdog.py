@@ -9,24 +9,85 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
 
 import structlog
 
+from app.documents.job import Answer
 from app.errors import QueueUnavailable
-from app.jobs.job import Jobs
+from app.jobs.job import Stage
+from app.jobs.job_store import Claim, Jobs
+from app.jobs.options import CaptionOptions
 from app.settings import Settings
-from app.worker.attempt import Attempt
+from extractors.media.request import Decoded
 
 ADVERTISE_SECONDS = 2.0
+Stop = Literal["canceled", "lost", "deadline", "handed back"]
+
+#: Where each stage begins and ends in the progress of the whole job.
+SHARES: Mapping[Stage, tuple[float, float]] = {
+    "decode": (0.0, 0.4),
+    "extract": (0.4, 0.8),
+    "caption": (0.8, 1.0),
+}
+
 log = structlog.get_logger(__name__)
 
 
-class Watchdog:
-    """Renews the leases of attempts in hand, and can kill the child that works on those ``guarding`` it.
+@dataclass(eq=False)
+class Attempt:
+    """Holds how far an attempt at a job is. The main thread moves it on; the watchdog may stop it.
 
-    jobs: on a connection of its own. advertise: called every two seconds.
+    options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
+    the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
+    time used up; others' turns do not count.
+    """
+
+    claim: Claim
+    stage: Stage = "decode"
+    share: float = 0.0
+    options: CaptionOptions | None = None
+    answer: Answer = field(default_factory=Answer)
+    reported: Answer | None = None
+    decoded: Decoded | None = None
+    stopped: Stop | None = None
+    is_settled: bool = False
+    spent: float = 0.0
+    _since: float | None = None
+
+    @property
+    def progress(self) -> float:
+        begin, end = SHARES[self.stage]
+        return begin + (end - begin) * min(max(self.share, 0.0), 1.0)
+
+    def set_stage(self, stage: Stage, share: float = 0.0) -> None:
+        self.stage, self.share = stage, share
+
+    def resume(self) -> None:
+        self._since = time.monotonic()
+
+    def pause(self) -> None:
+        self.spent, self._since = self.elapsed, None
+
+    @property
+    def elapsed(self) -> float:
+        return self.spent + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def begin_again(self, claim: Claim) -> None:
+        """Starts another attempt, with what the last one decoded."""
+        self.claim, self.spent, self.share = claim, 0.0, 0.0
+
+
+class Watchdog:
+    """Renews the leases of attempts in hand, and can kill the child that works on those that it guards.
+
+    Args:
+        jobs: the records, on a connection of its own.
+        settings: times of leases, beats and jobs.
+        advertise: is called every two seconds.
     """
 
     def __init__(self, jobs: Jobs, settings: Settings, advertise: Callable[[], None]) -> None:
@@ -50,12 +111,13 @@ class Watchdog:
         self._thread.join()
 
     def leave(self, within: float) -> None:
-        """Hand back what is still in hand after ``within`` seconds. For signal handlers: takes no lock."""
+        """Hands back what is still in hand after ``within`` seconds. For signal handlers: takes no lock."""
         if self._leave_at is None:
             self._leave_at = time.monotonic() + within
 
     @contextmanager
-    def holding(self, runs: Sequence[Attempt]) -> Iterator[None]:
+    def hold(self, runs: Sequence[Attempt]) -> Iterator[None]:
+        """Renews the leases of ``runs`` meanwhile."""
         with self._guard:
             self._held = list(runs)
         try:
@@ -65,12 +127,13 @@ class Watchdog:
                 self._held = []
 
     @contextmanager
-    def guarding(
-        self, runs: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0
-    ) -> Iterator[None]:
-        """While a child works on ``runs``. It is killed when all of them are stopped.
+    def guard(self, runs: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0) -> Iterator[None]:
+        """Limits the time of ``runs`` while a child works on them, and kills it when all of them are stopped.
 
-        grace: seconds that a child with canceled jobs may take to end by itself; a new one is dear.
+        Args:
+            runs: what the child works on.
+            kill: ends the child at once.
+            grace: seconds that a child with canceled jobs may take to end by itself; a new one is dear.
         """
         with self._guard:
             self._current, self._kill, self._grace, self._kill_at = list(runs), kill, grace, None
@@ -85,13 +148,13 @@ class Watchdog:
                     run.pause()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """No beat meanwhile: for changing a run's claim, or ending it."""
+    def pause(self) -> Iterator[None]:
+        """Sends no beat meanwhile: for changing a run's claim, or ending it."""
         with self._guard:
             yield
 
     def release(self, run: Attempt) -> None:
-        """No more beats for a run that is about to end."""
+        """Ends the beats of a run that is about to end."""
         with self._guard:
             self._held = [held for held in self._held if held is not run]
 
@@ -118,7 +181,7 @@ class Watchdog:
 
     def _beat(self, run: Attempt) -> None:
         answer = run.answer
-        news = None if answer is run.reported else answer
+        news = None if answer is run.reported else answer.as_record()
         pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
         if pulse == "go":
             run.reported = answer

@@ -1,4 +1,4 @@
-"""A worker: takes jobs from the queue and has its children do them.
+"""Takes jobs from the queue and has child processes do them.
 
 This process loads no model and opens no media. It owns a decoder (media is hostile) and an engine (native
 code can crash or hang), and can lose either without losing a job: app/worker/job_runner.py says how. A thread
@@ -21,16 +21,15 @@ import structlog
 from app import __version__
 from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
 from app.jobs.blobs import Blobs
-from app.jobs.captioner_info import WorkerInfo
-from app.jobs.job import Claim, Jobs, Keys, Refusal
+from app.jobs.job import Keys
+from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.queue import Offer, Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
-from app.worker import results
 from app.worker.engine_process import EngineProcess
-from app.worker.job_runner import JobRunner, remove_upload
+from app.worker.job_runner import JobRunner, delete_blobs, remove_blob
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -65,7 +64,7 @@ class Worker:
         self._is_stopping = False
 
     def run(self) -> None:
-        """Raises EngineStartFailed, and QueueUnavailable where Redis is not there at the start."""
+        """Runs jobs. Raises EngineStartFailed, and QueueUnavailable where Redis is not there at the start."""
         try:
             self._run()
         except EngineStartFailed:
@@ -89,7 +88,7 @@ class Worker:
             log.info("redis is away", reason=str(error))
 
     def stop(self) -> None:
-        """Take no more jobs, and leave none behind. May be called from a signal handler."""
+        """Takes no more jobs, and leaves none behind. May be called from a signal handler."""
         self._is_stopping = True
         self._watch.leave(within=self._settings.drain_seconds)
         if not self._engine.is_ready:
@@ -115,7 +114,7 @@ class Worker:
             if isinstance(refusal, Refusal):
                 log.info("job not run", job=refusal.job_id, why=refusal.reason)
                 if refusal.reason in ("canceled", "exhausted"):
-                    remove_upload(self._blobs, f"uploads/{refusal.job_id}")
+                    remove_blob(self._blobs, f"uploads/{refusal.job_id}")
         return [claim for claim in taken if isinstance(claim, Claim)]
 
     def _is_about_a_job(self, offer: Offer) -> bool:
@@ -139,7 +138,7 @@ class Worker:
         self._swept_at = time.monotonic()
         for job_id in self._jobs.due():
             try:
-                results.delete_blobs(self._blobs, job_id)
+                delete_blobs(self._blobs, job_id)
             except ValueError as error:  # no id of ours
                 log.warning("no result to forget", job=job_id, reason=str(error))
             except Exception:  # a store that refuses: the sweeper comes again
@@ -165,7 +164,7 @@ class Worker:
 
 
 def work(settings: Settings) -> None:
-    """What ``python -m app worker`` does: one worker until SIGTERM or Ctrl-C. Raises StartError leaves."""
+    """Runs one worker until SIGTERM or Ctrl-C. Raises leaves of StartError."""
     worker = Worker(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())

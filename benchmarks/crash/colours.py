@@ -14,6 +14,7 @@ from pathlib import Path
 import av
 import numpy as np
 
+from app.documents.job import Answer, Model
 from app.errors import JobFailure
 from app.jobs.captioner_choice import FALLBACK
 from app.jobs.captioner_info import CaptionerInfo
@@ -22,6 +23,7 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
+from models.caption import ScoredCaption
 
 SLOW_SECONDS = 3.0
 COLOURS = {"plain": (90, 140, 60), "slow": (0, 255, 255), "poison": (255, 0, 255)}
@@ -63,6 +65,6 @@ class Sleeping:
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
         obey(videos, report)
-        caption = {"text": "a colour", "score": -1.0, "words": []}
-        model = {"captioner": FALLBACK}
-        return [EngineAnswer([caption], None, model, {}) for _ in options]
+        caption = ScoredCaption(text="a colour", score=-1.0, words=[])
+        answer = Answer(caption=caption.text, captions=[caption], model=Model(captioner=FALLBACK))
+        return [EngineAnswer(answer, None) for _ in options]

@@ -24,9 +24,9 @@ import psutil
 import redis
 
 from app.jobs.sweeper import STAGED_AGE
-from app.serve.supervised_process import ROOT
 from app.settings import Settings
 from benchmarks.crash.colours import COLOURS, draw
+from extractors.child_process import ROOT
 
 MIB = 2**20
 WORKERS = 4

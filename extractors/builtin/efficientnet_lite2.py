@@ -74,6 +74,7 @@ class EfficientNetLite2(WindowExtractor):
     name = "efficientnet-lite2"
     width = CHANNELS
     short_side = 256
+    any_frames = True
     #: What ``maps`` makes of a square: stream → (cells, channels).
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"grid": (CELLS * CELLS, CHANNELS)})
     maps: Callable[[Any], nn.Module] = Grid

@@ -4,8 +4,9 @@
 ROI align (He et al., 2017, arXiv:1703.06870), as captioners are fed that join several networks to one set of
 objects.
 Both streams have their own clock: a row of the map gets the boxes of the row that covers its middle, or else
-of the nearest. A network that saw only the middle of the frame knows nothing of what is beside it: boxes are
-cut to that view, and those that lie outside are masked.
+of the nearest. Where a map's cells do not tile the picture evenly (extractors/preprocessing/cell_edges.py),
+boxes are measured by the cells' own edges. A network that saw only the middle of the frame knows nothing of
+what is beside it: boxes are cut to that view, and those that lie outside are masked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from extractors.detection.boxes import clipped, solid
 from extractors.detection.roi import align_any
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Stream, StreamSpec, View
+from extractors.preprocessing.cell_edges import Edges, cell_edges, even_edges
 
 PREFIX = "roi:"
 #: Streams of maps are called after their extractor, but for the oldest.
@@ -50,13 +52,15 @@ class RoiExtractor:
         boxes = regions.boxes[rows]
         seen = within(boxes, grid.view)
         real = mask_of(regions)[rows] & solid(seen) & mask_of(grid)[:, None]
-        values = align_any(square(grid.values), seen) * real[..., None]
+        cells = square(grid.values)
+        edges = cell_edges(self.grid, cells.shape[1])
+        values = align_any(cells, measure_by_cells(seen, edges)) * real[..., None]
         return {
             self.name: Stream(
                 values.to(grid.values.dtype),
                 grid.start,
                 grid.end,
-                spec_of(grid.spec, regions.spec),
+                spec_of(grid.spec, regions.spec, edges),
                 boxes=boxes,
                 mask=real,
             )
@@ -90,6 +94,14 @@ def within(boxes: Tensor, view: View) -> Tensor:
     return clipped((boxes - corner) / size, 1.0, 1.0)
 
 
+def measure_by_cells(boxes: Tensor, edges: Edges) -> Tensor:
+    """Measures boxes in [0, 1] of the view by cells with these edges, so that each cell counts alike."""
+    even = even_edges(len(edges) - 1)
+    if edges == even:
+        return boxes
+    return torch.from_numpy(np.interp(boxes.cpu().numpy(), edges, even)).to(boxes)
+
+
 def mask_of(stream: Stream) -> Tensor:
     """bool (T,), or (T, K) of boxes: True where real."""
     if stream.mask is not None:
@@ -105,12 +117,22 @@ def square(cells: Tensor) -> Tensor:
     return cells.reshape(len(cells), side, side, -1)
 
 
-def spec_of(grid: StreamSpec, boxes: StreamSpec) -> StreamSpec:
-    """A name tag that changes where that of the map or of the boxes does."""
+def spec_of(grid: StreamSpec, boxes: StreamSpec, edges: Edges) -> StreamSpec:
+    """Makes a name tag that changes where that of the map or of the boxes does.
+
+    Args:
+        grid: The map's name tag.
+        boxes: The detector's.
+        edges: Of the map's cells; uneven ones are told.
+
+    Returns:
+        The name tag of what is pooled.
+    """
+    uneven = "" if edges == even_edges(len(edges) - 1) else ", cells by their edges"
     return StreamSpec(
         f"roi-align of {grid.network} on {boxes.network}",
         f"{grid.weights_sha256}+{boxes.weights_sha256}",
-        f"map: {grid.preprocessing}; boxes: {boxes.preprocessing}; one bin a box, half-cell shift",
+        f"map: {grid.preprocessing}; boxes: {boxes.preprocessing}; one bin a box, half-cell shift{uneven}",
         f"map: {grid.sampling}; boxes: {boxes.sampling}",
         f"{grid.engine}+{boxes.engine}",
         f"{grid.precision}+{boxes.precision}",

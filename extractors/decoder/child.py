@@ -1,21 +1,19 @@
 """The process that decodes: reads a request, decodes, answers, waits for the next.
 
-Started by ``extractors.decoder.decoder`` as ``python -m extractors.decoder.child LINK SHARED PARENT READER``.
+Started by ``extractors.decoder.decoder`` with the name of the reader to use.
 It holds no torch, no secrets and no connection but the one to its parent, and dies with it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import signal
-import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
+from extractors.child_process import join_parent
 from extractors.decoder.messages import (
     LONGEST_MESSAGE,
     SLOTS,
@@ -32,18 +30,14 @@ from extractors.media.request import Decoded, DecodeRequest, Limits
 
 Read: TypeAlias = Callable[[str, DecodeRequest, Limits], Decoded]
 
-PR_SET_PDEATHSIG = 1
 
-
-def main(link_descriptor: int, shared: int, parent: int, reader: str) -> None:
+def main() -> None:
     """Serve requests from the connection until the parent closes it."""
-    _die_with(parent)
+    parent = join_parent()
+    link, shared = parent.link, parent.shared
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Ctrl-C reaches the whole group; it is the parent that decides what becomes of a running decode
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    decode = _reader(reader)
+    decode = _reader(parent.arguments[0])
     held = _address_space()
-    link = Connection(link_descriptor)
     link.send_bytes(b"ready")
     while True:
         try:
@@ -144,13 +138,5 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _die_with(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends; elsewhere a closed pipe ends it when idle."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before we asked
-            sys.exit(1)
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main()

@@ -7,20 +7,15 @@ is replaced after ``files_per_child`` files (native readers leak), after a crash
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from extractors.child_process import DISCARDED, LinkedProcess
 from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_answer, unpack_part
 from extractors.media import errors
 from extractors.media.chunks import Chunk, End, StreamPart, StreamRequest
@@ -30,7 +25,6 @@ from extractors.media.request import Decoded, DecodeRequest, Limits
 Reader = Literal["pyav", "decord"]
 Answer = TypeVar("Answer")
 
-ROOT = Path(__file__).resolve().parents[2]
 PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 START_SECONDS = 60.0  # an interpreter on a crowded machine; a start is no part of a file's time limit
 GRACE_SECONDS = 1.0  # the child notices its own time limit first and can say where it was
@@ -173,14 +167,12 @@ class Decoder:
 
 @dataclass
 class _Child:
-    """One process with its pipe and the file its pixels come in.
+    """One decoding process, and how far it is with what it was asked.
 
     answered: whether it is free again. seconds_left: for the file that it is at, while it is waited for.
     """
 
-    process: subprocess.Popen[bytes]
-    link: Connection
-    shared: int
+    process: LinkedProcess
     files: int = 0
     killed: bool = False
     answered: bool = True
@@ -188,20 +180,15 @@ class _Child:
 
     @classmethod
     def start(cls, reader: Reader) -> _Child:
-        link, far_end = Pipe()
-        shared = _shared_file()
-        arguments = (far_end.fileno(), shared, os.getpid(), reader)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "extractors.decoder.child", *map(str, arguments)],
-            pass_fds=(far_end.fileno(), shared),
-            cwd=ROOT,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # what a broken file makes native code print may quote the file
+        # what a broken file makes native code print may quote the file
+        process = LinkedProcess(
+            "extractors.decoder.child",
+            [reader],
+            environment=_environment(),
+            output=DISCARDED,
+            errors=DISCARDED,
         )
-        far_end.close()
-        return cls(process, link, shared)
+        return cls(process)
 
     def wait_until_ready(self) -> None:
         self.answered = False
@@ -230,7 +217,7 @@ class _Child:
 
     def _send(self, message: bytes) -> None:
         try:
-            self.link.send_bytes(message)
+            self.process.link.send_bytes(message)
         except OSError:
             raise self._gone() from None
 
@@ -244,7 +231,7 @@ class _Child:
         self, message: bytes, unpack: Callable[[bytes, int, int], Answer], limits: Limits
     ) -> Answer:
         try:
-            return unpack(message, self.shared, limits.memory)
+            return unpack(message, self.process.shared, limits.memory)
         except errors.MediaError as error:
             self.answered = not isinstance(error, errors.DecoderError)
             raise
@@ -252,40 +239,33 @@ class _Child:
             raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
 
     def _finish(self) -> None:
-        os.ftruncate(self.shared, 0)
+        os.ftruncate(self.process.shared, 0)
         self.answered = True
 
     def _receive(self, deadline: float) -> bytes:
         try:
-            if not self.link.poll(max(0.0, deadline - time.monotonic())):
+            if not self.process.link.poll(max(0.0, deadline - time.monotonic())):
                 raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
-            return self.link.recv_bytes(LONGEST_MESSAGE)
+            return self.process.link.recv_bytes(LONGEST_MESSAGE)
         except (EOFError, OSError):
             raise self._gone() from None
 
     def _gone(self) -> errors.DecoderError:
         if self.killed:
             return errors.DecoderKilled("The decoding was stopped on request.")
-        try:
-            status = self.process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        how = self.process.explain_end(GRACE_SECONDS)
         return errors.DecoderCrashed(f"The decoding process ended unexpectedly ({how}).")
 
     def is_free(self) -> bool:
-        return self.answered and not self.killed and self.process.poll() is None
+        return self.answered and not self.killed and self.process.is_alive
 
     def kill(self) -> None:
         self.killed = True
         self.process.kill()
 
     def end(self) -> None:
-        self.kill()
-        self.process.wait()
-        self.link.close()
-        os.close(self.shared)
+        self.killed = True
+        self.process.close()
 
 
 def _environment() -> dict[str, str]:
@@ -293,11 +273,3 @@ def _environment() -> dict[str, str]:
     passed = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
     # numpy's threads would each reserve address space, which counts as memory
     return {**passed, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-def _shared_file() -> int:
-    """A file without a name that parent and child both hold, in memory where Linux can."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("frames")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from extractors.errors import ReelwordError
 from extractors.features import WHOLE, Stream, StreamSpec
 from extractors.files import atomic_write, sha256_of
 from extractors.windows import Windows
@@ -31,11 +32,11 @@ FORMAT = "reelword-features-1"
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
-class FeaturesDamaged(ValueError):
+class FeaturesDamaged(ReelwordError, ValueError):
     """A file of features that was cut, changed, or written by something else; the message names it."""
 
-    code: ClassVar[str] = "features_damaged"
-    hint: ClassVar[str] = "Run python -m app extract again: it makes damaged features anew."
+    code = "features_damaged"
+    hint = "Run python -m app extract again: it makes damaged features anew."
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,14 @@ says what to do. ``docs/decoding.md`` lists them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from extractors.errors import ReelwordError, leaves
 
 
-class MediaError(Exception):
+class MediaError(ReelwordError):
     """Root of the tree; only its leaves are raised."""
 
-    code: ClassVar[str] = "media_error"
-    hint: ClassVar[str] = "Send the video in another format."
+    code = "media_error"
+    hint = "Send the video in another format."
 
 
 class InputError(MediaError):
@@ -156,18 +155,9 @@ class DecoderKilled(DecoderError):
     hint = "The decoding was stopped on request; send the video again if that was not meant."
 
 
-def leaves(root: type[MediaError] = MediaError) -> Iterator[type[MediaError]]:
-    """Every class that is raised, in the order of the tree."""
-    children = root.__subclasses__()
-    if not children:
-        yield root
-    for child in children:
-        yield from leaves(child)
-
-
 def error_from_code(code: str, message: str) -> MediaError:
     """The error a decoding process reported, made again on this side of the pipe."""
-    for leaf in leaves():
+    for leaf in leaves(MediaError):
         if leaf.code == code:
             return leaf(message)
     return DecoderCrashed(f"The decoding process reported an unknown error: {code}.")

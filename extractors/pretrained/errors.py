@@ -20,15 +20,14 @@ never changes, and ``hint`` is the remedy in general. docs/weights.md lists them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from extractors.errors import ReelwordError
 
 
-class WeightsError(Exception):
+class WeightsError(ReelwordError):
     """Root of the tree; only its leaves are raised."""
 
-    code: ClassVar[str] = "weights_error"
-    hint: ClassVar[str] = "Run python -m app weights list to see what is here."
+    code = "weights_error"
+    hint = "Run python -m app weights list to see what is here."
 
 
 class ManifestDamaged(WeightsError):
@@ -88,12 +87,3 @@ class DownloadDamaged(DownloadError):
 class NoRoom(DownloadError):
     code = "no_room"
     hint = "Free space below REELWORD_DATA, or point REELWORD_DATA at another disk."
-
-
-def leaves(root: type[WeightsError] = WeightsError) -> Iterator[type[WeightsError]]:
-    """Every class that is raised, in the order of the tree."""
-    children = root.__subclasses__()
-    if not children:
-        yield root
-    for child in children:
-        yield from leaves(child)

@@ -27,7 +27,8 @@ class WindowExtractor(ABC):
 
     spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
     the shorter edge to which the decoder shrinks larger frames, None for frames as stored. batch: windows a
-    forward pass. classes: labels of the logits, where known.
+    forward pass. classes: labels of the logits, where known. any_frames: whether ``extract`` describes every
+    frame that it is given, by whatever rule these were chosen, and not windows.
     """
 
     name: str
@@ -39,6 +40,7 @@ class WindowExtractor(ABC):
     batch: int
     device: torch.device
     classes: tuple[str, ...] | None = None
+    any_frames: bool = False
 
     @property
     def resizing(self) -> Resizing | None:

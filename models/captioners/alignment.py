@@ -24,7 +24,10 @@ Alignment = Literal["convolution", "max", "average", "hypercolumn", "mlp"]
 
 
 class LayerConfig(InputStream):
-    """One layer: maps of side × side cells; kernel and pool are (time, space), pool also the ratio to a_L."""
+    """Describes one layer, maps of side × side cells.
+
+    kernel and pool are (time, space); pool is also the ratio to a_L.
+    """
 
     side: int
     kernel: tuple[int, int] = (1, 1)
@@ -32,12 +35,12 @@ class LayerConfig(InputStream):
 
     @property
     def aligned_side(self) -> int:
-        """Spatial pooling is padded by half its size, as C3D's own pool5 (7 → 4) is."""
+        """Cells on a side behind spatial pooling, padded by half its size as C3D's own pool5 (7 → 4) is."""
         return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
 
 
-def aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
-    """Where the rows, and columns, of a layer's aligned map lie.
+def find_aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
+    """Finds where the rows, and columns, of a layer's aligned map lie in the picture.
 
     Pooling joins cells, the outer ones with its padding, so that what it leaves is uneven. A hypercolumn is
     resized evenly, and the MLP over places has no places of its own.
@@ -47,8 +50,8 @@ def aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
     return pooled_edges(cell_edges(layer.name, layer.side), layer.pool[1], layer.pool[1] // 2)
 
 
-def step_by_step(batch: Batch, side: int) -> Batch:
-    """The maps of windows as a row for each of their steps: (B, W, s·N, C) → (B, s·W, N, C), N = side².
+def split_into_steps(batch: Batch, side: int) -> Batch:
+    """Gives each step of a window a row of its own: (B, W, s·N, C) → (B, s·W, N, C), N = side².
 
     Where windows overlap (C3D's, by half) every second one is taken, so that the maps follow each other
     without a gap and no frame counts twice. Maps of single frames are left as they are.
@@ -70,8 +73,17 @@ def step_by_step(batch: Batch, side: int) -> Batch:
     )
 
 
-def alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
-    """The module that aligns one layer. a_L itself, already ``channels`` wide, is left as it is."""
+def build_alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
+    """Builds the module that aligns one layer. a_L itself, already ``channels`` wide, is left as it is.
+
+    Args:
+        kind: The paper's convolution, or one of the baselines of its table 1.
+        layer: The layer's width, side, kernel and pooling.
+        channels: Width C of all aligned layers.
+
+    Returns:
+        A module from (B, p·M, N_l, C_l) to (B, M, N, C).
+    """
     if kind != "convolution":
         return PooledAlignment(kind, layer, channels)
     as_it_is = layer.kernel == (1, 1) and layer.pool == (1, 1) and layer.width == channels
@@ -79,7 +91,7 @@ def alignment(kind: Alignment, layer: LayerConfig, channels: int) -> nn.Module:
 
 
 class ConvolutionAlignment(nn.Module):
-    """â_l = f(Σ_k a_l(k) ∗ U_k,l), f = ReLU and max pooling (eq. 3)."""
+    """Computes â_l = f(Σ_k a_l(k) ∗ U_k,l), f = ReLU and max pooling (eq. 3)."""
 
     def __init__(self, layer: LayerConfig, channels: int) -> None:
         super().__init__()
@@ -88,12 +100,12 @@ class ConvolutionAlignment(nn.Module):
         self.U = nn.Conv3d(layer.width, channels, (time, space, space), padding=padding)
 
     def forward(self, a: Tensor) -> Tensor:
-        """a: (B, p·M, N_l, C_l) → (B, M, N, C)."""
+        """Aligns a layer: (B, p·M, N_l, C_l) → (B, M, N, C)."""
         return _places(_pooled(self.layer, torch.relu(self.U(_maps(a, self.layer.side)))))
 
 
 class PooledAlignment(nn.Module):
-    """The baselines: places by pooling, resizing or a linear, channels by an MLP."""
+    """Aligns as the baselines do: places by pooling, resizing or a linear, channels by an MLP."""
 
     def __init__(self, kind: Alignment, layer: LayerConfig, channels: int) -> None:
         super().__init__()
@@ -103,6 +115,7 @@ class PooledAlignment(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(layer.width, channels), nn.ReLU(), nn.Linear(channels, channels))
 
     def forward(self, a: Tensor) -> Tensor:
+        """Aligns a layer: (B, p·M, N_l, C_l) → (B, M, N, C)."""
         aligned: Tensor = self.mlp(self._to_one_grid(a))
         return aligned
 

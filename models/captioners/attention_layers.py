@@ -1,4 +1,4 @@
-"""Additive and bilinear attention and masked softmax, over memories that several rows share."""
+"""Computes additive and bilinear attention and masked softmax, over memories that several rows share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last axis in float32; masked places get 0, and so does a row with none left."""
+    """Computes the softmax over the last axis in float32; masked places get 0, also where none is left."""
     scores = scores.float()
     if mask is None:
         return scores.softmax(-1)
@@ -16,10 +16,15 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class AdditiveAttention(nn.Module):
-    """att(h, x) = wᵀ tanh(W_h h + W_x x + b), eq. 2 of STaTS (Bahdanau's attention).
+    """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b), eq. 2 of STaTS (Bahdanau's attention).
 
     The keys W_x x + b do not depend on the words, so they are computed once a video and every
     row (beam, sample, caption) of that video scores against the same tensor.
+
+    Args:
+        query_width: Of h.
+        width: Of x.
+        attention_width: A, of the keys.
     """
 
     def __init__(self, query_width: int, width: int, attention_width: int) -> None:
@@ -28,13 +33,13 @@ class AdditiveAttention(nn.Module):
         self.W_x = nn.Linear(width, attention_width)
         self.w = nn.Linear(attention_width, 1, bias=False)
 
-    def keys(self, x: Tensor) -> Tensor:
-        """x: (…, width) → (…, A)."""
+    def make_keys(self, x: Tensor) -> Tensor:
+        """Computes the keys of x: (…, width) → (…, A)."""
         keys: Tensor = self.W_x(x)
         return keys
 
-    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
-        """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
+    def score(self, h: Tensor, keys: Tensor) -> Tensor:
+        """Scores h (R, query) against keys (B, …, A), R = B·K: (R, …), not normalised."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
         energy = torch.tanh(query + keys.unsqueeze(1))
@@ -43,10 +48,16 @@ class AdditiveAttention(nn.Module):
 
 
 class BilinearAttention(nn.Module):
-    """att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b): eq. 3 of G2L, and eqs. 8 and 14 of refocus.
+    """Scores places by att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b): eq. 3 of G2L, eqs. 8 and 14 of refocus.
 
     Keys are W_x x, computed once a video. A bias outside the tanh (refocus prints one) would shift all
     scores alike and cancel in the softmax, so there is none.
+
+    Args:
+        query_width: Of h.
+        width: Of x.
+        attention_width: A, of the keys.
+        bias: Whether there is a b.
     """
 
     def __init__(self, query_width: int, width: int, attention_width: int, bias: bool = True) -> None:
@@ -56,13 +67,13 @@ class BilinearAttention(nn.Module):
         self.w = nn.Linear(attention_width, 1, bias=False)
         self.b = nn.Parameter(torch.zeros(attention_width)) if bias else None
 
-    def keys(self, x: Tensor) -> Tensor:
-        """x: (…, width) → (…, A)."""
+    def make_keys(self, x: Tensor) -> Tensor:
+        """Computes the keys of x: (…, width) → (…, A)."""
         keys: Tensor = self.W_x(x)
         return keys
 
-    def scores(self, h: Tensor, keys: Tensor) -> Tensor:
-        """h: (R, query), keys: (B, …, A) with R = B·K → unnormalised scores (R, …)."""
+    def score(self, h: Tensor, keys: Tensor) -> Tensor:
+        """Scores h (R, query) against keys (B, …, A), R = B·K: (R, …), not normalised."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
         product = query * keys.unsqueeze(1)
@@ -71,19 +82,19 @@ class BilinearAttention(nn.Module):
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """weights: (R, N), values: (B, N, D) with R = B·K → (R, D), one matrix product a video."""
+    """Sums values (B, N, D) by weights (R, N), R = B·K → (R, D), one matrix product a video."""
     videos = values.shape[0]
     grouped = weights.to(values.dtype).view(videos, -1, values.shape[1])
     return torch.bmm(grouped, values).reshape(weights.shape[0], values.shape[2])
 
 
-def per_row(per_video: Tensor, rows: Tensor) -> Tensor:
-    """(B, …) → (R, …), each video's value for each of its rows."""
+def expand_to_rows(per_video: Tensor, rows: Tensor) -> Tensor:
+    """Repeats each video's value for each of its rows: (B, …) → (R, …)."""
     return per_video.repeat_interleave(rows.shape[0] // per_video.shape[0], 0)
 
 
 def sum_regions(weights: Tensor, x: Tensor) -> Tensor:
-    """weights: (R, T, N), x: (B, T, N, d) → (R, T, d)."""
+    """Sums the regions of each frame: weights (R, T, N), x (B, T, N, d) → (R, T, d)."""
     videos = x.shape[0]
     grouped = weights.to(x.dtype).view(videos, -1, *weights.shape[1:])
     return torch.einsum("bktn,btnd->bktd", grouped, x).flatten(0, 1)

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges
-from models.caption import Extras, Layers
+from models.caption import Extras, LayerWeights
 from models.captioner import (
     Captioner,
     CaptionSteps,
@@ -44,11 +44,18 @@ from models.captioner import (
     State,
     StepAttention,
     as_numpy,
+    without_nothing,
 )
-from models.captioners.alignment import Alignment, LayerConfig, aligned_edges, alignment, step_by_step
-from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, video_means
-from models.likelihood import Forced, teacher_forced
+from models.captioners.alignment import (
+    Alignment,
+    LayerConfig,
+    build_alignment,
+    find_aligned_edges,
+    split_into_steps,
+)
+from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
+from models.likelihood import CaptionLikelihoods, teacher_force
 from models.vocabulary import Vocabulary
 
 C3D_LAYERS = (
@@ -66,7 +73,7 @@ STAGES = (
 
 
 class DualAFRConfig(BaseModel):
-    """Widths default to the paper's. One layer alone is the paper's "fc7 + pool4" and the like."""
+    """Configures the captioner. Widths default to the paper's; one layer alone is its "fc7 + pool4"."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,11 +93,11 @@ class DualAFRConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; a_L leads, since attention is reported on its clock."""
-        return distinct(self.layers[-1], *self.layers[:-1], self.top)
+        return deduplicate(self.layers[-1], *self.layers[:-1], self.top)
 
     @classmethod
     def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
-        """Under 3 million parameters; the mean of the last layer stands for the fully connected one."""
+        """Makes it small, under 3 million parameters; the last layer's mean stands for fc7."""
         return cls(
             layers=layers,
             top=InputStream(name=layers[-1].name, width=layers[-1].width),
@@ -106,7 +113,7 @@ class DualAFRConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class DualAFRMemory(Memory):
-    """L aligned layers over M slots of N cells. ``times`` (B, M, 2) are a_L's."""
+    """Holds L aligned layers over M slots of N cells. ``times`` (B, M, 2) are a_L's."""
 
     a: Tensor  # (B, M, N, L·C): at each place the vector that stacks all layers
     keys: Tensor  # (B, M, N, A)
@@ -120,7 +127,7 @@ class DualAFRMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class DualAFRState(State):
-    """The decoder's LSTM; before the first word ``h`` is h_1 and asks for no attention."""
+    """Carries the decoder's LSTM; before the first word ``h`` is h_1 and asks for no attention."""
 
     h: Tensor  # (R, H)
     c: Tensor  # (R, H)
@@ -129,7 +136,10 @@ class DualAFRState(State):
 
 @dataclass(frozen=True, eq=False)
 class MultiSampleBound:
-    """Both (captions,). surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12."""
+    """Holds the bound of each caption, both (captions,).
+
+    surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12.
+    """
 
     surrogate: Tensor
     value: Tensor
@@ -137,14 +147,17 @@ class MultiSampleBound:
 
 @dataclass(frozen=True, eq=False)
 class MultiSampleLoss:
-    """Both in nats a word: ``surrogate`` is descended, ``bound`` is -L^K, to be read."""
+    """Holds the loss in nats a word: ``surrogate`` is descended, ``bound`` is -L^K, to be read."""
 
     surrogate: Tensor
     bound: Tensor
 
 
 def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
-    """log_p: log p(Y|m_k), log_m: log p(m_k), both (captions, K) with gradient."""
+    """Computes the multi-sample bound of K draws a caption (eqs. 12 and 14 to 16).
+
+    log_p: log p(Y|m_k), log_m: log p(m_k), both (captions, K) with gradient.
+    """
     fixed, samples = log_p.detach(), log_p.shape[1]
     value = fixed.logsumexp(1) - math.log(samples)
     others = (fixed.sum(1, keepdim=True) - fixed) / (samples - 1)  # log f of eq. 16
@@ -156,7 +169,7 @@ def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
 
 
 class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
-    """The whole captioner."""
+    """Writes captions from layers of one network, choosing place and level of abstraction word by word."""
 
     name = "dual_afr"
     config: DualAFRConfig
@@ -165,7 +178,7 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def __init__(self, config: DualAFRConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         C, A, H, E, size = config.channels, config.attention, config.hidden, config.words, len(vocabulary)
-        self.align = nn.ModuleList([alignment(config.alignment, layer, C) for layer in config.layers])
+        self.align = nn.ModuleList([build_alignment(config.alignment, layer, C) for layer in config.layers])
         self.C = nn.Linear(config.top.width, H)
         self.attention_alpha = AdditiveAttention(H, C * len(config.layers), A)
         self.attention_beta = AdditiveAttention(H, C, A)
@@ -198,9 +211,9 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
-        layers = [step_by_step(by_name[layer.name], layer.side) for layer in self.config.layers]
+        layers = [split_into_steps(by_name[layer.name], layer.side) for layer in self.config.layers]
         slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
         count = int(slots.max())
         mask = torch.arange(count, device=slots.device) < slots.unsqueeze(1)
@@ -214,14 +227,14 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return DualAFRMemory(
             times=layers[-1].times.gather(1, rows.unsqueeze(2).expand(-1, -1, 2)),
             a=a,
-            keys=self.attention_alpha.keys(a),
+            keys=self.attention_alpha.make_keys(a),
             mask=mask,
-            h_1=torch.tanh(self.C(video_means(by_name[self.config.top.name]))),
+            h_1=torch.tanh(self.C(average_frames(by_name[self.config.top.name]))),
         )
 
     def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
-        """Attention is over the cells that a_L has after its alignment."""
-        return aligned_edges(self.config.alignment, self.config.layers[-1])
+        """Says where the cells lie that a_L has after its alignment, which attention is over."""
+        return find_aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:
         """(B,) slots that a layer's rows fill, the last perhaps in part."""
@@ -229,9 +242,10 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """The layers' weights for each word but the first."""
-        names = tuple(layer.name for layer in self.config.layers)
-        return Extras(layers=Layers(names, as_numpy(caption.steps.extras["layers"])))
+        """Tells the layers' weights β (eq. 7) for each word but the first."""
+        names = [layer.name for layer in self.config.layers]
+        weights = without_nothing(as_numpy(caption.steps.extras["layers"]))
+        return Extras(layers=LayerWeights(names=names, weights=weights))
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)
@@ -240,7 +254,17 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
     def step(
         self, state: DualAFRState, word: Tensor, memory: DualAFRMemory
     ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
-        """The first step's word is not read: h_1 alone makes the first word."""
+        """Predicts the next word of R rows (eqs. 4 to 9).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written; not read in the first step, where h_1 alone makes the word.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention α of eq. 5 with the layers' weights β;
+            None for it in the first step.
+        """
         h, c, attention = state.h, state.c, None
         if not state.before_first:
             z, attention = self._attend(state.h, memory)
@@ -251,12 +275,14 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
         """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
-        scores = self.attention_alpha.scores(h, memory.keys)  # eq. 4, (R, M, N)
-        mask = per_row(memory.mask, h).unsqueeze(2).expand_as(scores)
+        scores = self.attention_alpha.score(h, memory.keys)  # eq. 4, (R, M, N)
+        mask = expand_to_rows(memory.mask, h).unsqueeze(2).expand_as(scores)
         alpha = masked_softmax(scores.flatten(1), mask.flatten(1))  # eq. 5
         place, log_place = self._psi(alpha)
         s = weighted_sum(place, memory.a.flatten(1, 2)).view(h.shape[0], -1, self.config.channels)
-        beta = masked_softmax(self.attention_beta.scores(h, self.attention_beta.keys(s)), None)  # eqs. 6, 7
+        beta = masked_softmax(
+            self.attention_beta.score(h, self.attention_beta.make_keys(s)), None
+        )  # eqs. 6, 7
         layer, log_layer = self._psi(beta)
         z = torch.bmm(layer.to(s.dtype).unsqueeze(1), s).squeeze(1)
         extras = {"layers": beta}
@@ -276,11 +302,11 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return m, weights.gather(1, index.unsqueeze(1)).squeeze(1).clamp(min=1e-30).log()
 
     def draw(self, weights: Tensor) -> Tensor:
-        """m ~ Mult(1, weights): (R,) indices."""
+        """Draws m ~ Mult(1, weights): weights (R, n) → (R,) indices."""
         return torch.multinomial(weights.detach(), 1).squeeze(1)
 
     def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
-        """The multi-sample bound of hard attention.
+        """Computes the multi-sample bound of hard attention.
 
         Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
         would bound something else, so it has none of them.
@@ -291,19 +317,19 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         return OwnLoss(loss.surrogate, loss.bound)
 
     def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
-        """The bound over ``config.samples`` draws a caption; hard attention in training mode alone.
+        """Computes the bound over ``config.samples`` draws a caption; hard attention in training mode alone.
 
         targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
         """
         samples = self.config.samples
-        forced = teacher_forced(self, memory, targets.repeat_interleave(samples, 0))
+        forced = teacher_force(self, memory, targets.repeat_interleave(samples, 0))
         log_p = forced.log_p.sum(1).view(-1, samples)
         bound = multi_sample_bound(log_p, _log_m(forced).view(-1, samples))
         words = (targets >= 0).sum()
         return MultiSampleLoss(bound.surrogate.sum() / words, -bound.value.sum() / words)
 
 
-def _log_m(forced: Forced) -> Tensor:
+def _log_m(forced: CaptionLikelihoods) -> Tensor:
     """(R,) log p(m): the draws of every word that counts."""
     total = torch.zeros_like(forced.log_p[:, 0])
     for attention, valid in zip(forced.attentions, forced.valid.unbind(1), strict=True):

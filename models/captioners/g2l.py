@@ -37,8 +37,16 @@ from torch import Tensor, nn
 from extractors.features import Features
 from models.caption import Extras
 from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention
-from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, nearest_rows, on_clock
+from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.inputs import (
+    Batch,
+    InputStream,
+    average_regions,
+    collate_inputs,
+    deduplicate,
+    find_nearest_rows,
+    gather_rows,
+)
 from models.vocabulary import Vocabulary
 
 Level = Literal["2d", "3d", "al", "l"]
@@ -46,7 +54,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "ta
 
 
 class G2LConfig(BaseModel):
-    """Widths default to the paper's. ``key_frames`` 0 leaves out the local branch (its ablation).
+    """Configures the captioner; widths default to the paper's. ``key_frames`` 0 leaves out the local branch.
 
     masked: the share of each attention's smallest weights that is dropped (the paper's figure 6).
     """
@@ -75,11 +83,20 @@ class G2LConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; the regions lead: attention is reported on their clock."""
-        return distinct(self.regions, self.frames, self.clips)
+        return deduplicate(self.regions, self.frames, self.clips)
 
     @classmethod
     def demo(cls, grid: str = "grid", clips: str = "grid", clip_width: int = 1280) -> G2LConfig:
-        """Under 3 million parameters; the image net's cells are the regions and their mean the frame."""
+        """Makes it small, under 3 million parameters; the cells are the regions and their mean the frame.
+
+        Args:
+            grid: The stream of cells, 1280 wide.
+            clips: The stream of clips v.
+            clip_width: Its channels.
+
+        Returns:
+            The configuration.
+        """
         cells = InputStream(name=grid, width=1280)
         return cls(
             frames=cells,
@@ -97,7 +114,7 @@ class G2LConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class G2LMemory(Memory):
-    """L frames with their clips, J region rows. ``times`` (B, J, 2) are the regions'."""
+    """Holds L frames with their clips, and J region rows. ``times`` (B, J, 2) are the regions'."""
 
     f: Tensor  # (B, L, d)
     v: Tensor  # (B, L, d)
@@ -106,7 +123,7 @@ class G2LMemory(Memory):
     v_keys: Tensor  # (B, L, A)
     aligned_keys: Tensor  # (B, L, A)
     frame_mask: Tensor  # (B, L)
-    threes: Tensor  # (B, L, J): eq. 8 as a matrix
+    averaging: Tensor  # (B, L, J): eq. 8 as a matrix
     r: Tensor  # (B, J, N, d)
     r_keys: Tensor  # (B, J, N, A)
     region_mask: Tensor  # (B, J, N)
@@ -114,14 +131,14 @@ class G2LMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class G2LState(State):
-    """Both layers of the GRU."""
+    """Carries both layers of the GRU."""
 
     h_1: Tensor  # (R, H)
     h_2: Tensor  # (R, H)
 
 
 class GumbelTopK(nn.Module):
-    """Eqs. 5 and 6: K almost one-hot choices of frames, each suppressing those before it."""
+    """Chooses K frames almost one-hot, each choice suppressing those before it (eqs. 5 and 6)."""
 
     def __init__(self, config: G2LConfig) -> None:
         super().__init__()
@@ -129,20 +146,33 @@ class GumbelTopK(nn.Module):
         self.tau, self.tau_backward = config.tau, config.tau_backward
 
     def forward(self, pi: Tensor, mask: Tensor) -> Tensor:
-        """pi: (R, J) probabilities, mask: (R, J) → (R, J), one for each chosen frame, their sum min(K, J)."""
+        """Chooses frames: at random in training, the likeliest otherwise.
+
+        pi: (R, J) probabilities, mask: bool (R, J). Returns (R, J), about one for each
+        of the min(K, J) chosen frames.
+        """
         if self.training and self.gumbel:
-            return self.sampled(pi.float(), mask, self.noise(pi))
+            return self.sample(pi.float(), mask, self.draw_noise(pi))
         # before the first word h = 0 and all frames are equal: rounded, so that the earliest are taken
         ranked = (pi * 1e6).round().masked_fill(~mask, -1).argsort(dim=1, descending=True, stable=True)
         return torch.zeros_like(pi).scatter(1, ranked[:, : self.k], 1) * mask
 
-    def noise(self, pi: Tensor) -> Tensor:
-        """(R, K, J) independent draws of Gumbel(0, 1)."""
+    def draw_noise(self, pi: Tensor) -> Tensor:
+        """Draws (R, K, J) independent values of Gumbel(0, 1)."""
         draws = torch.empty(pi.shape[0], self.k, pi.shape[1], device=pi.device)
         return -draws.exponential_().log()
 
-    def sampled(self, pi: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
-        """The sum of π¹ to π^K. There is no k-th choice in a video of fewer than k frames."""
+    def sample(self, pi: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
+        """Adds up the choices π¹ to π^K of eq. 6.
+
+        Args:
+            pi: (R, J) probabilities, float32.
+            mask: bool (R, J), the frames that there are.
+            noise: (R, K, J) of ``draw_noise``.
+
+        Returns:
+            (R, J). There is no k-th choice in a video of fewer than k frames.
+        """
         chosen = torch.zeros_like(pi)
         for k in range(self.k):
             rest = self.scale * pi - self.scale * chosen.detach()
@@ -162,7 +192,7 @@ class GumbelTopK(nn.Module):
 
 
 class G2L(Captioner[G2LMemory, G2LState]):
-    """The whole captioner."""
+    """Writes captions from frames, clips and the regions of the key frames that each word chooses."""
 
     name = "g2l"
     config: G2LConfig
@@ -206,13 +236,13 @@ class G2L(Captioner[G2LMemory, G2LState]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> G2LMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams`` (eqs. 1 and 7)."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         frames, clips = by_name[self.config.frames.name], by_name[self.config.clips.name]
         regions = by_name[self.config.regions.name]
-        f = self.dropout(self.sigma(self.W_f(frame_means(frames))))  # eq. 1
-        v = self.dropout(self.sigma(self.W_v(frame_means(clips))))
-        v = on_clock(v, nearest_rows(frames.times, clips.times, clips.frame_mask))
+        f = self.dropout(self.sigma(self.W_f(average_regions(frames))))  # eq. 1
+        v = self.dropout(self.sigma(self.W_v(average_regions(clips))))
+        v = gather_rows(v, find_nearest_rows(frames.times, clips.times, clips.frame_mask))
         pair = torch.cat([f, v], 2)
         has_al = self.config.alignment or self.config.key_frames > 0
         nothing = f.new_zeros(*f.shape[:2], 0)
@@ -222,11 +252,11 @@ class G2L(Captioner[G2LMemory, G2LState]):
             f=f,
             v=v,
             aligned=self.W_al(pair) if self.config.alignment else nothing,
-            f_keys=self.attention_2d.keys(f),
-            v_keys=self.attention_3d.keys(v),
-            aligned_keys=self.attention_al.keys(pair) if has_al else nothing,
+            f_keys=self.attention_2d.make_keys(f),
+            v_keys=self.attention_3d.make_keys(v),
+            aligned_keys=self.attention_al.make_keys(pair) if has_al else nothing,
             frame_mask=frames.frame_mask,
-            threes=_threes(frames, regions),
+            averaging=_averaging(frames, regions),
             r=r,
             r_keys=r_keys,
             region_mask=regions.region_mask,
@@ -238,16 +268,16 @@ class G2L(Captioner[G2LMemory, G2LState]):
             nothing = regions.values[..., :0]
             return nothing, nothing
         r = self.dropout(self.sigma(self.W_r(regions.values)))  # eq. 7
-        return r, self.attention_l.keys(r)
+        return r, self.attention_l.make_keys(r)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """For each word the frames that the sampler took, weighed by the attention it took them from."""
+        """Tells for each word the frames that the sampler took, with the attention it took them by."""
         selected = caption.steps.extras["selected"][:, : len(caption.times)]
         weights = caption.steps.temporal.tolist()
-        by_word = tuple(
-            tuple(caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist())
+        by_word = [
+            [caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist()]
             for word, row in enumerate(selected)
-        )
+        ]
         return Extras(selected=by_word)
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:
@@ -257,12 +287,23 @@ class G2L(Captioner[G2LMemory, G2LState]):
     def step(
         self, state: G2LState, word: Tensor, memory: G2LMemory
     ) -> tuple[Tensor, G2LState, StepAttention | None]:
-        h, mask = state.h_2, per_row(memory.frame_mask, state.h_2)
-        a_2d = self._weights("2d", self.attention_2d.scores(h, memory.f_keys), mask)  # eqs. 2, 3
-        a_3d = self._weights("3d", self.attention_3d.scores(h, memory.v_keys), mask)
+        """Predicts the next word of R rows (eqs. 2 to 4 and 8 to 12).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention on the regions' clock with the chosen
+            frames.
+        """
+        h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
+        a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
+        a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
         a_al = a_2d
         if memory.aligned_keys.shape[2]:
-            a_al = self._weights("al", self.attention_al.scores(h, memory.aligned_keys), mask)
+            a_al = self._weights("al", self.attention_al.score(h, memory.aligned_keys), mask)
         x = [weighted_sum(a_2d, memory.f), weighted_sum(a_3d, memory.v)]  # eq. 4
         if self.config.alignment:
             x.append(self._phi(a_al, memory, mask))
@@ -275,39 +316,48 @@ class G2L(Captioner[G2LMemory, G2LState]):
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
         """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
-        weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * per_row(memory.aligned, a_al)
+        weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * expand_to_rows(memory.aligned, a_al)
         return (self.sigma(weighted + self.b_al) * mask.unsqueeze(2)).sum(1)
 
     def _local(self, h: Tensor, a_al: Tensor, memory: G2LMemory) -> tuple[list[Tensor], StepAttention]:
-        """Eqs. 8 and 9."""
+        """Attends to the regions of the key frames (eqs. 8 and 9)."""
         by_video = a_al.view(memory.size, -1, a_al.shape[1], 1)
-        pi = (by_video * memory.threes.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
+        pi = (by_video * memory.averaging.unsqueeze(1)).sum(2).flatten(0, 1)  # no bmm: float32 under autocast
         pi = pi / pi.sum(1, keepdim=True).clamp(min=1e-20)
-        row_mask = per_row(memory.region_mask.any(2), h)
+        row_mask = expand_to_rows(memory.region_mask.any(2), h)
         if not self.config.key_frames:
             return [], StepAttention(pi, None, {"selected": torch.zeros_like(pi)})
         selected = self.sampler(pi, row_mask)
-        scores = self.attention_l.scores(h, memory.r_keys)
-        a_l = self._weights("l", scores, per_row(memory.region_mask, h))
+        scores = self.attention_l.score(h, memory.r_keys)
+        a_l = self._weights("l", scores, expand_to_rows(memory.region_mask, h))
         x_L = weighted_sum((a_l * selected.unsqueeze(2)).flatten(1), memory.r.flatten(1, 2))
         return [x_L], StepAttention(pi, a_l, {"selected": selected})
 
     def _weights(self, level: Level, scores: Tensor, mask: Tensor) -> Tensor:
         weights = masked_softmax(scores, mask)
         share = self.config.masked.get(level, 0.0)
-        return weights if share == 0 else without_smallest(weights, mask, share)
+        return weights if share == 0 else drop_smallest(weights, mask, share)
 
 
-def without_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
-    """Figure 6: the smallest ``share`` of the valid weights (…, N) become 0, the rest sums to one again."""
+def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
+    """Drops the smallest weights of an attention and scales the rest to sum to one (figure 6).
+
+    Args:
+        weights: (…, N).
+        mask: bool (…, N), the valid ones.
+        share: Of the valid weights, in [0, 1], rounded down.
+
+    Returns:
+        (…, N).
+    """
     rank = weights.masked_fill(~mask, 2).argsort(dim=-1, stable=True).argsort(dim=-1)
     dropped = (share * mask.sum(-1, keepdim=True)).floor()
     kept = weights * (rank >= dropped)
     return kept / kept.sum(-1, keepdim=True).clamp(min=1e-20)
 
 
-def _threes(frames: Batch, regions: Batch) -> Tensor:
+def _averaging(frames: Batch, regions: Batch) -> Tensor:
     """(B, L, J): column j averages over the frames nearest to region row j."""
-    nearest = nearest_rows(frames.times, regions.times, regions.frame_mask)
+    nearest = find_nearest_rows(frames.times, regions.times, regions.frame_mask)
     chosen = F.one_hot(nearest, regions.times.shape[1]) * frames.frame_mask.unsqueeze(2)
     return chosen / chosen.sum(1, keepdim=True).clamp(min=1)

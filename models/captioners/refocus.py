@@ -36,16 +36,27 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
-from models.captioners.attention_layers import BilinearAttention, masked_softmax, per_row, weighted_sum
-from models.inputs import Batch, InputStream, collate_inputs, distinct, frame_means, video_means
-from models.likelihood import NextWord, teacher_forced
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    State,
+    StepAttention,
+    as_numpy,
+    rounded,
+)
+from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.refocusing_encoder import VideoEncoder, VideoEncoding
+from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
+from models.likelihood import NextWord, teacher_force
 from models.vocabulary import Vocabulary
 
 
 class RefocusConfig(BaseModel):
-    """Widths default to the paper's: ``hidden`` is also the words' width, since o_i takes a word's place.
+    """Configures the captioner; widths default to the paper's.
 
+    hidden: also the words' width, since o_i takes a word's place.
     encoder: "vre" is the paper's; "kbigru" (the first step alone) and "none", with ``spatial`` and
     ``audio``, are the rows of its table 1.
     """
@@ -67,20 +78,21 @@ class RefocusConfig(BaseModel):
     @property
     def streams(self) -> tuple[InputStream, ...]:
         """In the order of ``encode_batches``; the grid leads, since attention is reported on its clock."""
-        return distinct(self.grid, self.audio)
+        return deduplicate(self.grid, self.audio)
 
     @property
     def width(self) -> int:
-        """Of what the encoder and the attentions read."""
+        """Width d of what the encoder and the attentions read."""
         return self.grid.width if self.embedded is None else self.embedded
 
     @property
     def audio_width(self) -> int:
+        """Width of v^a, 0 without sound."""
         return 0 if self.audio is None else self.audio.width
 
     @classmethod
     def demo(cls) -> RefocusConfig:
-        """Under 3 million parameters, over the image net's cells, without sound."""
+        """Makes it small, under 3 million parameters, over the image net's cells, without sound."""
         return cls(
             grid=InputStream(name="grid", width=1280),
             audio=None,
@@ -93,19 +105,8 @@ class RefocusConfig(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Memory):
-    """What algorithm 1 makes of B videos of K frames."""
-
-    o_1: Tensor  # (B, H)
-    o_2: Tensor  # (B, H)
-    scores: Tensor  # (B, K): a of eq. 8
-    default_key: Tensor  # (B,)
-    key: Tensor  # (B,)
-
-
-@dataclass(frozen=True, eq=False)
 class RefocusMemory(Memory):
-    """``o`` is the encoding that the decoder uses, o_2 unless ``first_step`` was asked for."""
+    """Holds the encoded videos. ``o`` is the encoding to decode from: o_2, or o_1 of ``first_step``."""
 
     frames: Tensor  # (B, K, d): V^f
     frame_keys: Tensor  # (B, K, A)
@@ -114,21 +115,21 @@ class RefocusMemory(Memory):
     cell_keys: Tensor  # (B, N, A)
     cell_mask: Tensor  # (B, N)
     audio: Tensor  # (B, d_audio): v^a
-    watched: Watched
+    encoding: VideoEncoding
     o: Tensor  # (B, H)
 
     def first_step(self) -> RefocusMemory:
-        """The same videos as the default key frame shows them."""
-        return replace(self, o=self.watched.o_1)
+        """Takes the same videos as the default key frame shows them."""
+        return replace(self, o=self.encoding.o_1)
 
     def either_step(self, first: Tensor) -> RefocusMemory:
-        """first: (B,), the videos that are seen as the default key frame shows them."""
-        return replace(self, o=torch.where(first.unsqueeze(1), self.watched.o_1, self.watched.o_2))
+        """Takes the videos of ``first`` (B,) as the default key frame shows them, the others refocused."""
+        return replace(self, o=torch.where(first.unsqueeze(1), self.encoding.o_1, self.encoding.o_2))
 
 
 @dataclass(frozen=True, eq=False)
 class RefocusState(State):
-    """The decoder's LSTM; before the first word its input is o and not a word."""
+    """Carries the decoder's LSTM; before the first word its input is o and not a word."""
 
     h: Tensor  # (R, H)
     c: Tensor  # (R, H)
@@ -137,7 +138,11 @@ class RefocusState(State):
 
 @dataclass(frozen=True, eq=False)
 class RefocusLoss:
-    """total: eq. 22; step_1, step_2: eqs. 17 and 18, all in nats a word; reward: R_e of eq. 20, (B,)."""
+    """Holds the loss of eq. 22 and its parts, in nats a word.
+
+    total: eq. 22. step_1, step_2: eqs. 17 and 18. refocusing: eq. 21, the mean over videos. reward: R_e of
+    eq. 20, (B,).
+    """
 
     total: Tensor
     step_1: Tensor
@@ -146,91 +151,8 @@ class RefocusLoss:
     reward: Tensor
 
 
-class KBiGRU(nn.Module):
-    """Two GRUs that start at a key frame and run to either end (eqs. 5-7)."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.leftward, self.rightward = nn.GRUCell(width, hidden), nn.GRUCell(width, hidden)
-        self.W_c = nn.Linear(2 * hidden, hidden)
-
-    def forward(self, frames: Tensor, mask: Tensor, key: Tensor) -> Tensor:
-        """frames: (B, K, d), mask: (B, K), key: (B,) → (B, H)."""
-        last = (mask.sum(1) - 1).clamp(min=0)
-        left = self._run(self.leftward, frames, key, -1, key)
-        right = self._run(self.rightward, frames, key, 1, last - key)
-        combined: Tensor = torch.tanh(self.W_c(torch.cat([left, right], 1)))
-        return combined
-
-    def _run(self, gru: nn.GRUCell, frames: Tensor, key: Tensor, way: int, steps: Tensor) -> Tensor:
-        """From the key frame ``steps`` (B,) further; a video that has arrived keeps its state."""
-        h = frames.new_zeros(frames.shape[0], gru.hidden_size)
-        videos = torch.arange(frames.shape[0], device=frames.device)
-        for i in range(int(steps.max()) + 1):
-            going = i <= steps
-            at = (key + way * i).clamp(0, frames.shape[1] - 1)
-            h = torch.where(going.unsqueeze(1), gru(frames[videos, at], h), h)
-        return h
-
-
-class VideoRefocusingEncoder(nn.Module):
-    """Algorithm 1, from a grid's values to both encodings and the key frame."""
-
-    def __init__(self, config: RefocusConfig) -> None:
-        super().__init__()
-        d, H = config.width, config.hidden
-        self.twice = config.encoder == "vre"
-        self.kbigru = KBiGRU(d, H)
-        self.W_a = nn.Linear(H + config.audio_width, H)
-        if self.twice:
-            self.refocusing = BilinearAttention(H, d, config.attention, bias=False)
-            self.W_m = nn.Linear(2 * H, H)
-
-    def forward(
-        self, frames: Tensor, mask: Tensor, audio: Tensor, times: Tensor, key: Tensor | None
-    ) -> Watched:
-        """frames: (B, K, d), audio: (B, d_audio); key: (B,) key frames that are known, None to predict."""
-        middle = mask.sum(1) // 2
-        h_1 = self.kbigru(frames, mask, middle)
-        o_1 = torch.tanh(self.W_a(torch.cat([h_1, audio], 1)))
-        if not self.twice:
-            return Watched(times, o_1, o_1, torch.zeros_like(frames[..., 0]), middle, middle)
-        scores = self.refocusing.scores(o_1, self.refocusing.keys(frames)).float()  # eq. 8
-        if key is None:
-            key = scores.masked_fill(~mask, -torch.inf).argmax(1)  # eqs. 9-11
-        h_2 = self.kbigru(frames, mask, key)
-        both = torch.tanh(self.W_m(torch.cat([h_1, h_2], 1)))
-        o_2 = torch.tanh(self.W_a(torch.cat([both, audio], 1)))
-        return Watched(times, o_1, o_2, scores, middle, key)
-
-
-class Watcher(nn.Module):
-    """Features to V^f, v^s and what algorithm 1 makes of them; what a frozen key frame needs in one piece."""
-
-    def __init__(self, config: RefocusConfig) -> None:
-        super().__init__()
-        self.embed: nn.Module = nn.Identity()
-        if config.embedded is not None:
-            linear = nn.Linear(config.grid.width, config.embedded)
-            self.embed = nn.Sequential(linear, nn.ReLU(), nn.Dropout(config.dropout))
-        self.vre = None if config.encoder == "none" else VideoRefocusingEncoder(config)
-        self.hidden = config.hidden
-
-    def frames(self, grid: Batch) -> Tensor:
-        """V^f (B, K, d), eq. 2."""
-        frames: Tensor = self.embed(frame_means(grid)) * grid.frame_mask.unsqueeze(2)
-        return frames
-
-    def watch(self, frames: Tensor, grid: Batch, audio: Tensor, key: Tensor | None) -> Watched:
-        if self.vre is None:
-            nothing, middle = frames.new_zeros(len(frames), self.hidden), grid.frame_mask.sum(1) // 2
-            return Watched(grid.times, nothing, nothing, torch.zeros_like(frames[..., 0]), middle, middle)
-        watched: Watched = self.vre(frames, grid.frame_mask, audio, grid.times, key)
-        return watched
-
-
 class Refocus(Captioner[RefocusMemory, RefocusState]):
-    """The whole captioner."""
+    """Writes captions from a video that is encoded twice, the second time from the frame that matters."""
 
     name = "refocus"
     config: RefocusConfig
@@ -239,8 +161,8 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
     def __init__(self, config: RefocusConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         d, H, A, size = config.width, config.hidden, config.attention, len(vocabulary)
-        self.watcher = Watcher(config)
-        self.predictor = Watcher(config).requires_grad_(False) if config.frozen_key_frames else None
+        self.watcher = VideoEncoder(config)
+        self.predictor = VideoEncoder(config).requires_grad_(False) if config.frozen_key_frames else None
         self.temporal_attention = BilinearAttention(2 * H, d, A, bias=False)
         self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
         self.word_embedding = nn.Embedding(size, H)
@@ -268,11 +190,11 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return self.with_frozen_key_frames() if phase == "frozen_key_frames" else self
 
     def earlier_memory(self, memory: RefocusMemory) -> RefocusMemory:
-        """Step 1, which reads from the default key frame."""
+        """Takes step 1, which reads from the default key frame."""
         return memory.first_step()
 
     def memory_to_learn_from(self, memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
-        """Each video's first or second encoding, with even odds.
+        """Takes each video's first or second encoding, with even odds.
 
         So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
         """
@@ -280,53 +202,56 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return memory.either_step(first.to(memory.o.device))
 
     def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
-        """keys: (B,) key frames that are known; None to predict them. Sound may be missing in any video."""
+        """Encodes features of B videos, any of which may lack its sound.
+
+        keys: (B,) key frames that are known; None to predict them.
+        """
         device = self.word_embedding.weight.device
         batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
         return self.encode_batches(batches, keys)
 
     def encode_batches(self, batches: Sequence[Batch], keys: Tensor | None = None) -> RefocusMemory:
-        """One batch a stream of ``config.streams``."""
+        """Encodes one batch a stream of ``config.streams``; keys: as for ``encode``."""
         grid, audio = batches[0], self._audio(batches)
         if self.predictor is not None and keys is None:
-            keys = self.predicted_keys(batches)
-        frames = self.watcher.frames(grid)
+            keys = self.predict_keys(batches)
+        frames = self.watcher.encode_frames(grid)
         cell_mask = grid.region_mask.any(1)
-        seen = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
-        cells = self.watcher.embed(grid.values.sum(1) / seen) * cell_mask.unsqueeze(2)  # eq. 3
-        watched = self.watcher.watch(frames, grid, audio, keys)
+        counts = grid.region_mask.sum(1).clamp(min=1).unsqueeze(2)
+        cells = self.watcher.embed(grid.values.sum(1) / counts) * cell_mask.unsqueeze(2)  # eq. 3
+        encoding = self.watcher.encode(frames, grid, audio, keys)
         nothing = cells[..., :0]
         return RefocusMemory(
             times=grid.times,
             frames=frames,
-            frame_keys=self.temporal_attention.keys(frames),
+            frame_keys=self.temporal_attention.make_keys(frames),
             frame_mask=grid.frame_mask,
             cells=cells,
-            cell_keys=nothing if self.spatial_attention is None else self.spatial_attention.keys(cells),
+            cell_keys=nothing if self.spatial_attention is None else self.spatial_attention.make_keys(cells),
             cell_mask=cell_mask,
             audio=audio,
-            watched=watched,
-            o=watched.o_2,
+            encoding=encoding,
+            o=encoding.o_2,
         )
 
     @torch.no_grad()
-    def predicted_keys(self, batches: Sequence[Batch]) -> Tensor:
-        """(B,) key frames by the frozen encoder, or by the captioner's own where there is none."""
+    def predict_keys(self, batches: Sequence[Batch]) -> Tensor:
+        """Predicts (B,) key frames by the frozen encoder, or by the captioner's own where there is none."""
         watcher = self.watcher if self.predictor is None else self.predictor
         was_training = watcher.training
         watcher.eval()
-        key = watcher.watch(watcher.frames(batches[0]), batches[0], self._audio(batches), None).key
+        key = watcher.encode(watcher.encode_frames(batches[0]), batches[0], self._audio(batches), None).key
         watcher.train(was_training)
         return key
 
     def _audio(self, batches: Sequence[Batch]) -> Tensor:
-        """v^a (B, d_audio), nothing wide where the captioner has no ears."""
+        """v^a (B, d_audio), of width 0 where the captioner takes no sound."""
         if self.config.audio is None:
             return batches[0].values.new_zeros(batches[0].size, 0)
-        return video_means(batches[1])
+        return average_frames(batches[1])
 
     def with_frozen_key_frames(self) -> Refocus:
-        """A copy whose key frames are this captioner's from now on, whatever it learns."""
+        """Copies the captioner; the copy's key frames are this one's from now on, whatever it learns."""
         frozen = Refocus(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
         frozen.load_state_dict(self.state_dict(), strict=False)
         frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
@@ -334,15 +259,15 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return frozen
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """Both key frames, which are the video's and no word's."""
+        """Tells both key frames, which are the video's and no word's, and α of eq. 9."""
         assert isinstance(caption.memory, RefocusMemory)
-        watched, video = caption.memory.watched, caption.video
-        alpha = as_numpy(watched.scores[video, : len(caption.times)].float().softmax(0))
-        default, key = int(watched.default_key[video]), int(watched.key[video])
+        encoding, video = caption.memory.encoding, caption.video
+        alpha = as_numpy(encoding.scores[video, : len(caption.times)].float().softmax(0))
+        default, key = int(encoding.default_key[video]), int(encoding.key[video])
         return Extras(
             default_key_frame=caption.moment(default, float(alpha[default])),
             key_frame=caption.moment(key, float(alpha[key])),
-            refocus=alpha,
+            refocus=rounded(alpha),
         )
 
     def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:
@@ -352,31 +277,40 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
     def step(
         self, state: RefocusState, word: Tensor, memory: RefocusMemory
     ) -> tuple[Tensor, RefocusState, StepAttention | None]:
-        """The first step's word is not read: o stands in its place (algorithm 2)."""
-        o = per_row(memory.o, state.h)
+        """Predicts the next word of R rows (algorithm 2).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written; not read in the first step, where o stands in their place.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention of eqs. 12-16 with the key frames.
+        """
+        o = expand_to_rows(memory.o, state.h)
         query = torch.cat([o, state.h], 1)
         contexts, attention = self._attend(query, memory)
         w = o if state.before_first else self.dropout(self.word_embedding(word) * self.config.hidden**0.5)
-        inputs = torch.cat([*contexts, per_row(memory.audio, o), w], 1)
+        inputs = torch.cat([*contexts, expand_to_rows(memory.audio, o), w], 1)
         h, c = self.decoder(inputs, (state.h, state.c))
         logits = self.output(self.dropout(h))
         return logits.float().log_softmax(1), RefocusState(h, c, before_first=False), attention
 
     def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
-        """Eqs. 12-16: v^T and v^S, (R, d) each."""
-        mask = per_row(memory.frame_mask, query)
-        alpha_T = masked_softmax(self.temporal_attention.scores(query, memory.frame_keys), mask)
+        """Computes v^T and v^S (eqs. 12-16), (R, d) each."""
+        mask = expand_to_rows(memory.frame_mask, query)
+        alpha_T = masked_softmax(self.temporal_attention.score(query, memory.frame_keys), mask)
         contexts, spatial = [weighted_sum(alpha_T, memory.frames)], None
         if self.spatial_attention is not None:
-            scores = self.spatial_attention.scores(query, memory.cell_keys)
-            alpha_S = masked_softmax(scores, per_row(memory.cell_mask, query))
+            scores = self.spatial_attention.score(query, memory.cell_keys)
+            alpha_S = masked_softmax(scores, expand_to_rows(memory.cell_mask, query))
             contexts.append(weighted_sum(alpha_S, memory.cells))
             spatial = alpha_S.unsqueeze(1) * mask.unsqueeze(2)
-        watched = memory.watched
+        encoding = memory.encoding
         extras = {
-            "key_frame": per_row(watched.key, query),
-            "default_key_frame": per_row(watched.default_key, query),
-            "refocus": per_row(masked_softmax(watched.scores, memory.frame_mask), query),
+            "key_frame": expand_to_rows(encoding.key, query),
+            "default_key_frame": expand_to_rows(encoding.default_key, query),
+            "refocus": expand_to_rows(masked_softmax(encoding.scores, memory.frame_mask), query),
         }
         return contexts, StepAttention(alpha_T, spatial, extras)
 
@@ -387,27 +321,41 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         last_reward: Tensor,
         next_word: NextWord | None = None,
     ) -> RefocusLoss:
-        """L_All of eq. 22, with teacher forcing unless ``next_word`` says what each step is given.
+        """Computes L_All of eq. 22, with teacher forcing unless ``next_word`` says what each step is given.
 
-        targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
-        last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
+        Args:
+            memory: B videos, by both encodings.
+            targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
+            last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
+            next_word: Says what the next step is given, for scheduled sampling; by default the true word.
+
+        Returns:
+            The loss and its parts, and the reward to be kept for the next epoch.
         """
         memories = (memory.first_step(), memory)
-        steps = [teacher_forced(self, each, targets, next_word) for each in memories]
+        steps = [teacher_force(self, each, targets, next_word) for each in memories]
         step_1, step_2 = (-step.log_p.sum(1) for step in steps)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach().view(memory.size, -1).mean(1)  # eq. 20
-        watched = memory.watched
-        refocusing = refocusing_loss(watched.scores, memory.frame_mask, watched.key, reward, last_reward)
+        encoding = memory.encoding
+        refocusing = refocusing_loss(encoding.scores, memory.frame_mask, encoding.key, reward, last_reward)
         per_word = targets.shape[0] / words  # eq. 22 adds losses of captions; here they are by the word
         total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing.mean()
         return RefocusLoss(total, step_1.sum() / words, step_2.sum() / words, refocusing.mean(), reward)
 
 
 def refocusing_loss(scores: Tensor, mask: Tensor, key: Tensor, reward: Tensor, last_reward: Tensor) -> Tensor:
-    """L_R+ of eq. 21 with the sign that its text means.
+    """Computes L_R+ of eq. 21 with the sign that its text means.
 
-    scores, mask: (B, K), key, reward, last_reward: (B,); NaN in ``last_reward`` means none → (B,).
+    Args:
+        scores: (B, K), a of eq. 8, with gradient.
+        mask: bool (B, K), the frames that there are.
+        key: (B,), the key frames that were used.
+        reward: (B,), R_e of eq. 20.
+        last_reward: (B,), R_{e-1}; NaN means none.
+
+    Returns:
+        (B,), 0 for a video of one frame.
     """
     difference = (reward - last_reward).nan_to_num(0.0).detach()
     log_all = scores.masked_fill(~mask, -1e30).log_softmax(1)

@@ -1,29 +1,41 @@
-"""The captioners by name, and the embedding that chooses among them.
+"""Lists the captioners by name, and the embedding that chooses among them.
 
 Each is found by its checkpoint's metadata, never by a file's name.
 """
 
 from __future__ import annotations
 
+from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.captioners.dual_afr import DualAFR
 from models.captioners.g2l import G2L
 from models.captioners.refocus import Refocus
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import Stats
-from models.captioners.vatex import Spatial, Temporal, Vanilla
+from models.captioners.stats import STaTS
+from models.captioners.vatex import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
 
-KINDS: tuple[type[AnyCaptioner], ...] = (Stats, G2L, Refocus, DualAFR, Vanilla, Temporal, Spatial)
+KINDS: tuple[type[AnyCaptioner], ...] = (
+    STaTS,
+    G2L,
+    Refocus,
+    DualAFR,
+    VanillaCaptioner,
+    TemporalCaptioner,
+    SpatialCaptioner,
+)
 CAPTIONERS: dict[str, type[AnyCaptioner]] = {kind.name: kind for kind in KINDS}
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 
 
-class UnknownCaptioner(ValueError):
+class UnknownCaptioner(ReelwordError, ValueError):
     """No captioner of that name; the message lists those there are."""
+
+    code = "captioner_not_registered"
+    hint = "Choose one of those that the message lists."
 
 
 def captioner_class(name: str) -> type[AnyCaptioner]:
-    """The class of a captioner. Raises UnknownCaptioner."""
+    """Finds the class of a captioner. Raises UnknownCaptioner."""
     if name not in CAPTIONERS:
         raise UnknownCaptioner(f"no captioner is called {name!r}; there are: {', '.join(sorted(CAPTIONERS))}")
     return CAPTIONERS[name]

@@ -1,4 +1,4 @@
-"""How well a caption fits a video (section 2.3 of the paper of models/captioners/vatex.py).
+"""Scores how well a caption fits a video (section 2.3 of the paper of models/captioners/vatex.py).
 
 A video-semantic embedding, trained on the same captions, scores what any captioners wrote against the video;
 models/combining/reranking.py lets the best caption win.
@@ -22,17 +22,17 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.captioner import InputDescription
-from models.captioners.vatex import FusionConfig
-from models.inputs import Batch, InputStream, collate_inputs, video_means
+from models.captioners.vatex import VatexConfig
+from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 
 
 class SemanticEmbeddingConfig(BaseModel):
-    """The video side takes the same pooled streams as v̄."""
+    """Configures the embedding. The video side takes the same pooled streams as v̄."""
 
     model_config = ConfigDict(frozen=True)
 
-    streams: tuple[InputStream, ...] = FusionConfig().pooled
+    streams: tuple[InputStream, ...] = VatexConfig().pooled
     words: int = 300
     joint: int = 512
     margin: float = 0.2
@@ -40,14 +40,15 @@ class SemanticEmbeddingConfig(BaseModel):
 
     @classmethod
     def demo(cls) -> SemanticEmbeddingConfig:
+        """Makes it small, over the mean of the image net's cells."""
         return cls(streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1)
 
 
 class SemanticEmbedding(nn.Module):
-    """Videos and sentences as unit vectors of one space, whose product is their relevance."""
+    """Embeds videos and sentences as unit vectors of one space, whose product is their relevance."""
 
     name: ClassVar[str] = "semantic_embedding"
-    config_class: ClassVar[type[BaseModel]] = SemanticEmbeddingConfig
+    config_class: ClassVar[type[SemanticEmbeddingConfig]] = SemanticEmbeddingConfig
 
     def __init__(self, config: SemanticEmbeddingConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class SemanticEmbedding(nn.Module):
         return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> Tensor:
-        """(B, joint). A stream that a video lacks is taken as zeros, if it is not the first."""
+        """Embeds videos: (B, joint). A stream that a video lacks is zeros, if it is not the first."""
         first, *others = self.config.streams
         device = self.word_embedding.weight.device
         batches = collate_inputs(features, [first], device)
@@ -70,21 +71,22 @@ class SemanticEmbedding(nn.Module):
         return self.encode_batches(batches)
 
     def encode_batches(self, batches: Sequence[Batch]) -> Tensor:
-        """One batch a stream of ``config.streams`` → (B, joint)."""
-        pooled = torch.cat([video_means(batch) for batch in batches], 1)
+        """Embeds one batch a stream of ``config.streams`` → (B, joint)."""
+        pooled = torch.cat([average_frames(batch) for batch in batches], 1)
         return F.normalize(self.video(self.dropout(pooled)).float(), dim=1)
 
-    def sentences(self, words: Tensor) -> Tensor:
-        """words: (S, L) ids ended by <eos> and padded by -1 → (S, joint)."""
+    def encode_sentences(self, words: Tensor) -> Tensor:
+        """Embeds words (S, L), ids ended by <eos> and padded by -1 → (S, joint)."""
         states, _ = self.gru(self.dropout(self.word_embedding(words.clamp(min=0))))
         last = (words >= 0).sum(1) - 1
         return F.normalize(states[torch.arange(len(words), device=words.device), last].float(), dim=1)
 
     def loss(self, videos: Tensor, sentences: Tensor) -> Tensor:
-        """Max of hinges: videos (B, joint), sentences (B·K, joint), those of a video side by side.
+        """Computes the hinge on the hardest negatives.
 
-        For each true pair the most relevant other sentence of the video and the most relevant other
-        video of the sentence; other captions of the same video are no negatives.
+        videos: (B, joint), sentences: (B·K, joint), those of a video side by side. For each true pair the
+        most relevant other sentence of the video and the most relevant other video of the sentence; other
+        captions of the same video are no negatives.
         """
         relevance = videos @ sentences.T  # (B, S)
         owner = torch.arange(len(videos), device=videos.device).repeat_interleave(

@@ -36,11 +36,20 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention, as_numpy
+from models.captioner import (
+    Captioner,
+    CaptionSteps,
+    InputDescription,
+    Memory,
+    State,
+    StepAttention,
+    as_numpy,
+    rounded,
+)
 from models.captioners.attention_layers import (
     AdditiveAttention,
+    expand_to_rows,
     masked_softmax,
-    per_row,
     sum_regions,
     weighted_sum,
 )
@@ -54,7 +63,7 @@ Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
 
 
 class StreamConfig(BaseModel):
-    """One input: its width d_in and whether its N regions are a grid's cells or a detector's boxes."""
+    """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,8 +72,8 @@ class StreamConfig(BaseModel):
     regions: Literal["grid", "boxes"] = "grid"
 
 
-class StatsConfig(BaseModel):
-    """Widths default to the paper's; the demo checkpoint carries smaller ones."""
+class STaTSConfig(BaseModel):
+    """Configures the captioner; widths default to the paper's, the demo checkpoint carries smaller ones."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,7 +95,7 @@ class StatsConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class StreamMemory(Memory):
-    """One embedded stream and the keys of its four attentions, which no word changes."""
+    """Holds one embedded stream and the keys of its four attentions, which no word changes."""
 
     x: Tensor  # (B, T, N, d)
     frame_mask: Tensor  # (B, T)
@@ -97,16 +106,16 @@ class StreamMemory(Memory):
 
 
 @dataclass(frozen=True, eq=False)
-class StatsMemory(Memory):
-    """``times`` (B, T, 2) are the first stream's, which the attention is reported on."""
+class STaTSMemory(Memory):
+    """Holds all streams. ``times`` (B, T, 2) are the first one's, on which the attention is reported."""
 
     streams: tuple[StreamMemory, ...]
     label: Tensor  # (B,) class id, 0 = unknown
 
 
 @dataclass(frozen=True, eq=False)
-class StatsState(State):
-    """The decoder's LSTM and the words so far as keys and values of the self-attention."""
+class STaTSState(State):
+    """Carries the decoder's LSTM and the words so far as keys and values of the self-attention."""
 
     h: Tensor  # (R, H)
     c: Tensor  # (R, H)
@@ -116,7 +125,7 @@ class StatsState(State):
 
 @dataclass(frozen=True, eq=False)
 class StreamStep:
-    """What one stream's STaTS returns for one word."""
+    """Holds what one stream's STaTS returns for one word."""
 
     x_hat: Tensor  # (R, d)
     temporal: Tensor  # (R, T)
@@ -127,9 +136,12 @@ class StreamStep:
 
 
 class RankedAttention(nn.Module):
-    """An LSTM trained to emulate a rank-SVM over the frames (eqs. 6-8), with the frames' mean added.
+    """Trains an LSTM to emulate a rank-SVM over the frames (eqs. 6-8), and adds the frames' mean.
 
-    ``pooling`` leaves out the one or the other.
+    Args:
+        width: d, of the frames.
+        margin: β of eq. 6.
+        pooling: Leaves out the one or the other (table 2).
     """
 
     def __init__(self, width: int, margin: float, pooling: Pooling = "mean_ranked") -> None:
@@ -142,7 +154,10 @@ class RankedAttention(nn.Module):
         self.margin, self.pooling = margin, pooling
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """x: (R, T, d) attended frames, mask: (R, T). Returns x̂_ST (R, d) and the loss (R,) in training."""
+        """Pools attended frames to x̂_ST.
+
+        x: (R, T, d), mask: bool (R, T). Returns (R, d), and in training the ranking loss (R,).
+        """
         mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         if self.pooling == "mean":
             return self.mean(mean), None
@@ -168,9 +183,9 @@ class RankedAttention(nn.Module):
 
 
 class StreamAttention(nn.Module):
-    """STaTS over one stream."""
+    """Runs STaTS over one stream."""
 
-    def __init__(self, stream: StreamConfig, config: StatsConfig) -> None:
+    def __init__(self, stream: StreamConfig, config: STaTSConfig) -> None:
         super().__init__()
         d, attention, query = config.embedded, config.attention, config.query
         self.regions, self.branches, self.temperature = stream.regions, config.branches, config.temperature
@@ -188,7 +203,7 @@ class StreamAttention(nn.Module):
         self.W_TS, self.w_TS = nn.Linear(d, attention), nn.Linear(attention, 1, bias=False)
 
     def encode(self, batch: Batch) -> StreamMemory:
-        """Embed the features once and compute every key."""
+        """Embeds the features once and computes every key."""
         region_mask = batch.region_mask
         x = self.embed(batch.values) * region_mask.unsqueeze(-1)
         frame_mean = x.sum(2) / region_mask.sum(2, keepdim=True).clamp(min=1)  # x̄_t of eq. 9
@@ -203,43 +218,45 @@ class StreamAttention(nn.Module):
             x=x,
             frame_mask=batch.frame_mask,
             region_mask=region_mask,
-            st_keys=self.st_attention.keys(st_input),
-            frame_keys=self.frame_attention.keys(frame_mean),
-            ts_keys=self.ts_attention.keys(x),
+            st_keys=self.st_attention.make_keys(st_input),
+            frame_keys=self.frame_attention.make_keys(frame_mean),
+            ts_keys=self.ts_attention.make_keys(x),
         )
 
     def forward(self, h: Tensor, memory: StreamMemory) -> StreamStep:
-        """h: (R, query)."""
+        """Attends under the query h (R, query) by both branches and weighs them (eqs. 3-12)."""
         at_once = self.pooling in ("frames", "everything")
         x_ST, st, ranking = self._at_once(h, memory) if at_once else self._spatio_temporal(h, memory)
         x_TS, temporal, ts = self._temporo_spatial(h, memory)
         branch = self._branch(h, x_ST, x_TS)
         mixed = branch[:, :1] * x_ST + branch[:, 1:] * x_TS
         spatial = branch[:, 0, None, None] * st + branch[:, 1, None, None] * ts
-        st_spatial = st.sum(1) / per_row(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
+        st_spatial = st.sum(1) / expand_to_rows(memory.frame_mask, h).sum(1, keepdim=True).clamp(min=1)
         return StreamStep(torch.tanh(mixed), temporal, spatial, st_spatial, branch, ranking)  # eq. 12
 
     def _spatio_temporal(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor | None]:
         videos, frames, regions, width = memory.x.shape
-        scores = self.st_attention.scores(h, memory.st_keys)
-        frame_mask = per_row(memory.frame_mask, h)
+        scores = self.st_attention.score(h, memory.st_keys)
+        frame_mask = expand_to_rows(memory.frame_mask, h)
         if self.regions == "grid":
-            e = masked_softmax(scores, per_row(memory.region_mask.any(1), h))  # eq. 3, ẽ for all frames
+            e = masked_softmax(
+                scores, expand_to_rows(memory.region_mask.any(1), h)
+            )  # eq. 3, ẽ for all frames
             by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
             x = weighted_sum(e, by_region).view(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
-            e_t = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 3, frame by frame
+            e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame
             x = sum_regions(e_t, memory.x)
         x_ST, ranking = self.ranked(x, frame_mask)
         return x_ST, e_t, None if self.branches == "ts" else ranking
 
     def _at_once(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, None]:
         """Table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
-        scores, mask = self.st_attention.scores(h, memory.st_keys), per_row(memory.region_mask, h)
+        scores, mask = self.st_attention.score(h, memory.st_keys), expand_to_rows(memory.region_mask, h)
         e_t = mask / mask.sum(2, keepdim=True).clamp(min=1)
         if self.pooling == "frames":
-            joint = masked_softmax(scores, per_row(memory.frame_mask, h)).unsqueeze(2) * e_t
+            joint = masked_softmax(scores, expand_to_rows(memory.frame_mask, h)).unsqueeze(2) * e_t
         else:
             joint = masked_softmax(scores.flatten(1), mask.flatten(1)).view_as(scores)
             e_t = masked_softmax(scores, mask)
@@ -247,10 +264,10 @@ class StreamAttention(nn.Module):
         return x_ST, e_t, None
 
     def _temporo_spatial(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, Tensor]:
-        scores = self.frame_attention.scores(h, memory.frame_keys)
-        temporal = masked_softmax(scores / self.temperature, per_row(memory.frame_mask, h))  # eq. 9
-        scores = self.ts_attention.scores(h, memory.ts_keys)
-        e = masked_softmax(scores, per_row(memory.region_mask, h))  # eq. 10
+        scores = self.frame_attention.score(h, memory.frame_keys)
+        temporal = masked_softmax(scores / self.temperature, expand_to_rows(memory.frame_mask, h))  # eq. 9
+        scores = self.ts_attention.score(h, memory.ts_keys)
+        e = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 10
         chosen = temporal
         if not self.training:
             chosen = F.one_hot(temporal.argmax(1), temporal.shape[1]).to(temporal.dtype)
@@ -268,14 +285,14 @@ class StreamAttention(nn.Module):
         return torch.cat([beta_1, beta_2], 1).float().softmax(1)
 
 
-class Stats(Captioner[StatsMemory, StatsState]):
-    """The whole captioner: streams, self-attention over words, decoder LSTM."""
+class STaTS(Captioner[STaTSMemory, STaTSState]):
+    """Writes captions by ranked attention: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
-    config: StatsConfig
-    config_class = StatsConfig
+    config: STaTSConfig
+    config_class = STaTSConfig
 
-    def __init__(self, config: StatsConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: STaTSConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         E, H, size = config.words, config.hidden, len(vocabulary)
         self.word_embedding = nn.Embedding(size, E)
@@ -298,32 +315,32 @@ class Stats(Captioner[StatsMemory, StatsState]):
     def inputs(self) -> Sequence[InputDescription]:
         return self.config.streams
 
-    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> StatsMemory:
-        """labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
+    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> STaTSMemory:
+        """Encodes features of B videos. labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
         device = self.word_embedding.weight.device
         batches = [collate([f[s.name] for f in features], device) for s in self.config.streams]
         return self.encode_batches(batches, labels)
 
-    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> StatsMemory:
-        """As ``encode``, from tensors that are already padded (training)."""
+    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> STaTSMemory:
+        """Encodes as ``encode`` does, from tensors that are already padded (training)."""
         streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), batches, strict=True))
         times = streams[0].times
         if labels is None:
             labels = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
-        return StatsMemory(times=times, streams=streams, label=labels)
+        return STaTSMemory(times=times, streams=streams, label=labels)
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """The branches' shares and ST's map."""
+        """Tells the branches' shares and ST's map."""
         extras = caption.steps.extras
         return Extras(
-            branch=as_numpy(extras["branch"]),
-            st_spatial=as_numpy(extras["st_spatial"][:, : caption.regions]),
+            branch=rounded(as_numpy(extras["branch"])),
+            st_spatial=rounded(as_numpy(extras["st_spatial"][:, : caption.regions])),
         )
 
-    def start(self, memory: StatsMemory, rows_per_video: int) -> StatsState:
+    def start(self, memory: STaTSMemory, rows_per_video: int) -> STaTSState:
         rows = memory.size * rows_per_video
         like = self.word_embedding.weight
-        return StatsState(
+        return STaTSState(
             h=like.new_zeros(rows, self.config.hidden),
             c=like.new_zeros(rows, self.config.hidden),
             word_keys=like.new_zeros(rows, 0, self.config.attention),
@@ -331,26 +348,37 @@ class Stats(Captioner[StatsMemory, StatsState]):
         )
 
     def step(
-        self, state: StatsState, word: Tensor, memory: StatsMemory
-    ) -> tuple[Tensor, StatsState, StepAttention | None]:
+        self, state: STaTSState, word: Tensor, memory: STaTSMemory
+    ) -> tuple[Tensor, STaTSState, StepAttention | None]:
+        """Predicts the next word of R rows (eqs. 3 to 12).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the first stream's maps with the branches' shares;
+            in training the ranking loss too.
+        """
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
         context, keys, values = self._attend_words(w, state)
         query = self.query(torch.cat([state.h, context], 1))
-        looks = [
+        steps = [
             attention(query, stream)
             for attention, stream in zip(self._attentions(), memory.streams, strict=True)
         ]
-        inputs = [w, *(check.x_hat for check in looks)]
+        inputs = [w, *(each.x_hat for each in steps)]
         if self.label is not None:
-            inputs.append(self.label(per_row(memory.label, word)))
+            inputs.append(self.label(expand_to_rows(memory.label, word)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         logits = self.output(self.project(self.dropout(h)))
-        return logits.float().log_softmax(1), StatsState(h, c, keys, values), _attention(looks)
+        return logits.float().log_softmax(1), STaTSState(h, c, keys, values), _attention(steps)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]
 
-    def _attend_words(self, w: Tensor, state: StatsState) -> tuple[Tensor, Tensor, Tensor]:
+    def _attend_words(self, w: Tensor, state: STaTSState) -> tuple[Tensor, Tensor, Tensor]:
         """Single-head self-attention of the last word over all words so far, itself included."""
         keys = torch.cat([state.word_keys, self.word_key(w).unsqueeze(1)], 1)
         values = torch.cat([state.word_values, self.word_value(w).unsqueeze(1)], 1)
@@ -359,12 +387,12 @@ class Stats(Captioner[StatsMemory, StatsState]):
         return torch.einsum("ri,rie->re", weights, values), keys, values
 
 
-def _attention(looks: Sequence[StreamStep]) -> StepAttention:
+def _attention(steps: Sequence[StreamStep]) -> StepAttention:
     """The first stream's maps on the captioner's clock; every stream's branch weights."""
-    rankings = [check.ranking for check in looks if check.ranking is not None]
+    rankings = [each.ranking for each in steps if each.ranking is not None]
     extras: Mapping[str, Tensor] = {
-        "branch": torch.stack([check.branch for check in looks], 1),
-        "st_spatial": looks[0].st_spatial,
+        "branch": torch.stack([each.branch for each in steps], 1),
+        "st_spatial": steps[0].st_spatial,
     }
     loss = torch.stack(rankings).mean(0) if rankings else None
-    return StepAttention(looks[0].temporal, looks[0].spatial, extras, loss)
+    return StepAttention(steps[0].temporal, steps[0].spatial, extras, loss)

@@ -1,6 +1,7 @@
-"""Fusion: integrating temporal and spatial attentions for VATEX video captioning, challenge 2019.
+"""VATEX challenge 2019: captioners with no attention, temporal and spatial attention, to be fused.
 
-Chen, Zhao, Song, Jin (2019). Equation numbers are the paper's.
+"Integrating Temporal and Spatial Attentions for VATEX Video Captioning Challenge 2019", Chen, Zhao, Song, Jin
+(2019). Equation numbers are the paper's.
 
 One decoder of two LSTMs (eqs. 1-5) under three attentions: vanilla has none and reads the global vector v̄,
 temporal attends to segments V^t, spatial to the objects V^o of all frames. The three are trained apart. Which
@@ -27,22 +28,22 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
-from models.captioners.attention_layers import AdditiveAttention, masked_softmax, per_row, weighted_sum
+from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.inputs import (
     Batch,
     InputStream,
+    average_frames,
+    average_regions,
     collate_inputs,
-    distinct,
-    frame_means,
-    nearest_rows,
-    on_clock,
-    video_means,
+    deduplicate,
+    find_nearest_rows,
+    gather_rows,
 )
 from models.vocabulary import Vocabulary
 
 
-class FusionConfig(BaseModel):
-    """The vanilla and the temporal captioner's. Widths are ours, the paper gives none."""
+class VatexConfig(BaseModel):
+    """Configures the vanilla and the temporal captioner. Widths are ours, the paper gives none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,17 +59,17 @@ class FusionConfig(BaseModel):
 
     @property
     def pooled(self) -> tuple[InputStream, ...]:
-        """What v̄ is made of."""
+        """The streams that v̄ is made of."""
         return tuple(stream for stream in (self.image, self.motion, self.audio) if stream is not None)
 
     @property
     def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; attention is reported on the first one's clock."""
-        return distinct(*self.pooled)
+        """The streams in the order of ``encode_batches``; attention is reported on the first one's clock."""
+        return deduplicate(*self.pooled)
 
     @classmethod
     def demo(cls) -> Self:
-        """Under 3 million parameters, over the image net's cells or their means."""
+        """Makes it small, under 3 million parameters, over the image net's cells or their means."""
         return cls(
             image=InputStream(name="grid", width=1280),
             motion=None,
@@ -82,8 +83,8 @@ class FusionConfig(BaseModel):
         )
 
 
-class SpatialConfig(FusionConfig):
-    """The spatial captioner's, whose objects lead the clock.
+class SpatialVatexConfig(VatexConfig):
+    """Configures the spatial captioner, whose objects lead the clock.
 
     moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
     """
@@ -93,7 +94,7 @@ class SpatialConfig(FusionConfig):
 
     @property
     def streams(self) -> tuple[InputStream, ...]:
-        return distinct(self.objects, self.moving_objects, *self.pooled)
+        return deduplicate(self.objects, self.moving_objects, *self.pooled)
 
     @classmethod
     def demo(cls) -> Self:
@@ -101,8 +102,8 @@ class SpatialConfig(FusionConfig):
 
 
 @dataclass(frozen=True, eq=False)
-class FusionMemory(Memory):
-    """T rows of N things to attend to: segments (N = 1) or objects; nothing wide for vanilla."""
+class VatexMemory(Memory):
+    """Holds T rows of N things to attend to: segments (N = 1) or objects; nothing wide for vanilla."""
 
     v: Tensor  # (B, d): v̄
     x: Tensor  # (B, T, N, d): V^t or V^o
@@ -111,8 +112,8 @@ class FusionMemory(Memory):
 
 
 @dataclass(frozen=True, eq=False)
-class FusionState(State):
-    """Both LSTMs: the attention's and the words'."""
+class VatexState(State):
+    """Carries both LSTMs: the attention's and the words'."""
 
     h_1: Tensor  # (R, H)
     c_1: Tensor
@@ -120,13 +121,13 @@ class FusionState(State):
     c_2: Tensor
 
 
-class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
-    """Eqs. 1 to 5; a subclass says what is attended to."""
+class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
+    """Decodes by two LSTMs (eqs. 1 to 5); a subclass says what is attended to."""
 
-    config: FusionConfig
-    config_class = FusionConfig
+    config: VatexConfig
+    config_class = VatexConfig
 
-    def __init__(self, config: FusionConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: VatexConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         d, H, E, size = config.embedded, config.hidden, config.words, len(vocabulary)
         self.embed_global = nn.Linear(sum(stream.width for stream in config.pooled), d)
@@ -145,11 +146,11 @@ class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
 
     @abstractmethod
     def memory_width(self) -> int:
-        """Of what is attended to, before its linear; 0 for nothing."""
+        """Width of what is attended to, before its linear; 0 for nothing."""
 
     @abstractmethod
-    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
-        """What is attended to: values (B, T, N, C) and mask (B, T, N)."""
+    def collect(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+        """Collects what is attended to: values (B, T, N, C) and mask bool (B, T, N)."""
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
@@ -159,99 +160,110 @@ class TwoLayerCaptioner(Captioner[FusionMemory, FusionState]):
     def optional_streams(self) -> frozenset[str]:
         return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
 
-    def encode(self, features: Sequence[Features]) -> FusionMemory:
+    def encode(self, features: Sequence[Features]) -> VatexMemory:
         device = self.word_embedding.weight.device
         batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
         return self.encode_batches(batches)
 
-    def encode_batches(self, batches: Sequence[Batch]) -> FusionMemory:
-        """One batch a stream of ``config.streams``."""
+    def encode_batches(self, batches: Sequence[Batch]) -> VatexMemory:
+        """Encodes one batch a stream of ``config.streams``."""
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
-        pooled = torch.cat([video_means(by_name[stream.name]) for stream in self.config.pooled], 1)
-        values, mask = self.attended(by_name)
+        pooled = torch.cat([average_frames(by_name[stream.name]) for stream in self.config.pooled], 1)
+        values, mask = self.collect(by_name)
         x = keys = values[..., :0]
         if self.attends:
             x = self.dropout(self.embed_memory(values)) * mask.unsqueeze(3)
-            keys = self.attention.keys(x)
+            keys = self.attention.make_keys(x)
         v = self.dropout(self.embed_global(pooled))
-        return FusionMemory(times=batches[0].times, v=v, x=x, keys=keys, mask=mask)
+        return VatexMemory(times=batches[0].times, v=v, x=x, keys=keys, mask=mask)
 
-    def start(self, memory: FusionMemory, rows_per_video: int) -> FusionState:
+    def start(self, memory: VatexMemory, rows_per_video: int) -> VatexState:
         rows = memory.size * rows_per_video
         zero = self.word_embedding.weight.new_zeros(rows, self.config.hidden)
-        return FusionState(zero, zero, zero, zero)
+        return VatexState(zero, zero, zero, zero)
 
     def step(
-        self, state: FusionState, word: Tensor, memory: FusionMemory
-    ) -> tuple[Tensor, FusionState, StepAttention | None]:
+        self, state: VatexState, word: Tensor, memory: VatexMemory
+    ) -> tuple[Tensor, VatexState, StepAttention | None]:
+        """Predicts the next word of R rows (eqs. 1 to 5).
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention; even over time where nothing is
+            attended to.
+        """
         w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
-        v = per_row(memory.v, word)
+        v = expand_to_rows(memory.v, word)
         h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
         context, attention = self._attend(h_1, v, memory)
         h_2, c_2 = self.lstm_2(torch.cat([context, h_1], 1), (state.h_2, state.c_2))  # eq. 4
         logits = self.output(self.project(self.dropout(h_2)))  # eq. 5
-        return logits.float().log_softmax(1), FusionState(h_1, c_1, h_2, c_2), attention
+        return logits.float().log_softmax(1), VatexState(h_1, c_1, h_2, c_2), attention
 
-    def _attend(self, h_1: Tensor, v: Tensor, memory: FusionMemory) -> tuple[Tensor, StepAttention]:
-        """c_t (R, d); eqs. 2 and 3."""
-        mask = per_row(memory.mask, h_1)
+    def _attend(self, h_1: Tensor, v: Tensor, memory: VatexMemory) -> tuple[Tensor, StepAttention]:
+        """Computes c_t (R, d) by eqs. 2 and 3."""
+        mask = expand_to_rows(memory.mask, h_1)
         if not self.attends:
             frames = mask.any(2).float()
             return v, StepAttention(frames / frames.sum(1, keepdim=True).clamp(min=1), None, {})
-        scores = self.attention.scores(h_1, memory.keys)
+        scores = self.attention.score(h_1, memory.keys)
         alpha = masked_softmax(scores.flatten(1), mask.flatten(1))
         context = weighted_sum(alpha, memory.x.flatten(1, 2))
         spatial = None if mask.shape[2] == 1 else masked_softmax(scores, mask)
         return context, StepAttention(alpha.view_as(scores).sum(2), spatial, {})
 
 
-class Vanilla(TwoLayerCaptioner):
-    """No attention: c_t = v̄."""
+class VanillaCaptioner(TwoLayerCaptioner):
+    """Attends to nothing: c_t = v̄."""
 
     name = "vanilla"
 
     def memory_width(self) -> int:
         return 0
 
-    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+    def collect(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
         image = batches[self.config.image.name]
-        return frame_means(image).unsqueeze(2), image.frame_mask.unsqueeze(2)
+        return average_regions(image).unsqueeze(2), image.frame_mask.unsqueeze(2)
 
 
-class Temporal(TwoLayerCaptioner):
-    """Attention over segments, [image; motion] each."""
+class TemporalCaptioner(TwoLayerCaptioner):
+    """Attends to segments, [image; motion] each."""
 
     name = "temporal"
 
     def memory_width(self) -> int:
         return self.config.image.width + (0 if self.config.motion is None else self.config.motion.width)
 
-    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+    def collect(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
         image = batches[self.config.image.name]
-        segments = frame_means(image)
+        segments = average_regions(image)
         if self.config.motion is not None:
             motion = batches[self.config.motion.name]
-            rows = nearest_rows(image.times, motion.times, motion.frame_mask)
-            segments = torch.cat([segments, on_clock(frame_means(motion), rows)], 2)
+            rows = find_nearest_rows(image.times, motion.times, motion.frame_mask)
+            segments = torch.cat([segments, gather_rows(average_regions(motion), rows)], 2)
         return segments.unsqueeze(2), image.frame_mask.unsqueeze(2)
 
 
-class Spatial(TwoLayerCaptioner):
-    """Attention over the objects of all frames in one memory."""
+class SpatialCaptioner(TwoLayerCaptioner):
+    """Attends to the objects of all frames in one memory."""
 
     name = "spatial"
-    config: SpatialConfig
-    config_class = SpatialConfig
+    config: SpatialVatexConfig
+    config_class = SpatialVatexConfig
 
     def memory_width(self) -> int:
         moving = self.config.moving_objects
         return self.config.objects.width + (0 if moving is None else moving.width)
 
-    def attended(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
+    def collect(self, batches: Mapping[str, Batch]) -> tuple[Tensor, Tensor]:
         objects = batches[self.config.objects.name]
         if self.config.moving_objects is None:
             return objects.values, objects.region_mask
         moving = batches[self.config.moving_objects.name]
-        rows = nearest_rows(objects.times, moving.times, moving.frame_mask)
-        beside = on_clock(moving.values.flatten(2), rows).view(*rows.shape, *moving.values.shape[2:])
+        rows = find_nearest_rows(objects.times, moving.times, moving.frame_mask)
+        beside = gather_rows(moving.values.flatten(2), rows).view(*rows.shape, *moving.values.shape[2:])
         return torch.cat([objects.values, beside], 3), objects.region_mask

@@ -1,4 +1,4 @@
-"""Who writes a caption: one captioner, or several as one.
+"""Writes captions with one captioner, or with several as one.
 
 Fused: each member writes its beams, and models/combining/reranking.py picks among all of them.
 Averaged: at every word the mean of the members' probabilities (models/combining/ensemble.py).
@@ -13,23 +13,32 @@ from typing import ClassVar, Protocol
 
 import torch
 
+from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
-from models.caption import Caption, RankedCaption
+from models.caption import CandidateCaption, Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
 from models.combining.members import ENSEMBLE, FUSION
-from models.combining.reranking import LIKELIHOOD_WEIGHT, Fused, Fusion, MemberOutput
-from models.combining.reranking import Candidate as Rival
-from models.decoding.decode import DecodingOptions, Hypothesis
+from models.combining.reranking import (
+    LIKELIHOOD_WEIGHT,
+    Candidate,
+    MemberOutput,
+    RankedCandidates,
+    Reranker,
+)
+from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch, join
 from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
 
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
-class VocabulariesDiffer(ValueError):
+class VocabulariesDiffer(ReelwordError, ValueError):
     """Members whose probabilities were to be averaged know different words; the message says whose."""
+
+    code = "vocabularies_differ"
+    hint = "Combine captioners that were trained on one vocabulary, or let fusion choose among them."
 
 
 class Writer(Protocol):
@@ -39,13 +48,16 @@ class Writer(Protocol):
     def streams(self) -> Mapping[str, StreamSpec]: ...
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
-        """For each video its best ``options.num_captions`` captions, best first. Raises StreamMismatch."""
+        """Writes for each video its best ``options.num_captions`` captions, best first.
+
+        Raises StreamMismatch.
+        """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class SingleWriter:
-    """One captioner."""
+    """Writes with one captioner."""
 
     checkpoint: Checkpoint
 
@@ -59,7 +71,7 @@ class SingleWriter:
 
 @dataclass(frozen=True, eq=False)
 class FusedWriter:
-    """Members of any vocabularies, and the embedding that picks with them among their beams."""
+    """Writes with members of any vocabularies, and an embedding that picks with them among their beams."""
 
     kind: ClassVar[str] = FUSION
     members: Mapping[str, Checkpoint]
@@ -69,7 +81,7 @@ class FusedWriter:
 
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
-        """Raises StreamMismatch where two members want different streams of one name."""
+        """Lists what all take. Raises StreamMismatch where two members want different streams of one name."""
         return streams_of([*(each.card for each in self.members.values()), self.embedding_card])
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
@@ -90,23 +102,30 @@ class FusedWriter:
         return [self._to_caption(written, video, found, options) for video, found in enumerate(fused)]
 
     @cached_property
-    def _fusion(self) -> Fusion:
+    def _fusion(self) -> Reranker:
         captioners = {name: each.captioner for name, each in self.members.items()}
-        return Fusion(captioners, self.embedding, self.likelihood_weight)
+        return Reranker(captioners, self.embedding, self.likelihood_weight)
 
     def _to_caption(
-        self, written: Mapping[str, DecodedBatch], video: int, found: Fused, options: DecodingOptions
+        self,
+        written: Mapping[str, DecodedBatch],
+        video: int,
+        found: RankedCandidates,
+        options: DecodingOptions,
     ) -> list[Caption]:
-        """The best captions of one video; all candidates are told with each."""
-        candidates = tuple(_candidate(candidate) for candidate in found.candidates)
-        best = found.candidates[: options.num_captions]
-        captions = [written[candidate.captioner].caption(video, candidate.hypothesis) for candidate in best]
-        return [_with_candidates(each, candidates) for each in captions]
+        """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
+        best, *others = found.candidates[: options.num_captions]
+        winner = written[best.captioner].caption(video, best.hypothesis)
+        candidates = [_candidate_caption(candidate) for candidate in found.candidates]
+        return [
+            _with_extras(winner, candidates=candidates),
+            *(written[each.captioner].caption_alone(each.hypothesis) for each in others),
+        ]
 
 
 @dataclass(frozen=True, eq=False)
 class AveragedWriter:
-    """Members of one vocabulary. Attention is the first one's, or the mean where all are alike.
+    """Writes with members of one vocabulary. Attention is the first one's, or the mean where all are alike.
 
     Raises VocabulariesDiffer.
     """
@@ -122,7 +141,7 @@ class AveragedWriter:
 
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
-        """Raises StreamMismatch where two members want different streams of one name."""
+        """Lists what all take. Raises StreamMismatch where two members want different streams of one name."""
         return streams_of([each.card for each in self.members.values()])
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
@@ -134,21 +153,18 @@ class AveragedWriter:
         assert isinstance(written.memory, EnsembleMemory)
         reported = replace(written, captioner=first.captioner, memory=written.memory.members[0])
         return [
-            [self._to_caption(reported, video, each) for each in hypotheses]
-            for video, hypotheses in enumerate(written.hypotheses)
+            [_with_extras(each, **self._own_extras) for each in reported.captions(video)]
+            for video in range(len(features))
         ]
 
     @cached_property
     def _ensemble(self) -> Ensemble:
         return Ensemble([member.captioner for member in self.members.values()])
 
-    def _to_caption(self, reported: DecodedBatch, video: int, hypothesis: Hypothesis) -> Caption:
-        """As the first member would tell it; what refocus writes alone is not what the ensemble wrote."""
-        found = reported.caption(video, hypothesis)
-        if found.attention is None:
-            return found
-        extras = replace(found.attention.extras, members=tuple(self.members), step_1=None, step_2=None)
-        return replace(found, attention=replace(found.attention, extras=extras))
+    @property
+    def _own_extras(self) -> dict[str, object]:
+        """Names the members; what refocus writes alone is not what the ensemble wrote."""
+        return {"members": list(self.members), "step_1": None, "step_2": None}
 
 
 def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -157,7 +173,7 @@ def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
-    """The streams that any of them takes. Raises StreamMismatch where one name stands for two."""
+    """Lists the streams that any of them takes. Raises StreamMismatch where one name stands for two."""
     found: dict[str, StreamSpec] = {}
     for card in cards:
         for name, spec in card.streams.items():
@@ -170,15 +186,22 @@ def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
     return found
 
 
-def _candidate(candidate: Rival) -> RankedCaption:
-    marks = (candidate.hypothesis.score, candidate.relevance, candidate.likelihood, candidate.merit)
-    return RankedCaption(
-        candidate.captioner, candidate.beam, join(candidate.words), *(round(mark, 5) for mark in marks)
+def _candidate_caption(candidate: Candidate) -> CandidateCaption:
+    return CandidateCaption(
+        captioner=candidate.captioner,
+        beam=candidate.beam,
+        text=join(candidate.words),
+        score=round(candidate.hypothesis.score, 5),
+        relevance=round(candidate.relevance, 5),
+        likelihood=round(candidate.likelihood, 5),
+        merit=round(candidate.merit, 5),
     )
 
 
-def _with_candidates(found: Caption, candidates: tuple[RankedCaption, ...]) -> Caption:
-    if found.attention is None:
+def _with_extras(found: Caption, **extras: object) -> Caption:
+    """Adds what its writer shows to a caption; one without attention shows nothing."""
+    attention = found.attention
+    if attention is None:
         return found
-    extras = replace(found.attention.extras, candidates=candidates)
-    return replace(found, attention=replace(found.attention, extras=extras))
+    more = attention.model_copy(update={"extras": attention.extras.model_copy(update=extras)})
+    return found.model_copy(update={"attention": more})

@@ -1,4 +1,4 @@
-"""Several checkpoints decoded as one captioner: at every word the average of their probabilities."""
+"""Decodes several checkpoints as one captioner: at every word the average of their probabilities."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, State, StepAttention
-from models.inputs import Batch, inputs_of
+from models.inputs import Batch, order_inputs
 
 
 class EnsembleConfig(BaseModel):
-    """weights: one a member, summing to one."""
+    """Holds the weights, one a member, summing to one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,7 +25,7 @@ class EnsembleConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class EnsembleMemory(Memory):
-    """``times`` are the first member's."""
+    """Holds each member's memory of the same videos. ``times`` are the first member's."""
 
     members: tuple[Memory, ...]
 
@@ -36,11 +36,13 @@ class EnsembleMemory(Memory):
 
 @dataclass(frozen=True, eq=False)
 class EnsembleState(State):
+    """Holds each member's state."""
+
     members: tuple[State, ...]
 
 
 class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
-    """A captioner over captioners of one vocabulary.
+    """Averages captioners of one vocabulary.
 
     Attention is averaged with the same weights where all members are of one class and configuration;
     otherwise it is the first member's, since the others' maps may lie on other clocks and grids.
@@ -51,7 +53,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     config: EnsembleConfig
 
     def __init__(self, members: Sequence[AnyCaptioner], weights: Sequence[float] | None = None) -> None:
-        """weights: positive, in any scale; None = equal. Raises ValueError."""
+        """weights: positive, in any scale; None for equal ones. Raises ValueError."""
         if not members:
             raise ValueError("an ensemble needs at least one captioner")
         super().__init__(EnsembleConfig(weights=_normalised(weights, len(members))), members[0].vocabulary)
@@ -62,7 +64,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
-        """Every member's, each once; the first member's lead."""
+        """Lists every member's, each once; the first member's lead."""
         members = self._captioners()
         return tuple({each.name: each for member in members for each in member.inputs}.values())
 
@@ -71,14 +73,14 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return frozenset().union(*(member.optional_streams for member in self._captioners()))
 
     def encode(self, features: Sequence[Features]) -> EnsembleMemory:
-        return self.together([member.encode(features) for member in self._captioners()])
+        return self.join_memories([member.encode(features) for member in self._captioners()])
 
     def encode_batches(self, batches: Sequence[Batch]) -> EnsembleMemory:
         by_name = dict(zip((each.name for each in self.inputs), batches, strict=True))
-        return self.together([m.encode_batches(inputs_of(m, by_name)) for m in self._captioners()])
+        return self.join_memories([m.encode_batches(order_inputs(m, by_name)) for m in self._captioners()])
 
-    def together(self, memories: Sequence[Memory]) -> EnsembleMemory:
-        """One memory a member, of the same videos."""
+    def join_memories(self, memories: Sequence[Memory]) -> EnsembleMemory:
+        """Joins memories of the same videos, one a member."""
         return EnsembleMemory(memories[0].times, tuple(memories))
 
     def start(self, memory: EnsembleMemory, rows_per_video: int) -> EnsembleState:
@@ -91,25 +93,36 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     def step(
         self, state: EnsembleState, word: Tensor, memory: EnsembleMemory
     ) -> tuple[Tensor, EnsembleState, StepAttention | None]:
+        """Averages the members' probabilities of the next word.
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written, given to every member.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), at most 0; the members' states; the attention.
+        """
         triples = zip(self._captioners(), state.members, memory.members, strict=True)
-        log_probs, states, looks = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
+        log_probs, states, attentions = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
         weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]
         # rounding can lift a certain word above probability one, which early stopping relies on not to be
         mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
-        return mean, EnsembleState(states), self._attention(looks)
+        return mean, EnsembleState(states), self._average(attentions)
 
     def _captioners(self) -> list[AnyCaptioner]:
         return [member for member in self.members if isinstance(member, Captioner)]
 
-    def _attention(self, looks: Sequence[StepAttention | None]) -> StepAttention | None:
-        first, all_looks = looks[0], [check for check in looks if check is not None]
-        if first is None or not self._alike or len(all_looks) < len(looks):
+    def _average(self, attentions: Sequence[StepAttention | None]) -> StepAttention | None:
+        """The weighted mean where members are alike and all attended, otherwise the first member's."""
+        first, every = attentions[0], [each for each in attentions if each is not None]
+        if first is None or not self._alike or len(every) < len(attentions):
             return first
-        spatial = [check.spatial for check in all_looks if check.spatial is not None]
+        spatial = [each.spatial for each in every if each.spatial is not None]
         return StepAttention(
-            temporal=self._mean([check.temporal for check in all_looks]),
-            spatial=self._mean(spatial) if len(spatial) == len(looks) else first.spatial,
-            extras={name: self._mean([check.extras[name] for check in all_looks]) for name in first.extras},
+            temporal=self._mean([each.temporal for each in every]),
+            spatial=self._mean(spatial) if len(spatial) == len(every) else first.spatial,
+            extras={name: self._mean([each.extras[name] for each in every]) for name in first.extras},
         )
 
     def _mean(self, values: Sequence[Tensor]) -> Tensor:

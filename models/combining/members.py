@@ -1,4 +1,4 @@
-"""Who writes together: the captioners that fusion and ensemble are made of, by default and as named.
+"""Chooses who writes together: the captioners that fusion and ensemble are made of, by default and as named.
 
 One rule for the service, which goes by what workers say of their captioners, and for the evaluation, which
 goes by the files.
@@ -12,20 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from models.checkpoint import read_card, vocabulary_digest
-from models.checkpoint_folder import WEIGHTS, available
+from extractors.errors import ReelwordError
+from models.checkpoint import WEIGHTS, list_checkpoints, read_card, read_vocabulary_digest
 
 FUSION, ENSEMBLE = "fusion", "ensemble"
 #: Captioners that are no member unless they are named: vanilla looks nowhere, and is there to compare with.
 LEFT_OUT = frozenset({"vanilla"})
 
 
-class WrongMembers(ValueError):
+class WrongMembers(ReelwordError, ValueError):
     """Members that cannot be combined as they were named, or nobody to combine; the message says why."""
+
+    code = "wrong_members"
+    hint = "Name two or more captioners that python -m app models lists, of one vocabulary."
 
 
 class MemberFacts(Protocol):
-    """What is known of a captioner that is not loaded. kind: whose paper it is; vocabulary: a digest."""
+    """Says what is known of a captioner that is not loaded. kind: whose paper it is. vocabulary: a digest."""
 
     @property
     def name(self) -> str: ...
@@ -35,29 +38,31 @@ class MemberFacts(Protocol):
     def vocabulary(self) -> str: ...
 
 
-AnyDescribed = TypeVar("AnyDescribed", bound=MemberFacts)
+MemberFactsT = TypeVar("MemberFactsT", bound=MemberFacts)
 
 
 @dataclass(frozen=True)
-class File:
-    """A captioner as its file describes it."""
+class CaptionerFile:
+    """Describes a captioner by its file."""
 
     name: str
     kind: str
     vocabulary: str
 
 
-def files(weights: Path = WEIGHTS) -> list[File]:
-    """The captioners of a folder. Raises CheckpointError."""
-    found = available(weights).items()
-    return [File(name, read_card(path).captioner, vocabulary_digest(path)) for name, path in found]
+def describe_files(weights: Path = WEIGHTS) -> list[CaptionerFile]:
+    """Describes the captioners of a folder. Raises CheckpointError."""
+    found = list_checkpoints(weights).items()
+    return [
+        CaptionerFile(name, read_card(path).captioner, read_vocabulary_digest(path)) for name, path in found
+    ]
 
 
-def default_members(kind: str, captioners: Sequence[AnyDescribed]) -> list[AnyDescribed]:
-    """Those of ``captioners`` that make fusion or ensemble where none are named; empty where they cannot.
+def choose_members(kind: str, captioners: Sequence[MemberFactsT]) -> list[MemberFactsT]:
+    """Chooses the members of fusion or ensemble where none are named; none where they cannot be had.
 
-    All but those that are there to compare with, unless there is nobody else. An ensemble is of two or more
-    that know the same words: the largest number of them.
+    All of ``captioners`` but those that are there to compare with, unless there is nobody else. An ensemble
+    is of two or more that know the same words: the largest number of them.
     """
     members = [each for each in captioners if each.kind not in LEFT_OUT] or list(captioners)
     if kind != ENSEMBLE:
@@ -66,8 +71,8 @@ def default_members(kind: str, captioners: Sequence[AnyDescribed]) -> list[AnyDe
     return alike if len(alike) > 1 else []
 
 
-def named_members(names: Sequence[str]) -> tuple[str, ...]:
-    """Without the space around them. Raises WrongMembers for an empty name and for one named twice."""
+def check_members(names: Sequence[str]) -> tuple[str, ...]:
+    """Cuts the space around names. Raises WrongMembers for an empty name and for one named twice."""
     members = tuple(name.strip() for name in names)
     if not members or not all(members):
         raise WrongMembers("members are names of captioners with commas between them, and none is empty")
@@ -76,7 +81,7 @@ def named_members(names: Sequence[str]) -> tuple[str, ...]:
     return members
 
 
-def _of_one_vocabulary(captioners: Sequence[AnyDescribed]) -> list[AnyDescribed]:
+def _of_one_vocabulary(captioners: Sequence[MemberFactsT]) -> list[MemberFactsT]:
     counts = Counter(each.vocabulary for each in captioners)
     (most, _), *_ = counts.most_common(1) or [("", 0)]
     return [each for each in captioners if each.vocabulary == most]

@@ -1,4 +1,4 @@
-"""Which of several captioners' captions wins (section 2.3 of the paper of models/captioners/vatex.py).
+"""Chooses the best of several captioners' captions (section 2.3 of the paper of models/captioners/vatex.py).
 
 What all captioners wrote competes. Where we differ from the paper:
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -25,9 +25,9 @@ from models.captioner import AnyCaptioner, Memory
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.decoding.constraints import FUNCTION_WORDS
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
-from models.inputs import Batch, inputs_of
-from models.likelihood import teacher_forced
-from models.vocabulary import EOS, Vocabulary
+from models.inputs import Batch, order_inputs
+from models.likelihood import teacher_force
+from models.vocabulary import pad_captions
 
 #: What a mean log-probability counts against a cosine: training/tools/choose_decoding.py, on held-out
 #: pictures.
@@ -38,10 +38,16 @@ TWICE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A caption that competes: whose it is, and its place among theirs (0 = best).
+    """Holds a caption that competes.
 
-    relevance: the cosine of caption and video. likelihood: log-probability a word, its end counted, the mean
-    over all captioners. merit: what it is ranked by.
+    Attributes:
+        captioner: Whose it is.
+        beam: Its place among theirs, 0 the best.
+        words: Without an end.
+        hypothesis: As its captioner decoded it.
+        relevance: The cosine of caption and video.
+        likelihood: Log-probability a word, its end counted, the mean over all captioners.
+        merit: What it is ranked by.
     """
 
     captioner: str
@@ -53,19 +59,29 @@ class Candidate:
     merit: float = 0.0
 
     def with_scores(self, relevance: float, likelihood: float, weight: float) -> Self:
+        """Adds the scores to a candidate that was not scored yet.
+
+        Args:
+            relevance: The cosine of caption and video.
+            likelihood: Log-probability a word, the mean over all captioners.
+            weight: What the likelihood counts against the relevance.
+
+        Returns:
+            The candidate with its merit.
+        """
         merit = relevance + weight * (likelihood - TWICE * names_twice(self.words))
         return replace(self, relevance=relevance, likelihood=likelihood, merit=merit)
 
 
 def names_twice(words: Sequence[str]) -> bool:
-    """Whether a word that names something stands in the caption more than once."""
+    """Finds out whether a word that names something stands in the caption more than once."""
     naming = [word for word in words if word not in FUNCTION_WORDS]
     return len(naming) > len(set(naming))
 
 
 @dataclass(frozen=True, eq=False)
-class Fused:
-    """All candidates of one video, the best first."""
+class RankedCandidates:
+    """Holds all candidates of one video, the best first."""
 
     candidates: tuple[Candidate, ...]
 
@@ -73,24 +89,33 @@ class Fused:
     def best(self) -> Candidate:
         """The winner. Its attention, where it has one, carries all merits as ``candidates`` (L, n)."""
         best = self.candidates[0]
-        looked = best.hypothesis.attention
-        if looked is None:
+        attention = best.hypothesis.attention
+        if attention is None:
             return best
         merits = torch.tensor([candidate.merit for candidate in self.candidates])
-        extras = {**looked.extras, "candidates": merits.expand(len(best.words), -1)}
-        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(looked, extras=extras)))
+        extras = {**attention.extras, "candidates": merits.expand(len(best.words), -1)}
+        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(attention, extras=extras)))
 
 
 @dataclass(frozen=True, eq=False)
 class MemberOutput:
-    """What one member read of the videos, and what it decoded for each."""
+    """Holds what one member read of B videos, and what it decoded for each."""
 
     memory: Memory
-    written: Sequence[Sequence[Hypothesis]]
+    hypotheses: Sequence[Sequence[Hypothesis]]
 
 
-class Fusion:
-    """Any captioners, of any vocabularies, and the embedding that chooses with them among what they write."""
+class Reranker:
+    """Lets captioners of any vocabularies, and the embedding, choose among what the captioners write.
+
+    Args:
+        members: Captioners by name.
+        embedding: Judges how well a caption fits a video.
+        likelihood_weight: What a mean log-probability a word counts against a cosine.
+
+    Raises:
+        ValueError: There is no member.
+    """
 
     def __init__(
         self,
@@ -104,44 +129,63 @@ class Fusion:
 
     def caption(
         self, features: Sequence[Features], options: DecodingOptions, candidates: int = 5
-    ) -> list[Fused]:
-        """``candidates`` captions of each member compete. Raises ValueError where ``options`` allow fewer."""
+    ) -> list[RankedCandidates]:
+        """Encodes and captions videos, and ranks what was written.
+
+        Args:
+            features: For each of B videos its streams by name.
+            options: How members decode; the number of captions is replaced.
+            candidates: Captions of each member that compete.
+
+        Returns:
+            For each video its candidates, the best first.
+
+        Raises:
+            ValueError: ``options`` allow fewer captions.
+        """
         options = replace(options, num_captions=candidates)
         with torch.no_grad():
-            seen = {
-                name: _member_output(member, member.encode(features), options)
+            outputs = {
+                name: _decode_member(member, member.encode(features), options)
                 for name, member in self.members.items()
             }
-            return self.rerank(self.embedding.encode(features), seen)
+            return self.rerank(self.embedding.encode(features), outputs)
 
-    def from_batches(self, batches: Mapping[str, Batch], options: DecodingOptions) -> list[Fused]:
-        """The same of one batch a stream; all beams of each member compete."""
-        members: Mapping[str, Any] = self.members
+    def caption_batches(
+        self, batches: Mapping[str, Batch], options: DecodingOptions
+    ) -> list[RankedCandidates]:
+        """Captions and ranks the same of one batch a stream; all beams of each member compete."""
         options = replace(options, num_captions=options.beam_size)
-        seen = {
-            name: _member_output(member, member.encode_batches(inputs_of(member, batches)), options)
-            for name, member in members.items()
+        outputs = {
+            name: _decode_member(member, member.encode_batches(order_inputs(member, batches)), options)
+            for name, member in self.members.items()
         }
-        videos = self.embedding.encode_batches(inputs_of(self.embedding, batches))
-        return self.rerank(videos, seen)
+        videos = self.embedding.encode_batches(order_inputs(self.embedding, batches))
+        return self.rerank(videos, outputs)
 
-    def rerank(self, videos: Tensor, seen: Mapping[str, MemberOutput]) -> list[Fused]:
-        """videos: (B, joint) embedded; seen: by member."""
+    def rerank(self, videos: Tensor, outputs: Mapping[str, MemberOutput]) -> list[RankedCandidates]:
+        """Ranks what members have decoded already, for each video the best first.
+
+        videos: (B, joint) embedded. outputs: by member.
+        """
         competing = [
-            self._distinct({name: of_member.written[i] for name, of_member in seen.items()})
+            self._collect_candidates({name: output.hypotheses[i] for name, output in outputs.items()})
             for i in range(len(videos))
         ]
-        relevances, likelihoods = self._relevance(videos, competing), self._likelihood(seen, competing)
+        relevances = self._score_relevance(videos, competing)
+        likelihoods = self._score_likelihood(outputs, competing)
         found = []
-        for of_video, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
+        for candidates, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
             # of captions padded to the most that any video has, a video's own come first
-            marks = zip(relevant.tolist(), likely.tolist()[: len(of_video)], strict=True)
-            judged = [each.with_scores(*two, self.weight) for each, two in zip(of_video, marks, strict=True)]
-            found.append(Fused(tuple(sorted(judged, key=lambda each: -each.merit))))
+            scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
+            scored = [
+                each.with_scores(*two, self.weight) for each, two in zip(candidates, scores, strict=True)
+            ]
+            found.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
         return found
 
-    def _distinct(self, decoded: Mapping[str, Sequence[Hypothesis]]) -> list[Candidate]:
-        """One video's candidates, not yet judged; a caption that reads like an earlier one is left out."""
+    def _collect_candidates(self, decoded: Mapping[str, Sequence[Hypothesis]]) -> list[Candidate]:
+        """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
         found: dict[tuple[str, ...], Candidate] = {}
         for name, hypotheses in decoded.items():
             for beam, hypothesis in enumerate(hypotheses):
@@ -149,41 +193,35 @@ class Fusion:
                 found.setdefault(words, Candidate(name, beam, words, hypothesis))
         return list(found.values())
 
-    def _relevance(self, videos: Tensor, competing: Sequence[Sequence[Candidate]]) -> tuple[Tensor, ...]:
+    def _score_relevance(
+        self, videos: Tensor, competing: Sequence[Sequence[Candidate]]
+    ) -> tuple[Tensor, ...]:
         """For each video the cosines of its candidates."""
-        counts = [len(of_video) for of_video in competing]
-        captions = [each.words for of_video in competing for each in of_video]
-        sentences = self.embedding.sentences(
-            _padded_ids(captions, self.embedding.vocabulary).to(videos.device)
-        )
+        counts = [len(candidates) for candidates in competing]
+        vocabulary = self.embedding.vocabulary
+        captions = [vocabulary.encode(each.words) for candidates in competing for each in candidates]
+        sentences = self.embedding.encode_sentences(pad_captions(captions).to(videos.device))
         every = (sentences * videos.repeat_interleave(torch.tensor(counts).to(videos.device), 0)).sum(1)
         return torch.split(every, counts)
 
-    def _likelihood(
-        self, seen: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
+    def _score_likelihood(
+        self, outputs: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
     ) -> Tensor:
         """(B, most candidates): log-probability a word, the mean over members."""
-        most = max(len(of_video) for of_video in competing)
+        most = max(len(candidates) for candidates in competing)
         captions = [
             each.words
-            for of_video in competing
-            for each in [*of_video, *[of_video[0]] * (most - len(of_video))]
+            for candidates in competing
+            for each in [*candidates, *[candidates[0]] * (most - len(candidates))]
         ]
         found = []
         for name, member in self.members.items():
-            memory = seen[name].memory
-            targets = _padded_ids(captions, member.vocabulary).to(next(member.parameters()).device)
-            forced = teacher_forced(member, memory, targets)
+            memory = outputs[name].memory
+            targets = pad_captions([member.vocabulary.encode(words) for words in captions])
+            forced = teacher_force(member, memory, targets.to(memory.times.device))
             found.append((forced.log_p.sum(1) / forced.valid.sum(1)).view(-1, most).cpu())
         return torch.stack(found).mean(0)
 
 
-def _member_output(member: AnyCaptioner, memory: Memory, options: DecodingOptions) -> MemberOutput:
+def _decode_member(member: AnyCaptioner, memory: Memory, options: DecodingOptions) -> MemberOutput:
     return MemberOutput(memory, decode(member, memory, options))
-
-
-def _padded_ids(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor:
-    """(S, longest) word ids, each caption's end behind it, padded by -1."""
-    rows = [[*vocabulary.encode(words), EOS] for words in captions]
-    longest = max(len(row) for row in rows)
-    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

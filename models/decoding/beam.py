@@ -1,4 +1,4 @@
-"""Beam search over all videos and beams at once, and its diverse variant.
+"""Searches the likeliest captions of all videos at once: beam search, and its diverse variant.
 
 Beams are pruned by their plain log-probability and ranked by the normalised one at the end. Finished
 beams stay and compete unchanged. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
@@ -13,68 +13,58 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory
 from models.decoding.constraints import Constraints
-from models.decoding.hypothesis import PartialCaptions
-from models.decoding.options import DecodingOptions, LengthPenalty
-from models.decoding.sampling import tempered
+from models.decoding.options import DecodingOptions, LengthPenalty, apply_temperature
+from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.vocabulary import EOS
 
 
 @dataclass(frozen=True, eq=False)
 class BeamStep:
-    """The beams of the next step, all (B, beams): parent row, word, log-probability so far."""
+    """Says how the beams of the next step are made, all tensors (B, beams).
+
+    parent: the row that is continued. word: by which id. total: its log-probability then.
+    """
 
     parent: Tensor
     word: Tensor
     total: Tensor
 
 
-def beam_search(
+def search_beams(
     captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
-) -> tuple[PartialCaptions, list[StepAttention | None]]:
-    """``beam_size`` rows a video, and what every step of the loop looked at.
+) -> SearchResult:
+    """Keeps the ``beam_size`` likeliest rows of each video from step to step.
 
     The first step has one row a video, since all beams are the same before it.
+
+    Args:
+        captioner: Writes the words.
+        memory: B videos, as that captioner encoded them.
+        options: Read are the beams and groups, the greatest length and the temperature.
+        constraints: Forbid words, on the memory's device.
+
+    Returns:
+        B · ``beam_size`` rows, those of a video side by side, unranked.
     """
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
-    beams, attentions = PartialCaptions.nothing(memory.size, word.device), []
+    beams, attentions = PartialCaptions.begin(memory.size, word.device), []
     for _ in range(options.max_length):
         log_probs, state, attention = captioner.step(state, word, memory)
         attentions.append(attention if options.attention else None)
-        log_probs = tempered(log_probs, options.temperature)
-        chosen = _choose(log_probs, beams, memory.size, options, constraints)
+        log_probs = apply_temperature(log_probs, options.temperature)
+        candidates = _score_continuations(log_probs, beams, constraints)
+        chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        beams = beams.then(parent, word, log_probs[parent, word], chosen.total.flatten())
-        if _settled(beams, memory.size, options):
+        beams = beams.append(parent, word, log_probs[parent, word], chosen.total.flatten())
+        if _is_settled(beams, memory.size, options):
             break
         state = state.select(parent)
-    return beams, attentions
+    return SearchResult(beams, attentions)
 
 
-def _choose(
-    log_probs: Tensor, beams: PartialCaptions, videos: int, options: DecodingOptions, constraints: Constraints
-) -> BeamStep:
-    """The best continuations of every video, group by group."""
-    candidates = _candidates(log_probs, beams, constraints)
-    rows, size = candidates.shape[0] // videos, candidates.shape[1]
-    groups = 1 if rows == 1 else options.group_size
-    by_group = candidates.view(videos, groups, rows // groups, size)
-    finished = beams.finished.view(videos, groups, -1)
-    taken = candidates.new_zeros(videos, size)
-    choices = []
-    for group in range(options.group_size):
-        g = group % groups  # before the first word all groups share one row
-        lost = None if group == 0 else options.diversity_lambda * taken
-        choice = _best_of_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
-        written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
-        taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
-        first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
-        choices.append(BeamStep(choice.parent + first_row, choice.word, choice.total))
-    return BeamStep(*(torch.cat([getattr(c, f) for c in choices], 1) for f in ("parent", "word", "total")))
-
-
-def _candidates(log_probs: Tensor, beams: PartialCaptions, constraints: Constraints) -> Tensor:
+def _score_continuations(log_probs: Tensor, beams: PartialCaptions, constraints: Constraints) -> Tensor:
     """(R, V) log-probabilities of every continuation; a finished beam's only one is to stay as it is."""
     total = beams.total.to(log_probs.dtype)
     candidates = log_probs + total.unsqueeze(1)
@@ -84,7 +74,26 @@ def _candidates(log_probs: Tensor, beams: PartialCaptions, constraints: Constrai
     return candidates
 
 
-def _best_of_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, beams: int) -> BeamStep:
+def _prune(candidates: Tensor, beams: PartialCaptions, videos: int, options: DecodingOptions) -> BeamStep:
+    """The best continuations of every video, group by group. candidates: (R, V)."""
+    rows, size = candidates.shape[0] // videos, candidates.shape[1]
+    groups = 1 if rows == 1 else options.group_size
+    by_group = candidates.view(videos, groups, rows // groups, size)
+    finished = beams.finished.view(videos, groups, -1)
+    taken = candidates.new_zeros(videos, size)
+    choices = []
+    for group in range(options.group_size):
+        g = group % groups  # before the first word all groups share one row
+        lost = None if group == 0 else options.diversity_lambda * taken
+        choice = _prune_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
+        written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
+        taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
+        first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
+        choices.append(BeamStep(choice.parent + first_row, choice.word, choice.total))
+    return BeamStep(*(torch.cat([getattr(c, f) for c in choices], 1) for f in ("parent", "word", "total")))
+
+
+def _prune_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, beams: int) -> BeamStep:
     """candidates: (B, rows, V), finished: (B, rows), lost: (B, V). Parents are numbered within the group."""
     videos, _, size = candidates.shape
     flat = candidates.flatten(1)
@@ -92,7 +101,7 @@ def _best_of_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, be
     if lost is not None:
         open_rows = ~finished.unsqueeze(2)
         steered = (candidates - lost.unsqueeze(1) * open_rows).flatten(1)
-    index = _top(steered, min(beams, flat.shape[1]))
+    index = _find_largest(steered, min(beams, flat.shape[1]))
     total = flat.gather(1, index)
     if index.shape[1] < beams:  # fewer continuations than beams: the rest are dead
         missing = beams - index.shape[1]
@@ -101,7 +110,7 @@ def _best_of_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, be
     return BeamStep(index // size, index % size, total)
 
 
-def _top(values: Tensor, count: int) -> Tensor:
+def _find_largest(values: Tensor, count: int) -> Tensor:
     """Indices (B, count) of the largest of (B, M), in order; of equal ones the lower index first.
 
     ``topk`` leaves open which of several equal values it takes (half-precision logits are often
@@ -120,8 +129,8 @@ def _top(values: Tensor, count: int) -> Tensor:
     return index.gather(1, order[:, :count])
 
 
-def _settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
-    """Whether going on could change no returned caption of any video.
+def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
+    """Finds out whether going on could change no returned caption of any video.
 
     Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
     keep its total up to the greatest length. A finished caption whose score beats that has a greater

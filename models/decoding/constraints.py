@@ -1,4 +1,4 @@
-"""Words that may not come next, as minus infinity in their scores."""
+"""Forbids words that may not come next, as minus infinity in their scores."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ FUNCTION_WORDS = (
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The constraints that some options ask for, on one device.
+    """Holds the constraints that some options ask for, on one device.
 
-    never: bool (V,), never written. no_end_after: bool (V,), or None where the end may follow any word.
-    once: bool (V,), written once at most, or None where all words may return.
+    Attributes:
+        never: bool (V,), never written.
+        no_end_after: bool (V,), words that no caption ends with, or None where it may end with any.
+        once: bool (V,), written once at most, or None where all words may return.
+        no_immediate_repeat: No word twice in a row.
+        no_repeated_trigram: No three words in a row that stand in the caption already.
     """
 
     never: Tensor
@@ -39,12 +43,24 @@ class Constraints:
     no_repeated_trigram: bool
 
     @classmethod
-    def of(cls, options: DecodingOptions, vocabulary: Vocabulary, device: torch.device) -> Constraints:
+    def from_options(
+        cls, options: DecodingOptions, vocabulary: Vocabulary, device: torch.device
+    ) -> Constraints:
+        """Looks up the words that the options speak of.
+
+        Args:
+            options: Say which constraints hold.
+            vocabulary: The captioner's, of V words.
+            device: Where the scores will be.
+
+        Returns:
+            Masks (V,) on that device.
+        """
         banned = [BOS, UNK] if options.suppress_unk else [BOS]
-        endings = _ids(vocabulary.ids_of(BAD_ENDINGS), len(vocabulary), device)
-        naming = ~_ids([EOS, *vocabulary.ids_of(FUNCTION_WORDS)], len(vocabulary), device)
+        endings = _mask_ids(vocabulary.ids_of(BAD_ENDINGS), len(vocabulary), device)
+        naming = ~_mask_ids([EOS, *vocabulary.ids_of(FUNCTION_WORDS)], len(vocabulary), device)
         return cls(
-            never=_ids(banned, len(vocabulary), device),
+            never=_mask_ids(banned, len(vocabulary), device),
             no_end_after=endings if options.remove_bad_endings else None,
             once=naming if options.name_once else None,
             no_immediate_repeat=options.decoding_constraint,
@@ -52,7 +68,7 @@ class Constraints:
         )
 
     def forbid_(self, scores: Tensor, tokens: Tensor) -> None:
-        """Set forbidden words' scores (R, V) to -inf, in place; tokens: (R, t) written so far.
+        """Sets forbidden words' scores (R, V) to -inf, in place; tokens: (R, t) written so far.
 
         A row with nothing left to say may end: no constraint can leave a video without a caption.
         """
@@ -75,20 +91,21 @@ class Constraints:
 
 
 def _forbid_again_(scores: Tensor, tokens: Tensor, once: Tensor) -> None:
-    """The words of ``once`` that are written already."""
+    """Forbids the words of ``once`` (V,) that are written already."""
     limit = torch.where(once[tokens], -torch.inf, torch.inf).to(scores.dtype)
     scores.scatter_reduce_(1, tokens, limit, "amin")
 
 
 def _forbid_repeated_trigrams_(scores: Tensor, tokens: Tensor) -> None:
-    """Wherever the last two words stood before, what followed them then may not follow again."""
+    """Forbids what followed the last two words where they stood before."""
     before = (tokens[:, :-2] == tokens[:, -2:-1]) & (tokens[:, 1:-1] == tokens[:, -1:])
     limit = torch.where(before, -torch.inf, torch.inf).to(scores.dtype)
     # amin, since one word can be among the followers both of this pair and of another
     scores.scatter_reduce_(1, tokens[:, 2:], limit, "amin")
 
 
-def _ids(ids: list[int], size: int, device: torch.device) -> Tensor:
+def _mask_ids(ids: list[int], size: int, device: torch.device) -> Tensor:
+    """bool (size,), True at ``ids``."""
     mask = torch.zeros(size, dtype=torch.bool, device=device)
     mask[ids] = True
     return mask

@@ -1,26 +1,57 @@
-"""From encoded videos to captions: the one loop that every captioner, training and the service use.
+"""Turns encoded videos into captions: one loop for every captioner, for training and for the service.
 
-The loop knows the three methods of ``Captioner`` and nothing of what is behind them. It has no Python
+The rest of the room, in the order in which a decoding goes through it:
+
+* ``options.py`` says what can be asked for: beams or draws, lengths, how length weighs.
+* ``constraints.py`` forbids words, as minus infinity in their scores.
+* ``beam.py`` searches the likeliest captions; ``sampling.py`` takes the likeliest word or draws one at each
+  step. Both write rows of ``partial_captions.py``, which finds the attention of a row afterwards.
+* ``decode``, below, ranks the rows that were written and makes a ``Hypothesis`` of each that is returned.
+* ``written_captions.py`` turns hypotheses into words with attention on the video's own clock and places.
+
+The search calls three methods of ``Captioner`` and knows nothing of what is behind them. It has no Python
 loop over videos or beams, moves no attention while beams are reordered, and keeps the dtype of the
 captioner's log-probabilities, so that a float64 captioner is searched in float64.
-
-``beam.py`` searches, ``sampling.py`` walks (greedy, draws, and ``sample`` for self-critical training),
-``constraints.py`` forbids words, ``options.py`` weighs lengths, ``hypothesis.py`` makes captions of rows;
 models/combining/ensemble.py decodes several checkpoints as one captioner.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
+from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
-from models.decoding.beam import beam_search
+from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
-from models.decoding.hypothesis import Hypothesis, hypotheses
 from models.decoding.options import DecodingOptions, LengthPenalty
-from models.decoding.sampling import Drawn, greedy_search, sample, sample_search
+from models.decoding.partial_captions import PartialCaptions, SearchResult
+from models.decoding.sampling import SampledCaptions, sample, search_by_sampling, search_greedily
 
-__all__ = ["DecodingOptions", "Drawn", "Hypothesis", "LengthPenalty", "decode", "sample"]
+__all__ = ["DecodingOptions", "Hypothesis", "LengthPenalty", "SampledCaptions", "decode", "sample"]
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """Holds one caption of one video, as ids with scores and attention.
+
+    Attributes:
+        tokens: Ids without the end token.
+        logprobs: One a token, natural logarithms in the distribution searched (after the temperature, before
+            any constraint).
+        end_logprob: The end token's, None where the caption was cut.
+        score: Their sum over the length penalty.
+        finished: Whether it ended by itself.
+        attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    end_logprob: float | None
+    score: float
+    finished: bool
+    attention: StepAttention | None
 
 
 @torch.no_grad()
@@ -30,20 +61,81 @@ def decode(
     options: DecodingOptions,
     generator: torch.Generator | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each video of ``memory`` its ``options.num_captions`` captions, best first.
+    """Writes the captions of B videos and ranks them.
 
-    Fewer where the vocabulary allows fewer. ``generator`` (on the memory's device) is used by
-    "sample" and wins over ``options.seed``. Raises ValueError where the captioner gives NaN.
+    Args:
+        captioner: Writes the words.
+        memory: The B videos, as that captioner encoded them.
+        options: How words are chosen, and how many captions are returned.
+        generator: Draws for "sample", on the memory's device, in place of one made from ``options.seed``.
+
+    Returns:
+        For each video its ``options.num_captions`` captions, best first; fewer where the vocabulary allows
+        fewer.
+
+    Raises:
+        ValueError: The captioner gave NaN.
     """
-    device = memory.times.device
-    constraints = Constraints.of(options, captioner.vocabulary, device)
+    constraints = Constraints.from_options(options, captioner.vocabulary, memory.times.device)
     if options.method == "beam":
-        written, attentions = beam_search(captioner, memory, options, constraints)
+        found = search_beams(captioner, memory, options, constraints)
     elif options.method == "greedy":
-        written, attentions = greedy_search(captioner, memory, options, constraints)
+        found = search_greedily(captioner, memory, options, constraints)
     else:
         if generator is None and options.seed is not None:
-            generator = torch.Generator(device).manual_seed(options.seed)
-        written, attentions = sample_search(captioner, memory, options, constraints, generator)
+            generator = torch.Generator(memory.times.device).manual_seed(options.seed)
+        found = search_by_sampling(captioner, memory, options, constraints, generator)
+    return _rank(found, memory.size, options)
+
+
+def _rank(found: SearchResult, videos: int, options: DecodingOptions) -> list[list[Hypothesis]]:
+    """The best rows of each video by normalised score; of equal ones the earlier row first."""
+    score = _normalised_scores(found.captions, options)
+    ranked = score.view(videos, -1).sort(dim=1, descending=True, stable=True).indices
+    ranked = ranked[:, : options.num_captions]
+    rows = ranked + torch.arange(videos, device=ranked.device).unsqueeze(1) * (score.shape[0] // videos)
+    index = rows.flatten()
+    best = found.captions.select(index)
+    made = _to_hypotheses(best, score[index].tolist(), found.gather_attention(best.steps))
+    each = ranked.shape[1]
+    return [[h for h in made[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(videos)]
+
+
+def _normalised_scores(written: PartialCaptions, options: DecodingOptions) -> Tensor:
+    """(R,), log-probabilities over the length penalty. Raises ValueError for NaN."""
     penalty = LengthPenalty.parse(options.length_penalty)
-    return hypotheses(written, attentions, penalty, memory.size, options.num_captions)
+    score = written.total / penalty.divisor(written.length.to(written.total.dtype))
+    if score.isnan().any():
+        raise ValueError("the captioner gave log-probabilities that are not numbers")
+    return score
+
+
+def _to_hypotheses(
+    best: PartialCaptions, scores: list[float], attention: StepAttention | None
+) -> list[Hypothesis]:
+    """One hypothesis a row; attention: tensors (R, t, …)."""
+    tokens, logprobs = best.tokens.tolist(), best.logprobs.tolist()
+    lengths, finished = best.length.long().tolist(), best.finished.tolist()
+    made = []
+    for row, (length, ended) in enumerate(zip(lengths, finished, strict=True)):
+        words = length - 1 if ended else length
+        made.append(
+            Hypothesis(
+                tokens=tuple(tokens[row][:words]),
+                logprobs=tuple(logprobs[row][:words]),
+                end_logprob=logprobs[row][words] if ended else None,
+                score=scores[row],
+                finished=ended,
+                attention=None if attention is None else _attention_of(attention, row, words),
+            )
+        )
+    return made
+
+
+def _attention_of(attention: StepAttention, row: int, words: int) -> StepAttention:
+    """The first ``words`` steps of one row, tensors (words, …)."""
+    return StepAttention(
+        temporal=attention.temporal[row, :words],
+        spatial=None if attention.spatial is None else attention.spatial[row, :words],
+        extras={name: value[row, :words] for name, value in attention.extras.items()},
+    )

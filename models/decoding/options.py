@@ -1,4 +1,4 @@
-"""Options of decoding, checked: beams, lengths, the exponent of the length penalty."""
+"""Says and checks what can be asked of decoding: beams or draws, lengths and their weight, temperature."""
 
 from __future__ import annotations
 
@@ -9,46 +9,10 @@ from typing import Literal
 
 from torch import Tensor
 
-# How a caption's length weighs against its log-probability when beams are ranked.
-
-
-_NAMED = re.compile(r"(wu|avg)_(\d+(?:\.\d+)?|\.\d+)")
-
-
-@dataclass(frozen=True)
-class LengthPenalty:
-    """What a log-probability is divided by; n counts every token written, the end token included.
-
-    power: n^A (A = 0 ranks by plain log-probability). wu: ((5 + n) / 6)^A, from Wu et al. 2016, eq. 14.
-    avg: n, whatever A says. The last two are self-critical.pytorch's.
-    """
-
-    kind: Literal["power", "wu", "avg"]
-    exponent: float
-
-    @classmethod
-    def parse(cls, option: float | str) -> LengthPenalty:
-        """``0.5``, ``"wu_0.9"`` or ``"avg_1"``. Raises ValueError."""
-        if isinstance(option, str):
-            named = _NAMED.fullmatch(option)
-            if named is None:
-                raise ValueError(f'length_penalty must be a number, "wu_A" or "avg_A"; it is {option!r}')
-            return cls("wu" if named[1] == "wu" else "avg", float(named[2]))
-        if isinstance(option, bool) or not math.isfinite(option) or option < 0:
-            raise ValueError(f"length_penalty must be a finite number of at least 0; it is {option!r}")
-        return cls("power", float(option))
-
-    def divisor(self, length: Tensor) -> Tensor:
-        """length: float (…), at least 1. Never falls as the length grows."""
-        if self.kind == "avg":
-            return length
-        base = length if self.kind == "power" else (5 + length) / 6
-        return base**self.exponent
-
 
 @dataclass(frozen=True)
 class DecodingOptions:
-    """How words are chosen. Raises ValueError, naming the option, for what cannot be done.
+    """Says how words are chosen. Raises ValueError, naming the option, for what cannot be done.
 
     Names follow self-critical.pytorch, except that ``length_penalty`` may be a plain exponent.
     """
@@ -69,7 +33,7 @@ class DecodingOptions:
     remove_bad_endings: bool = False  # never end after an article or a preposition: constraints.BAD_ENDINGS
     group_size: int = 1  # "beam": number of groups of diverse beam search, each of beam_size / group_size
     diversity_lambda: float = 0.5  # what a word loses for each earlier group's beam that chose it
-    attention: bool = True  # return where the captioner looked
+    attention: bool = True  # return the attention of every word
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "num_captions", "max_length", "group_size"):
@@ -102,6 +66,49 @@ class DecodingOptions:
     def _require(self, name: str, holds: bool, wanted: str) -> None:
         if not holds:
             raise ValueError(f"{name} must be {wanted}; it is {getattr(self, name)!r}")
+
+
+_NAMED = re.compile(r"(wu|avg)_(\d+(?:\.\d+)?|\.\d+)")
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """Divides log-probabilities by a function of length, so that captions of different lengths compare.
+
+    n counts every token written, the end token included.
+
+    power: n^A (A = 0 ranks by plain log-probability). wu: ((5 + n) / 6)^A, from Wu et al. 2016, eq. 14.
+    avg: n, whatever A says. The last two are self-critical.pytorch's.
+    """
+
+    kind: Literal["power", "wu", "avg"]
+    exponent: float
+
+    @classmethod
+    def parse(cls, option: float | str) -> LengthPenalty:
+        """Reads ``0.5``, ``"wu_0.9"`` or ``"avg_1"``. Raises ValueError for anything else."""
+        if isinstance(option, str):
+            named = _NAMED.fullmatch(option)
+            if named is None:
+                raise ValueError(f'length_penalty must be a number, "wu_A" or "avg_A"; it is {option!r}')
+            return cls("wu" if named[1] == "wu" else "avg", float(named[2]))
+        if isinstance(option, bool) or not math.isfinite(option) or option < 0:
+            raise ValueError(f"length_penalty must be a finite number of at least 0; it is {option!r}")
+        return cls("power", float(option))
+
+    def divisor(self, length: Tensor) -> Tensor:
+        """The divisor of lengths (…), floats of at least 1. It never falls as the length grows."""
+        if self.kind == "avg":
+            return length
+        base = length if self.kind == "power" else (5 + length) / 6
+        return base**self.exponent
+
+
+def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:
+    """Divides log-probabilities (R, V) by ``temperature`` and normalises them again."""
+    if temperature == 1:
+        return log_probs
+    return (log_probs / temperature).log_softmax(1)
 
 
 def _is_integer(value: object) -> bool:

@@ -1,4 +1,8 @@
-"""Samples captions word by word, at a temperature."""
+"""Writes captions by one word a step: the likeliest (greedy), or one that is drawn.
+
+``search_greedily`` and ``search_by_sampling`` serve ``decode``; ``sample`` draws for training, with gradient
+and without constraints.
+"""
 
 from __future__ import annotations
 
@@ -8,81 +12,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory
 from models.decoding.constraints import Constraints
-from models.decoding.hypothesis import PartialCaptions
-from models.decoding.options import DecodingOptions
+from models.decoding.options import DecodingOptions, apply_temperature
+from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.vocabulary import EOS
-
-# Sharper or flatter distributions over the next word.
-
-
-def tempered(log_probs: Tensor, temperature: float) -> Tensor:
-    """(R, V) log-probabilities divided by ``temperature`` and normalised again."""
-    if temperature == 1:
-        return log_probs
-    return (log_probs / temperature).log_softmax(1)
-
 
 #: From log-probabilities (R, V) to words (R,), given the tokens (R, t) so far.
 Chooser = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """R rows of L tokens for training; L ends with the longest row.
-
-    tokens: (R, L), the end token where a row has ended. logprobs: (R, L), 0 after the end, with
-    gradient. mask: bool (R, L), True for what was drawn, the first end token included.
-    """
-
-    tokens: Tensor
-    logprobs: Tensor
-    mask: Tensor
-
-
-def sample(
-    captioner: AnyCaptioner,
-    memory: Memory,
-    rows_per_video: int,
-    max_length: int,
-    generator: torch.Generator | None = None,
-    prefix: Tensor | None = None,
-    temperature: float = 1.0,
-) -> Drawn:
-    """Draw from the captioner without any constraint: the policy itself, sharpened by ``temperature``.
-
-    Label smoothing gives a share of every word to all others: at temperature 1 most long draws then hold a
-    word that fits nothing, and their rewards say little of the rest.
-
-    The gradient flows through ``logprobs`` into captioner and memory; the draws have none. prefix: (R, P)
-    words that a row begins with, -1 from where it is drawn; ``mask`` is False for what was given.
-    """
-    state, word = captioner.start(memory, rows_per_video), captioner.first_word(memory, rows_per_video)
-    ended = torch.zeros_like(word, dtype=torch.bool)
-    tokens, logprobs, mask = [], [], []
-    for i in range(max_length):
-        log_probs, state, _ = captioner.step(state, word, memory)
-        log_probs = tempered(log_probs, temperature)
-        word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
-        if prefix is not None and i < prefix.shape[1]:
-            given = prefix[:, i] >= 0
-            word = torch.where(given, prefix[:, i], word)
-        word = word.masked_fill(ended, EOS)
-        logprob = log_probs.gather(1, word.unsqueeze(1)).squeeze(1)
-        tokens.append(word)
-        logprobs.append(logprob.masked_fill(ended | given, 0))
-        mask.append(~(ended | given))
-        ended = ended | (word == EOS)
-        if bool(ended.all()):
-            break
-    return Drawn(torch.stack(tokens, 1), torch.stack(logprobs, 1), torch.stack(mask, 1))
-
-
-def greedy_search(
+def search_greedily(
     captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
-) -> tuple[PartialCaptions, list[StepAttention | None]]:
-    """The likeliest allowed word at every step; of equal ones the lower id. One row a video."""
+) -> SearchResult:
+    """Takes the likeliest allowed word at every step; of equal ones the lower id.
+
+    Args:
+        captioner: Writes the words.
+        memory: B videos, as that captioner encoded them.
+        options: Read are the greatest length and the temperature.
+        constraints: Forbid words, on the memory's device.
+
+    Returns:
+        One row a video.
+    """
 
     def choose(log_probs: Tensor, tokens: Tensor) -> Tensor:
         scores = log_probs.clone()
@@ -92,42 +45,54 @@ def greedy_search(
     return _roll_out(captioner, memory, 1, options, choose)
 
 
-def sample_search(
+def search_by_sampling(
     captioner: AnyCaptioner,
     memory: Memory,
     options: DecodingOptions,
     constraints: Constraints,
     generator: torch.Generator | None,
-) -> tuple[PartialCaptions, list[StepAttention | None]]:
-    """``num_captions`` independent draws a video, from what the constraints, top_k and top_p leave."""
+) -> SearchResult:
+    """Draws captions independently, from what the constraints, top_k and top_p leave.
+
+    Args:
+        captioner: Writes the words.
+        memory: B videos, as that captioner encoded them.
+        options: Read are the number of captions, the greatest length, the temperature, top_k and top_p.
+        constraints: Forbid words, on the memory's device.
+        generator: Draws, on the memory's device; None for torch's own.
+
+    Returns:
+        ``num_captions`` rows a video, those of a video side by side.
+    """
 
     def choose(log_probs: Tensor, tokens: Tensor) -> Tensor:
         scores = log_probs.clone()
         constraints.forbid_(scores, tokens)
-        return _draw(_likeliest(scores, options.top_k, options.top_p), generator)
+        return _draw(_keep_likeliest(scores, options.top_k, options.top_p), generator)
 
     return _roll_out(captioner, memory, options.num_captions, options, choose)
 
 
 def _roll_out(
     captioner: AnyCaptioner, memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
-) -> tuple[PartialCaptions, list[StepAttention | None]]:
+) -> SearchResult:
+    """Lets ``choose`` pick the next word of each of B · ``rows`` rows until all have ended."""
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
     itself = torch.arange(memory.size * rows, device=word.device)
-    written, attentions = PartialCaptions.nothing(len(itself), word.device), []
+    written, attentions = PartialCaptions.begin(len(itself), word.device), []
     for _ in range(options.max_length):
         log_probs, state, attention = captioner.step(state, word, memory)
         attentions.append(attention if options.attention else None)
-        log_probs = tempered(log_probs, options.temperature)
+        log_probs = apply_temperature(log_probs, options.temperature)
         word = choose(log_probs, written.tokens).masked_fill(written.finished, EOS)
         logprob = log_probs[itself, word].masked_fill(written.finished, 0)
-        written = written.then(itself, word, logprob, written.total + logprob)
+        written = written.append(itself, word, logprob, written.total + logprob)
         if bool(written.finished.all()):
             break
-    return written, attentions
+    return SearchResult(written, attentions)
 
 
-def _likeliest(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+def _keep_likeliest(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
     """Scores with -inf for all but the k likeliest words, and then all but the nucleus of mass p.
 
     The nucleus (Holtzman et al. 2020) is the shortest list of likeliest words that holds p of the
@@ -146,3 +111,64 @@ def _likeliest(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor
 
 def _draw(scores: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.multinomial(scores.softmax(1), 1, generator=generator).squeeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledCaptions:
+    """Holds R rows of L drawn tokens for training; L ends with the longest row.
+
+    tokens: (R, L), the end token where a row has ended. logprobs: (R, L), 0 after the end, with
+    gradient. mask: bool (R, L), True for what was drawn, the first end token included.
+    """
+
+    tokens: Tensor
+    logprobs: Tensor
+    mask: Tensor
+
+
+def sample(
+    captioner: AnyCaptioner,
+    memory: Memory,
+    rows_per_video: int,
+    max_length: int,
+    generator: torch.Generator | None = None,
+    prefix: Tensor | None = None,
+    temperature: float = 1.0,
+) -> SampledCaptions:
+    """Draws from the captioner without any constraint: the policy itself, sharpened by ``temperature``.
+
+    Label smoothing gives a share of every word to all others: at temperature 1 most long draws then hold a
+    word that fits nothing, and their rewards say little of the rest.
+
+    Args:
+        captioner: Writes the words.
+        memory: B videos, as that captioner encoded them.
+        rows_per_video: Draws a video, K.
+        max_length: Tokens at most.
+        generator: Draws, on the memory's device; None for torch's own.
+        prefix: (R, P) words that a row begins with, -1 from where it is drawn; ``mask`` is False for them.
+        temperature: Divides the log-probabilities, which are then normalised again.
+
+    Returns:
+        R = B · K rows, those of a video side by side. The gradient flows through ``logprobs`` into captioner
+        and memory; the draws have none.
+    """
+    state, word = captioner.start(memory, rows_per_video), captioner.first_word(memory, rows_per_video)
+    ended = torch.zeros_like(word, dtype=torch.bool)
+    tokens, logprobs, mask = [], [], []
+    for i in range(max_length):
+        log_probs, state, _ = captioner.step(state, word, memory)
+        log_probs = apply_temperature(log_probs, temperature)
+        word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
+        if prefix is not None and i < prefix.shape[1]:
+            given = prefix[:, i] >= 0
+            word = torch.where(given, prefix[:, i], word)
+        word = word.masked_fill(ended, EOS)
+        logprob = log_probs.gather(1, word.unsqueeze(1)).squeeze(1)
+        tokens.append(word)
+        logprobs.append(logprob.masked_fill(ended | given, 0))
+        mask.append(~(ended | given))
+        ended = ended | (word == EOS)
+        if bool(ended.all()):
+            break
+    return SampledCaptions(torch.stack(tokens, 1), torch.stack(logprobs, 1), torch.stack(mask, 1))

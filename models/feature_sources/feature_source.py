@@ -1,4 +1,4 @@
-"""The extractors of stream sets, loaded once, and the frames that they have to be given."""
+"""Loads the extractors of stream sets once, says which frames they need, and makes streams of the frames."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from extractors.errors import ReelwordError
 from extractors.extraction.extractor_group import ExtractorGroup
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, Stream
@@ -13,33 +14,47 @@ from extractors.frame_size import FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.sampling import Sampling
 from extractors.windows import WindowOptions
-from models.feature_sources.stream_sets import StreamSet, together
+from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 
 #: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
 #: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.
 SHORT_SIDE = 256
 
 
+class WindowsOfSpreadFrames(ReelwordError, ValueError):
+    """A stream set spreads frames over the whole time, and one of its extractors looks at windows."""
+
+    code = "windows_of_spread_frames"
+    hint = "Leave out the set's spread, or take extractors of single frames, such as efficientnet-lite2."
+
+
 class StreamSource(Protocol):
-    """What makes the streams of one captioner, or of several."""
+    """Makes the streams of one captioner, or of several."""
 
     @property
-    def request(self) -> DecodeRequest: ...
+    def request(self) -> DecodeRequest:
+        """The frames and the sound that the decoder is asked for."""
+        ...
 
     @property
     def extractors(self) -> Sequence[AnyExtractor]: ...
 
     def sampling_of(self, stream: str) -> str | None:
-        """How a stream's frames were chosen, None where its name tag says it."""
+        """Says how a stream's frames were chosen, None where its name tag says it."""
         ...
 
-    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """Makes each video's streams."""
+        ...
 
 
 class ExtractorPool:
-    """Extractors by name and windows, each loaded once however many sets have it.
+    """Keeps extractors by name and windows, each loaded once however many sets have it.
 
-    Raises UnknownExtractor, WeightsError.
+    Args:
+        device: Where they compute, as torch names it.
+        threads: Of the CPU engines.
+        cache: Folder of compiled networks, None for none.
     """
 
     def __init__(self, device: str = "cpu", *, threads: int = 1, cache: Path | None = None) -> None:
@@ -47,6 +62,7 @@ class ExtractorPool:
         self._extractors: dict[tuple[str, WindowOptions], AnyExtractor] = {}
 
     def get(self, name: str, windows: WindowOptions) -> AnyExtractor:
+        """Gives an extractor, loading it the first time. Raises UnknownExtractor, WeightsError."""
         if (name, windows) not in self._extractors:
             self._extractors[name, windows] = create(
                 name, self._device, threads=self._threads, cache=self._cache, windows=windows
@@ -57,8 +73,18 @@ class ExtractorPool:
 class FeatureSource:
     """Turns frames, and their sound, into the streams of one set.
 
-    frames: how many of them, for a set whose frames are spread over the time. pool: shared with other feeds.
-    Raises UnknownExtractor, WeightsError.
+    Args:
+        wanted: The set.
+        device: Where extractors compute, as torch names it.
+        threads: Of the CPU engines.
+        cache: Folder of compiled networks, None for none.
+        frames: How many, for a set whose frames are spread over the time; None for the set's own number.
+        pool: Extractors shared with other sources, in place of ``device``, ``threads`` and ``cache``.
+
+    Raises:
+        UnknownExtractor: The set names one that is not there.
+        WeightsError: Its weights cannot be had.
+        WindowsOfSpreadFrames: The set spreads frames, and one of its extractors looks at windows.
     """
 
     def __init__(
@@ -75,9 +101,11 @@ class FeatureSource:
         pool = pool or ExtractorPool(device, threads=threads, cache=cache)
         self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
         self._group = ExtractorGroup(self.extractors)
+        self._check_spread()
 
     @property
     def request(self) -> DecodeRequest:
+        """The frames or windows, their sizes and the rate of sound that the decoder is asked for."""
         rate = max((extractor.rate for extractor in self._group.sound), default=None)
         sizes = dict.fromkeys(extractor.frame_size for extractor in self._group.frames)
         sizes.pop(FrameSize(SHORT_SIDE), None)
@@ -86,14 +114,24 @@ class FeatureSource:
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._group.frames))
         return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
 
+    def _check_spread(self) -> None:
+        """Frames that lie seconds apart would be shown to a network of motion as neighbours."""
+        cutting = [extractor.name for extractor in self._group.frames if not extractor.any_frames]
+        if self._spread is not None and cutting:
+            raise WindowsOfSpreadFrames(
+                f"the stream set {self.wanted.name!r} spreads {self._spread.count} frames over the time, "
+                f"and {cutting[0]} looks at windows of neighbouring frames"
+            )
+
     @property
     def sampling(self) -> str | None:
-        """How the frames were chosen, None where the streams' name tags say it."""
+        """The choice of frames in words; None where the streams' name tags say it."""
         if self._spread is None:
             return None
-        return spread_over(self._spread.count)
+        return describe_spread(self._spread.count)
 
     def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
+        """Says how a stream's frames were chosen, None where its name tag says it."""
         return self.sampling
 
     @property
@@ -103,7 +141,7 @@ class FeatureSource:
         return Sampling(count=self._frames)
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video the set's streams; videos are batched together.
+        """Makes for each video the set's streams; videos are batched together.
 
         Those of sound are left out where the decoder was not asked for it: ``Footage`` carries sound.
         """
@@ -115,8 +153,8 @@ class FeatureSource:
                 known.update(new)
         for known, video in zip(streams, videos, strict=True):
             if isinstance(video, Footage):
-                for hearer in self._group.sound:
-                    known.update(hearer.describe(video.sound, video.duration))
+                for of_sound in self._group.sound:
+                    known.update(of_sound.describe(video.sound, video.duration))
             self._group.derive(known)
         return streams
 
@@ -133,7 +171,7 @@ class FeatureSource:
 
 
 class CombinedFeatureSource:
-    """Several feeds on one decode. Raises ValueError where two of them would make the same stream."""
+    """Makes the streams of several sources on one decode. Raises ValueError where two would make the same."""
 
     def __init__(self, sources: Sequence[FeatureSource]) -> None:
         self._sources = tuple(sources)
@@ -149,10 +187,11 @@ class CombinedFeatureSource:
         return tuple(dict.fromkeys(extractor for source in self._sources for extractor in source.extractors))
 
     def sampling_of(self, stream: str) -> str | None:
+        """Says how a stream's frames were chosen, None where its name tag says it."""
         return self._owner[stream].sampling
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video the streams of every feed."""
+        """Makes for each video the streams of every source."""
         streams: list[dict[str, Stream]] = [{} for _ in videos]
         for source in self._sources:
             for known, new in zip(streams, source.extract(videos), strict=True):
@@ -160,22 +199,35 @@ class CombinedFeatureSource:
         return streams
 
     def _is_of(self, stream: str, source: FeatureSource) -> bool:
-        """An extractor makes more streams than its set names, and another feed may be who is to make one."""
+        """Finds out whether ``source`` is to make it: extractors make more streams than their set names."""
         return self._owner.get(stream, source) is source
 
 
-def spread_over(frames: int) -> str:
-    """How frames are chosen that are spread over the time, in words."""
+def describe_spread(frames: int) -> str:
+    """Says in words how frames are chosen that are spread over the time."""
     return f"{frames} frames, each from the middle of an equal part"
 
 
-def feature_source_for(
+def build_feature_source(
     sets: Sequence[StreamSet], pool: ExtractorPool, frames: int | None = None
 ) -> FeatureSource | CombinedFeatureSource:
-    """What makes the streams of all the sets, each extractor running once. Raises ValueError where two of
-    them would make the same stream in different ways."""
+    """Builds what makes the streams of all the sets, each extractor running once.
+
+    Args:
+        sets: Stream sets; those that spread frames alike are made of the same frames.
+        pool: Loads the extractors.
+        frames: How many, for sets whose frames are spread over the time; None for their own number.
+
+    Returns:
+        One source for all.
+
+    Raises:
+        ValueError: Two sets would make the same stream in different ways.
+    """
     by_spread: dict[int | None, list[StreamSet]] = {}
     for each in sets:
         by_spread.setdefault(each.spread, []).append(each)
-    sources = [FeatureSource(together(alike), pool=pool, frames=frames) for alike in by_spread.values()]
+    sources = [
+        FeatureSource(combine_stream_sets(alike), pool=pool, frames=frames) for alike in by_spread.values()
+    ]
     return sources[0] if len(sources) == 1 else CombinedFeatureSource(sources)

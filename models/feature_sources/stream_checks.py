@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor
 from extractors.features import Features, StreamSpec
 from models.caption import Caption
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch
-from models.feature_sources.feature_source import spread_over
-from models.feature_sources.stream_sets import DEMO, StreamSet, UnknownStream, UnknownStreamSet, stream_set
+from models.feature_sources.feature_source import describe_spread
+from models.feature_sources.stream_sets import (
+    DEMO,
+    StreamSet,
+    UnknownStream,
+    UnknownStreamSet,
+    find_stream_set,
+)
 
 
-class StreamMismatch(ValueError):
+class StreamMismatch(ReelwordError, ValueError):
     """The features were made by another network, weights or preprocessing; the message prints both."""
+
+    code = "stream_mismatch"
+    hint = "Make the features again with the extractors that the captioner was trained on."
 
 
 def caption(
     checkpoint: Checkpoint, features: Sequence[Features], options: DecodingOptions
 ) -> list[list[Caption]]:
-    """For each video its best ``options.num_captions`` captions, best first, with attention.
+    """Checks and captions the features of several videos with one captioner.
 
-    Raises StreamMismatch where a stream is missing or not what the captioner was trained on.
+    Args:
+        checkpoint: The captioner, and the streams that it was trained on.
+        features: For each of B videos its streams by name.
+        options: How words are chosen.
+
+    Returns:
+        For each video its best ``options.num_captions`` captions, best first, with attention.
+
+    Raises:
+        StreamMismatch: A stream is missing, or not what the captioner was trained on.
     """
     for video in features:
         check_streams(checkpoint, video)
@@ -32,17 +51,17 @@ def caption(
 
 
 def lead_stream(checkpoint: Checkpoint) -> str:
-    """The stream whose clock and places a captioner's attention is told in: the first that it takes."""
+    """Names the stream in whose clock and places a captioner's attention is told: the first that it takes."""
     return checkpoint.captioner.inputs[0].name
 
 
 def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
-    """The streams that any video may lack: its sound."""
+    """Names the streams that any video may lack: its sound."""
     return checkpoint.captioner.optional_streams
 
 
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:
-    """Raises StreamMismatch unless each stream's network, weights and preprocessing are the trained ones."""
+    """Checks each stream's network, weights and preprocessing by the trained ones. Raises StreamMismatch."""
     for name, wanted in checkpoint.card.streams.items():
         if name not in features and name in optional_streams(checkpoint):
             continue
@@ -53,51 +72,60 @@ def check_streams(checkpoint: Checkpoint, features: Features) -> None:
         _check(name, features[name].spec, wanted)
 
 
-def stream_set_of(checkpoint: Checkpoint, asked: str | None = None) -> StreamSet:
-    """The part of a stream set that makes what the captioner was trained on.
+def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
+    """Finds the part of a stream set that makes what a captioner, or an embedding, was trained on.
 
-    asked: the set's name, by default the one that its card names (``demo`` where it names none). Raises
+    asked: the set's name, by default the one that the card names (``demo`` where it names none). Raises
     StreamMismatch where that set makes other streams, UnknownStreamSet.
     """
-    return stream_set_for(checkpoint.card, asked)
-
-
-def stream_set_for(card: Card, asked: str | None = None) -> StreamSet:
-    """The same by what a card says, of an embedding too."""
     name = asked or card.training.get("streams", DEMO.name)
     try:
-        return stream_set(name).of(card.streams)
+        return find_stream_set(name).select(card.streams)
     except UnknownStream as error:
         trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in card.streams.items())
         raise StreamMismatch(f"{card.captioner} was trained on {trained}, but {error}") from error
 
 
-def extractors_of(card: Card) -> tuple[str, ...]:
-    """The extractors that a captioner is fed by; none where its stream set is not known here."""
+def list_extractors(card: Card) -> tuple[str, ...]:
+    """Lists the extractors that feed a captioner; none where its stream set is not known here."""
     try:
-        return tuple(stream_set(card.training.get("streams", DEMO.name)).of(card.streams).extractors)
+        return tuple(find_stream_set(card.training.get("streams", DEMO.name)).select(card.streams).extractors)
     except (UnknownStreamSet, UnknownStream):
         return ()
 
 
-def sampling_of(card: Card, stream: str, frames: int | None = None) -> str | None:
-    """How a stream's frames are chosen; None where neither the card nor its stream set says it.
+def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str | None:
+    """Says in words how a stream's frames are chosen.
 
-    frames: how many, where a set spreads them and a service has its own number.
+    Args:
+        card: Of the captioner that is fed by it.
+        stream: Its name.
+        frames: How many, where a set spreads them and a service has its own number.
+
+    Returns:
+        The words; None where neither the card nor its stream set says it.
     """
     try:
-        spread = stream_set(card.training.get("streams", DEMO.name)).spread
+        spread = find_stream_set(card.training.get("streams", DEMO.name)).spread
     except UnknownStreamSet:
         spread = None
     if spread is not None:
-        return spread_over(frames or spread)
+        return describe_spread(frames or spread)
     return card.streams[stream].sampling or None
 
 
 def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:
-    """Raises StreamMismatch unless the set's extractors are those that the captioner was trained on.
+    """Checks that a set's extractors are those that the captioner was trained on.
 
     One that takes others' streams has its identity from them, and is left to ``check_streams``.
+
+    Args:
+        checkpoint: The captioner with its card.
+        wanted: The stream set.
+        extractors: As they were loaded for it.
+
+    Raises:
+        StreamMismatch: One has another network, other weights or another preprocessing.
     """
     specs = {extractor.name: extractor.spec for extractor in extractors if extractor.spec.weights_sha256}
     for each in wanted.inputs:

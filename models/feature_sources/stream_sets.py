@@ -1,8 +1,8 @@
-"""Which extractors feed which captioner: the papers' stream sets, and the one that needs no download.
+"""Lists which extractors feed which captioner: the papers' stream sets, and the one that needs no download.
 
-A stream set says what a captioner eats; a recipe (training/recipes/recipe_book.py) says how it is trained.
-They are chosen apart: any captioner whose shapes fit can be trained on any set. What a set's extractors make
-is told by their streams' name tags, and a captioner takes only what it was trained on
+A stream set says which streams a captioner reads; a recipe (training/recipes/recipe_book.py) says how it is
+trained. They are chosen apart: any captioner whose shapes fit can be trained on any set. What a set's
+extractors make is told by their streams' name tags, and a captioner takes only what it was trained on
 (models/feature_sources/stream_checks.py).
 
 Where a paper gives a stride in frames, it counts frames of the video at its own rate; I3D was trained at 25
@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from extractors.errors import ReelwordError
 from extractors.extractor import inputs_of
 from extractors.windows import WindowOptions
 
@@ -22,22 +23,33 @@ Regions = Literal["none", "grid", "boxes", "steps"]
 OWN = WindowOptions()
 
 
-class UnknownStreamSet(ValueError):
+class UnknownStreamSet(ReelwordError, ValueError):
     """No stream set has that name; the message lists those there are."""
 
+    code = "unknown_stream_set"
+    hint = "Choose one of those that the message lists."
 
-class UnknownStream(ValueError):
+
+class UnknownStream(ReelwordError, ValueError):
     """A stream set does not make that stream; the message lists those it makes."""
+
+    code = "unknown_stream"
+    hint = "Choose one of those that the message lists."
 
 
 @dataclass(frozen=True)
 class StreamInput:
-    """One stream of a set.
+    """Describes one stream of a set.
 
-    stream: its name in ``Features``. extractor: as ``extractors.extractor.create`` takes it, with the number
-    of boxes behind a colon. windows: what differs from the extractor's own. count: rows N of each step, 1 for
-    a vector. width: channels C. regions: what the N rows are: a grid's cells row by row, a detector's boxes,
-    or cells of several steps of time ("steps"). use: what the captioner does with it, in a few words.
+    Attributes:
+        stream: Its name in ``Features``.
+        extractor: As ``extractors.extractor.create`` takes it, with the number of boxes behind a colon.
+        width: Channels C.
+        windows: What differs from the extractor's own.
+        count: Rows N of each step, 1 for a vector.
+        regions: What the N rows are: a grid's cells row by row, a detector's boxes, or cells of several
+            steps of time ("steps").
+        use: What the captioner does with it, in a few words.
     """
 
     stream: str
@@ -50,15 +62,21 @@ class StreamInput:
 
     @property
     def shape(self) -> str:
+        """Rows and channels of a step, as N×C or C."""
         return f"{self.count}×{self.width}" if self.count > 1 else str(self.width)
 
 
 @dataclass(frozen=True)
 class StreamSet:
-    """captioner: whose paper feeds it so, or "any". source: where the paper says it.
+    """Describes the streams that feed one captioner.
 
-    spread: where given, so many frames from the middles of equal parts of the whole time, none of them twice,
-    take the place of windows; a service may spread another number.
+    Attributes:
+        name: As ``--streams`` takes it.
+        captioner: Whose paper feeds it so, or "any".
+        inputs: Its streams.
+        source: Where the paper says it.
+        spread: Where given, so many frames from the middles of equal parts of the whole time, none of them
+            twice, take the place of windows; a service may spread another number.
     """
 
     name: str
@@ -69,12 +87,12 @@ class StreamSet:
 
     @property
     def extractors(self) -> Mapping[str, WindowOptions]:
-        """Extractor → how it cuts videos; those that take others' streams come last."""
+        """Says for each extractor how it cuts videos; those that take others' streams come last."""
         ordered = sorted(self.inputs, key=lambda each: each.extractor.startswith("roi:"))
         return {each.extractor: each.windows for each in ordered}
 
-    def of(self, streams: Collection[str]) -> StreamSet:
-        """The part of the set that makes these streams. Raises UnknownStream for one that it does not."""
+    def select(self, streams: Collection[str]) -> StreamSet:
+        """Takes the part of the set that makes these streams. Raises UnknownStream for any other."""
         if unknown := sorted(set(streams) - set(self.streams)):
             built = ", ".join(self.streams)
             raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
@@ -88,8 +106,8 @@ class StreamSet:
         return tuple(each.stream for each in self.inputs)
 
 
-def together(sets: Sequence[StreamSet]) -> StreamSet:
-    """One set that makes the streams of all. Raises ValueError where two make a stream in different ways."""
+def combine_stream_sets(sets: Sequence[StreamSet]) -> StreamSet:
+    """Makes one set of the streams of all. Raises ValueError where two make a stream in different ways."""
     if len(set(sets)) == 1:
         return sets[0]
     inputs: dict[str, StreamInput] = {}
@@ -290,8 +308,8 @@ STREAM_SETS: Mapping[str, StreamSet] = {
 }
 
 
-def stream_set(name: str) -> StreamSet:
-    """Raises UnknownStreamSet."""
+def find_stream_set(name: str) -> StreamSet:
+    """Finds a stream set by its name. Raises UnknownStreamSet."""
     if name not in STREAM_SETS:
         raise UnknownStreamSet(f"there is no stream set {name!r}; there are: {', '.join(STREAM_SETS)}")
     return STREAM_SETS[name]

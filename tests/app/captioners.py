@@ -19,8 +19,14 @@ from models.captioners.dual_afr import DualAFR, DualAFRConfig
 from models.captioners.g2l import G2L, G2LConfig
 from models.captioners.refocus import Refocus, RefocusConfig
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
-from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.captioners.vatex import (
+    SpatialCaptioner,
+    SpatialVatexConfig,
+    TemporalCaptioner,
+    VanillaCaptioner,
+    VatexConfig,
+)
 from models.checkpoint import Card, save_checkpoint
 from models.inputs import InputStream
 from models.vocabulary import Vocabulary
@@ -52,7 +58,7 @@ def captioners(stream: InputStream) -> dict[str, AnyCaptioner]:
     """One of each kind, tiny, over cells of a grid."""
     words = Vocabulary(list(WORDS))
     narrow = {"words": 16, "attention": 16, "hidden": 32, "dropout": 0.0}
-    two_layers = FusionConfig(image=stream, motion=None, audio=None, embedded=32, **narrow)
+    two_layers = VatexConfig(image=stream, motion=None, audio=None, embedded=32, **narrow)
     layers = (
         LayerConfig(name=stream.name, width=stream.width, side=7, kernel=(1, 3), pool=(1, 2)),
         LayerConfig(name=stream.name, width=stream.width, side=7, pool=(1, 2)),
@@ -65,9 +71,9 @@ def captioners(stream: InputStream) -> dict[str, AnyCaptioner]:
         "dual_afr": DualAFR(
             DualAFRConfig(layers=layers, top=stream, channels=16, weight_range=None, **narrow), words
         ),
-        "vanilla": Vanilla(two_layers, words),
-        "temporal": Temporal(two_layers, words),
-        "spatial": Spatial(SpatialConfig(objects=stream, **two_layers.model_dump()), words),
+        "vanilla": VanillaCaptioner(two_layers, words),
+        "temporal": TemporalCaptioner(two_layers, words),
+        "spatial": SpatialCaptioner(SpatialVatexConfig(objects=stream, **two_layers.model_dump()), words),
     }
 
 
@@ -104,8 +110,8 @@ def write_captioner(
     diet = diet or demo()
     torch.manual_seed(seed)
     streams = (StreamConfig(name=diet.stream, width=diet.width),)
-    config = StatsConfig(streams=streams, embedded=32, words=16, attention=16, hidden=32, query=32)
+    config = STaTSConfig(streams=streams, embedded=32, words=16, attention=16, hidden=32, query=32)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
-    save_checkpoint(path, Stats(config, Vocabulary(list(words))), _card("stats", diet))
+    save_checkpoint(path, STaTS(config, Vocabulary(list(words))), _card("stats", diet))
     return path

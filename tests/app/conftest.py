@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.jobs.job import Jobs, Keys
+from app.jobs.job import Keys
+from app.jobs.job_store import Jobs
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings

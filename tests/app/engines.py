@@ -8,11 +8,13 @@ this one.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import time
 from collections.abc import Sequence
 
+from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
@@ -21,6 +23,7 @@ from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.sampling import Sampling
+from models.caption import ScoredCaption, ScoredWord
 
 
 class Obedient:
@@ -47,11 +50,21 @@ class Obedient:
             return CaptionerUnavailable("There is no captioner called refuse.")
         red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
         text = f"{len(frames)} frames of {red:.0f} {green:.0f} {blue:.0f}"
-        words = [{"word": word, "logprob": -0.1} for word in text.split()]
-        model = {"captioner": wanted.captioner, "together": together, "pid": os.getpid()}
-        attention = {"words": text.split()} if wanted.attention else None
-        timings = {"extract": 0.0, "caption": 0.0}
-        return EngineAnswer([{"text": text, "score": -1.0, "words": words}], attention, model, timings)
+        attention = json.dumps({"words": text.split()}) if wanted.attention else None
+        return EngineAnswer(
+            answer_of(text, wanted.captioner or "echo", together=together, pid=os.getpid()), attention
+        )
+
+
+def answer_of(text: str, captioner: str, **options: object) -> Answer:
+    """One caption. options: what the model says of itself."""
+    words = [ScoredWord(word=word, logprob=-0.1) for word in text.split()]
+    return Answer(
+        caption=text,
+        captions=[ScoredCaption(text=text, score=-1.0, words=words)],
+        model=Model(captioner=captioner, options=dict(options)),
+        timings=Timings(extract=0.0, caption=0.0),
+    )
 
 
 class Broken:

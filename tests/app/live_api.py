@@ -40,7 +40,7 @@ class LiveApi:
 
 @contextmanager
 def live_api(settings: Settings) -> Iterator[LiveApi]:
-    logs.configure(settings)
+    logs.configure_logs(settings)
     app = create_app(settings)
     server = uvicorn.Server(application.configuration(app, settings, port=0, drain_seconds=1))
     thread = threading.Thread(target=server.run)

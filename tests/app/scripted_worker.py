@@ -11,10 +11,10 @@ from PIL import Image
 
 from app.errors import EngineCrashed
 from app.jobs.blobs import Blobs
-from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
-from app.jobs.job import Claim, Jobs
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.job_store import Claim, Jobs
 from app.jobs.queue import Queue
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 WORDS = ("a", "dog", "runs")
 TIMES = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0))
@@ -89,7 +89,7 @@ class ScriptedWorker:
 
     def succeed(self, claim: Claim, document: Mapping[str, Any] | None = None) -> None:
         """Ends a claimed job with a caption; its attention is written unless the job refused it."""
-        folder = f"results/{claim.job.id}"
+        folder = claim.results
         if claim.job.options.attention:
             self.blobs.write(
                 f"{folder}/attention.json", json.dumps(document or attention_document()).encode()

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from app import errors
-from app.errors import error_document
-
-
-def leaves(error: type[errors.JobError]) -> Iterator[type[errors.JobError]]:
-    if not error.__subclasses__():
-        yield error
-    for child in error.__subclasses__():
-        yield from leaves(child)
-
+from extractors.errors import leaves
 
 LEAVES = list(leaves(errors.JobError))
 
@@ -26,7 +16,7 @@ def test_each_leaf_is_complete(leaf: type[errors.JobError]) -> None:
     assert own["code"].islower()
     assert own["hint"].endswith(".")
     assert 400 <= leaf.status < 600
-    assert error_document(leaf("It happened.")) == {
+    assert leaf("It happened.").document() == {
         "code": leaf.code,
         "message": "It happened.",
         "hint": leaf.hint,

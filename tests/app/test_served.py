@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from app.attention_picture.render import attention_picture
-from app.documents.attention import AttentionDocument, ExtrasDocument
+from app.attention_picture.render import draw_attention_picture
 from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
@@ -19,6 +19,7 @@ from app.settings import Settings
 from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
 from extractors.features import Footage, Frames, Stream
 from extractors.media.decode import decode_here
+from models.caption import AttentionDocument, Extras
 from tests.app.captioners import write_all, write_captioner
 from tests.app.pipeline.test_installed_captioners import ALL
 from tests.media import write_video
@@ -50,12 +51,15 @@ def engine(settings: Settings) -> Engine:
 @pytest.fixture(scope="module")
 def video(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Footage:
     clip = write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", frames=20)
-    return decode_here(clip, engine.request_for(CaptionOptions())).footage
+    return decode_here(clip, engine.info.request).footage
 
 
 def ask(engine: Engine, video: Frames, **options: Any) -> EngineAnswer | JobFailure:
-    given = CaptionOptions.model_validate(options)
-    (answer,) = engine.describe_and_caption([video], [given], lambda stage, share: None)
+    try:
+        chosen = engine.info.resolve(CaptionOptions.model_validate(options))
+    except JobFailure as failure:
+        return failure
+    (answer,) = engine.describe_and_caption([video], [chosen], lambda stage, share: None)
     return answer
 
 
@@ -64,34 +68,30 @@ def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video
     answer = ask(engine, video, captioner=name)
     assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
-    document = AttentionDocument.model_validate(answer.attention)
-    assert document.model_dump(mode="json") == with_defaults(answer.attention)
-    told = {field for field in ExtrasDocument.model_fields if getattr(document.extras, field) is not None}
+    document = AttentionDocument.model_validate_json(answer.attention)
+    assert json.loads(answer.attention).keys() == AttentionDocument.model_fields.keys()
+    told = {field for field in Extras.model_fields if getattr(document.extras, field) is not None}
     assert told == OWN[name]
     assert len(document.times) in (4, 8)  # dualAFR's slots are of one frame each here, or of two
     frames = [Image.fromarray(pixels) for pixels in video.pixels]
-    assert attention_picture(document, frames, video.pts.tolist()).width >= 900
-
-
-def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """The engine's document in the form that pydantic dumps: nothing is added and nothing lost."""
-    spatial = document["spatial"]
-    return document if spatial is None else {**document, "spatial": {**spatial}}
+    assert draw_attention_picture(document, frames, video.pts.tolist()).width >= 900
 
 
 def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
     answer = ask(engine, video, captioner="fusion", members="g2l,stats,refocus", num_captions=2)
     assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
-    document = AttentionDocument.model_validate(answer.attention)
+    document = AttentionDocument.model_validate_json(answer.attention)
     candidates = document.extras.candidates
     assert candidates is not None
     assert {each.captioner for each in candidates} <= {"g2l", "stats", "refocus"}
-    assert [each["text"] for each in answer.captions] == [each.text for each in candidates[:2]]
-    assert list(answer.model["members"]) == ["g2l", "stats", "refocus"]
-    assert answer.model["options"]["members"] == ("g2l", "stats", "refocus")
+    assert [each.text for each in answer.answer.captions or []] == [each.text for each in candidates[:2]]
+    model = answer.answer.model
+    assert model is not None
+    assert list(model.members or {}) == ["g2l", "stats", "refocus"]
+    assert (model.options or {})["members"] == ("g2l", "stats", "refocus")
     frames = [Image.fromarray(pixels) for pixels in video.pixels]
-    attention_picture(document, frames, video.pts.tolist())
+    draw_attention_picture(document, frames, video.pts.tolist())
 
 
 def test_members_share_what_they_look_at(
@@ -106,7 +106,8 @@ def test_members_share_what_they_look_at(
 
     whole = EfficientNetLite2.extract
     monkeypatch.setattr(EfficientNetLite2, "extract", extract)
-    options = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
+    asked = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
+    options = [engine.info.resolve(each) for each in asked]
     answers = engine.describe_and_caption([video] * 3, options, lambda stage, share: None)
     assert all(isinstance(answer, EngineAnswer) for answer in answers)
     assert ran == [3]
@@ -138,7 +139,8 @@ def test_the_digest_is_of_all_files_that_wrote(engine: Engine, video: Footage) -
     ):
         answer = ask(engine, video, attention=False, **options)
         assert isinstance(answer, EngineAnswer)
-        digests.append(answer.model["weights_sha256"])
+        assert answer.answer.model is not None
+        digests.append(answer.answer.model.weights_sha256)
     assert len(set(digests)) == 3
     assert (digests[0], digests[2]) == (known["fusion"], known["stats"])
 
@@ -150,7 +152,7 @@ def test_it_says_what_there_is_and_who_writes_by_default(engine: Engine) -> None
     assert info.default == "stats"
     ensemble = next(each for each in info.captioners if each.name == "ensemble")
     assert "other_words" not in ensemble.members
-    assert info.request_for(CaptionOptions(captioner="fusion")) == info.request
+    assert info.request_for(info.resolve(CaptionOptions(captioner="fusion")).choice) == info.request
 
 
 def test_without_an_embedding_there_is_no_fusion(root: Path, tmp_path: Path, video: Footage) -> None:
@@ -161,7 +163,8 @@ def test_without_an_embedding_there_is_no_fusion(root: Path, tmp_path: Path, vid
     assert isinstance(ask(engine, video, captioner="fusion"), EmbeddingMissing)
     answer = ask(engine, video)
     assert isinstance(answer, EngineAnswer)
-    assert answer.model["captioner"] == "two"
+    assert answer.answer.model is not None
+    assert answer.answer.model.captioner == "two"
     with pytest.raises(
         EngineStartFailed, match="REELWORD_CAPTIONER is blip, and there are only: ensemble, one"
     ):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings
+from app.errors import UsageError
+from app.settings import Settings, load_settings
 
 
 def test_every_setting_has_a_default_and_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +54,17 @@ def test_paths_hold_wherever_a_process_works(monkeypatch: pytest.MonkeyPatch, tm
     assert Settings().data == tmp_path / "here"
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/reelword", "memory://blobs", "filecache::s3://bucket"])
+def test_a_folder_of_blobs_holds_wherever_a_process_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REELWORD_BLOBS", "here")
+    assert Settings().blob_url == str(tmp_path / "here")
+    monkeypatch.setenv("REELWORD_BLOBS", url)
+    assert Settings().blob_url == url
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -65,3 +78,25 @@ def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, va
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError):
         Settings()
+
+
+@pytest.mark.parametrize(("beat", "lease"), [("4", None), ("0.5", "1"), (None, "1")])
+def test_a_beat_that_does_not_keep_the_lease_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, beat: str | None, lease: str | None
+) -> None:
+    for name, value in (("REELWORD_BEAT_SECONDS", beat), ("REELWORD_LEASE_SECONDS", lease)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=r"REELWORD_BEAT_SECONDS has a wrong value: a beat every .* at most"):
+        load_settings()
+
+
+def test_a_lease_of_three_beats_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REELWORD_LEASE_SECONDS", "1.5")
+    assert load_settings().lease_seconds == 1.5
+
+
+def test_an_engine_goes_by_its_old_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REELWORD_ENGINE", "app.pipeline:Engine")
+    assert Settings().engine == Settings.model_fields["engine"].default
+    assert pkgutil.resolve_name(Settings().engine).__name__ == "Engine"

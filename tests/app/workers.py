@@ -16,16 +16,14 @@ from typing import Any
 import redis
 
 from app.jobs.blobs import Blobs
-from app.jobs.captioner_info import WorkerInfo
-from app.jobs.job import Job, Jobs
+from app.jobs.job import Job
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 
-PROGRAM = (
-    "from app.logs import configure; from app.settings import Settings; from app.worker.worker import work; \
-settings = Settings(); configure(settings); work(settings)"
-)
+PROGRAM = "from app.logs import configure_logs; from app.settings import Settings; \
+from app.worker.worker import work; settings = Settings(); configure_logs(settings); work(settings)"
 
 
 class Service:
@@ -38,7 +36,7 @@ class Service:
         self.blobs = Blobs(self.settings.blob_url, self.settings.staging)
         self.workers: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, video: Path, captioner: str = "echo", **options: Any) -> str:
+    def submit(self, video: Path, captioner: str | None = "echo", **options: Any) -> str:
         job_id = uuid.uuid4().hex
         upload = f"uploads/{job_id}"
         self.blobs.write(upload, video.read_bytes())

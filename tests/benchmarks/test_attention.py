@@ -13,7 +13,7 @@ from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from benchmarks.attention import Trust, described, joined, right_mass
 from extractors.features import Stream, StreamSpec
-from models.caption import Caption, Word
+from models.caption import Caption, ScoredWord
 from models.combining.caption_writers import SingleWriter
 from tests.app.captioners import write_all
 from tests.media import write_video
@@ -50,7 +50,8 @@ def test_captioners_are_measured_on_clips_and_what_cannot_be_read_is_told(
     assert "torn.mp4:" in capsys.readouterr().err
     writer = roster.writer(choice)
     assert isinstance(writer, SingleWriter)
-    told = Caption("a dog runs", tuple(Word(text, -1.0) for text in ("a", "dog", "runs")), -1.0, None)
+    words = [ScoredWord(word=word, logprob=-1.0) for word in ("a", "dog", "runs")]
+    told = Caption(text="a dog runs", score=-1.0, words=words)
     first = right_mass(writer, (videos[0], told), videos[1], 0)
     second = right_mass(writer, (videos[1], told), videos[0], 1)
     assert first is not None

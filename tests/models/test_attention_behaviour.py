@@ -19,9 +19,8 @@ from scipy.stats import ttest_1samp
 
 from extractors.builtin.tuned_pair import TUNED_GRID, TunedPair
 from extractors.features import Features, Frames, Stream
-from models.caption import Attention, Caption
-from models.checkpoint import Checkpoint
-from models.checkpoint_folder import load_captioner
+from models.caption import AttentionDocument, Caption, GridAttention
+from models.checkpoint import Checkpoint, load_captioner
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import caption
 from training.batches.archives import read_items, read_pictures
@@ -72,7 +71,7 @@ def mass(weights: Map, quadrant: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def pasted(gallery: Gallery) -> list[Attention]:
+def pasted(gallery: Gallery) -> list[AttentionDocument]:
     """Attention over grey with a quarter-sized picture, each in the four quadrants in turn."""
     videos = []
     for picture in gallery.pictures:
@@ -105,12 +104,16 @@ def test_a_uniform_or_unmoving_map_is_not_grounded() -> None:
     assert not grounded(masses(corner))
 
 
-def test_spatio_temporal_attention_finds_the_picture(pasted: list[Attention]) -> None:
+def test_spatio_temporal_attention_finds_the_picture(pasted: list[AttentionDocument]) -> None:
     assert grounded(masses([np.asarray(attention.extras.st_spatial) for attention in pasted]))
 
 
-def test_the_map_that_is_shown_finds_the_picture(pasted: list[Attention]) -> None:
-    assert grounded(masses([np.asarray(attention.spatial)[:, 0] for attention in pasted]))
+def test_the_map_that_is_shown_finds_the_picture(pasted: list[AttentionDocument]) -> None:
+    maps = []
+    for attention in pasted:
+        assert isinstance(attention.spatial, GridAttention)
+        maps.append(np.asarray(attention.spatial.weights)[:, 0])
+    assert grounded(masses(maps))
 
 
 def forced(checkpoint: Checkpoint, features: Features, text: Caption) -> Map:
@@ -120,7 +123,7 @@ def forced(checkpoint: Checkpoint, features: Features, text: Caption) -> Map:
         memory = captioner.encode([features])
         state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
         seen = []
-        for token in captioner.vocabulary.encode([w.text for w in text.words]):
+        for token in captioner.vocabulary.encode([w.word for w in text.words]):
             _, state, attention = captioner.step(state, word, memory)
             assert attention is not None
             seen.append(attention.temporal[0].double())

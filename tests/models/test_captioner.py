@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, Memory, Rows, State
+from models.captioner import Captioner, Memory, State, TensorRows
 from models.captioners.registry import CAPTIONERS, UnknownCaptioner, captioner_class
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
@@ -196,7 +196,7 @@ def test_demo_widths_stay_small(name: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Nested(Rows):
+class Nested(TensorRows):
     """All that ``select`` has to reach into."""
 
     plain: Tensor

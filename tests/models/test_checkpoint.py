@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from extractors.features import StreamSpec
+from models.caption import BoxAttention, GridAttention
 from models.captioners.registry import UnknownCaptioner
-from models.captioners.stats import Stats
-from models.checkpoint import Card, CheckpointError, load_checkpoint, read_card, save_checkpoint
-from models.checkpoint_folder import load_captioner
+from models.captioners.stats import STaTS
+from models.checkpoint import (
+    Card,
+    CheckpointError,
+    load_captioner,
+    load_checkpoint,
+    read_card,
+    save_checkpoint,
+)
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
@@ -64,7 +72,7 @@ def test_tied_words_are_stored_once_and_tied_again(saved: Path) -> None:
     assert all(value.dtype == torch.float16 for value in stored.values())
     assert "output.weight" not in stored or "word_embedding.weight" not in stored
     captioner = load_checkpoint(saved).captioner
-    assert isinstance(captioner, Stats)
+    assert isinstance(captioner, STaTS)
     assert captioner.output.weight is captioner.word_embedding.weight
     assert captioner.word_embedding.weight.abs().sum() > 0
 
@@ -180,12 +188,13 @@ def test_captions_carry_attention_without_the_batchs_padding(saved: Path) -> Non
         (3, 1, 5), caption(load_checkpoint(saved), features, DecodingOptions()), strict=True
     ):
         assert best.attention is not None
-        assert best.attention.words == tuple(word.text for word in best.words)
-        assert best.attention.temporal.shape == (len(best.words), frames)
-        assert best.attention.spatial is not None
-        assert best.attention.spatial.shape == (len(best.words), frames, 4)
-        assert best.attention.grid == (2, 2)
-        assert best.attention.times.tolist() == [[t, t + 1] for t in range(frames)]
+        assert best.attention.words == [word.word for word in best.words]
+        assert [len(row or ()) for row in best.attention.temporal] == [frames] * len(best.words)
+        spatial = best.attention.spatial
+        assert isinstance(spatial, GridAttention)
+        assert np.array(spatial.weights).shape == (len(best.words), frames, 4)
+        assert (spatial.rows, spatial.columns) == (2, 2)
+        assert best.attention.times == [[t, t + 1] for t in range(frames)]
         assert all(word.logprob <= 0 for word in best.words)
 
 
@@ -195,9 +204,8 @@ def test_boxes_lead_where_they_are_the_first_stream(tmp_path: Path) -> None:
     save_checkpoint(path, tiny_stats(stats_config(BOXES, GRID)), card)
     [[best]] = caption(load_checkpoint(path), videos((3,)), DecodingOptions(max_length=4))
     assert best.attention is not None
-    assert best.attention.grid is None
-    assert best.attention.boxes is not None
-    assert best.attention.boxes.shape == (3, 3, 4)
+    assert isinstance(best.attention.spatial, BoxAttention)
+    assert np.array(best.attention.spatial.boxes).shape == (3, 3, 4)
 
 
 def test_words_join_as_they_are_written() -> None:

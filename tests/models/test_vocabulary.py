@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.vocabulary import BOS, EOS, UNK, Vocabulary
+from models.vocabulary import BOS, EOS, UNK, Vocabulary, pad_captions
 
 CAPTIONS = [["a", "dog", "runs"], ["a", "cat"], ["a", "dog"]]
 
@@ -39,3 +39,15 @@ def test_size_and_count_limit_it() -> None:
 def test_a_word_stands_once(words: list[str]) -> None:
     with pytest.raises(ValueError, match="once"):
         Vocabulary(words)
+
+
+def test_captions_of_different_lengths_are_padded_behind_their_ends() -> None:
+    assert pad_captions([[3, 4, 5], [6], []]).tolist() == [
+        [3, 4, 5, EOS],
+        [6, EOS, -1, -1],
+        [EOS, -1, -1, -1],
+    ]
+
+
+def test_a_caption_that_is_cut_has_no_end() -> None:
+    assert pad_captions([[3, 4, 5], [6, 7]], 3).tolist() == [[3, 4, 5], [6, 7, EOS]]

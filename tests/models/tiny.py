@@ -14,8 +14,14 @@ from models.captioners.alignment import LayerConfig
 from models.captioners.dual_afr import DualAFR, DualAFRConfig
 from models.captioners.g2l import G2L, G2LConfig
 from models.captioners.refocus import Refocus, RefocusConfig
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
-from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, Vanilla
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.captioners.vatex import (
+    SpatialCaptioner,
+    SpatialVatexConfig,
+    TemporalCaptioner,
+    VanillaCaptioner,
+    VatexConfig,
+)
 from models.inputs import InputStream
 from models.vocabulary import Vocabulary
 
@@ -27,9 +33,9 @@ GRID_INPUT = InputStream(name="grid", width=6)
 BOXES_INPUT = InputStream(name="boxes", width=5)
 
 
-def stats_config(*streams: StreamConfig, **changes: object) -> StatsConfig:
+def stats_config(*streams: StreamConfig, **changes: object) -> STaTSConfig:
     """Widths that all differ, so that no two can be mistaken for one another."""
-    base = StatsConfig(
+    base = STaTSConfig(
         streams=streams or (GRID,), embedded=7, words=8, attention=5, hidden=9, query=10, dropout=0.0
     )
     return base.model_copy(update=changes)
@@ -43,8 +49,8 @@ def randomised(captioner: Captioner, seed: int = 0, std: float = 0.35) -> Captio
     return captioner
 
 
-def tiny_stats(config: StatsConfig | None = None, seed: int = 0) -> Stats:
-    captioner = Stats(config or stats_config(), Vocabulary(WORDS))
+def tiny_stats(config: STaTSConfig | None = None, seed: int = 0) -> STaTS:
+    captioner = STaTS(config or stats_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 
@@ -105,9 +111,9 @@ def tiny_refocus(config: RefocusConfig | None = None, seed: int = 0) -> Refocus:
     return captioner.eval()
 
 
-def fusion_config(**changes: object) -> SpatialConfig:
+def vatex_config(**changes: object) -> SpatialVatexConfig:
     """The boxes of ``videos`` stand for motion too."""
-    base = SpatialConfig(
+    base = SpatialVatexConfig(
         image=GRID_INPUT,
         motion=BOXES_INPUT,
         audio=None,
@@ -121,26 +127,26 @@ def fusion_config(**changes: object) -> SpatialConfig:
     return base.model_copy(update=changes)
 
 
-def tiny_vanilla(config: FusionConfig | None = None, seed: int = 0) -> Vanilla:
-    captioner = Vanilla(_without_objects(config), Vocabulary(WORDS))
+def tiny_vanilla(config: VatexConfig | None = None, seed: int = 0) -> VanillaCaptioner:
+    captioner = VanillaCaptioner(_without_objects(config), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 
 
-def tiny_temporal(config: FusionConfig | None = None, seed: int = 0) -> Temporal:
-    captioner = Temporal(_without_objects(config), Vocabulary(WORDS))
+def tiny_temporal(config: VatexConfig | None = None, seed: int = 0) -> TemporalCaptioner:
+    captioner = TemporalCaptioner(_without_objects(config), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 
 
-def tiny_spatial(config: SpatialConfig | None = None, seed: int = 0) -> Spatial:
-    captioner = Spatial(config or fusion_config(), Vocabulary(WORDS))
+def tiny_spatial(config: SpatialVatexConfig | None = None, seed: int = 0) -> SpatialCaptioner:
+    captioner = SpatialCaptioner(config or vatex_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 
 
-def _without_objects(config: FusionConfig | None) -> FusionConfig:
-    return FusionConfig(**(config or fusion_config()).model_dump(exclude={"objects"}))
+def _without_objects(config: VatexConfig | None) -> VatexConfig:
+    return VatexConfig(**(config or vatex_config()).model_dump(exclude={"objects"}))
 
 
 def stream(

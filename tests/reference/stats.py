@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.captioners.stats import StatsConfig
+from models.captioners.stats import STaTSConfig
 
 Array = NDArray[np.float64]
 Video = list[list[tuple[int, Array]]]  # frames → (region's number, its features), visible ones alone
@@ -54,7 +54,7 @@ def sigmoid(x: Array) -> Array:
 class StatsReference:
     """Slow and plain. ``training`` chooses eq. 9's soft form over its argmax."""
 
-    def __init__(self, weights: Mapping[str, Array], config: StatsConfig, training: bool) -> None:
+    def __init__(self, weights: Mapping[str, Array], config: STaTSConfig, training: bool) -> None:
         self.weights, self.config, self.training = weights, config, training
 
     def caption(

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from models.captioner import AnyCaptioner
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import Batches, TrainingBatch, TrainingItem, hold_out
@@ -95,12 +95,12 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     return Trainer(recipe, batches, held_out, TrainingRun(out), save, torch.float32)
 
 
-def captioner(made: Trainer) -> Stats:
+def captioner(made: Trainer) -> STaTS:
     return stats(made.batches.vocabulary, made.recipe.seed)
 
 
-def stats(vocabulary: Vocabulary, seed: int) -> Stats:
-    config = StatsConfig(
+def stats(vocabulary: Vocabulary, seed: int) -> STaTS:
+    config = STaTSConfig(
         streams=(StreamConfig(name="grid", width=8),),
         embedded=16,
         words=16,
@@ -111,10 +111,10 @@ def stats(vocabulary: Vocabulary, seed: int) -> Stats:
         tie_words=True,
     )
     torch.manual_seed(seed)
-    return Stats(config, vocabulary)
+    return STaTS(config, vocabulary)
 
 
-def refine(made: Trainer, refined: Stats) -> None:
+def refine(made: Trainer, refined: STaTS) -> None:
     words = made.batches.vocabulary.words
     made.refine(refined, SelfCritical.of(made.recipe, made.batches.items, words))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from extractors.features import StreamSpec
-from models.feature_sources.stream_sets import stream_set, together
+from models.feature_sources.stream_sets import combine_stream_sets, find_stream_set
 from models.vocabulary import Vocabulary
 from training.ablations.judged_pictures import JudgedPictures
 from training.ablations.row import RECIPE, SHEETS, SheetName
@@ -63,7 +63,7 @@ class Corpus:
 
         Raises FileNotFoundError where ``data`` lacks the sets.
         """
-        wanted = together([stream_set(name) for name in streams.split("+")])
+        wanted = combine_stream_sets([find_stream_set(name) for name in streams.split("+")])
         inputs = PictureInputs.of(wanted, wanted.streams, cards_of(teachers))
         kept, held_out = inputs.items(data, cache, RECIPE.held_out)
         if not held_out:

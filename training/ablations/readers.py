@@ -11,11 +11,11 @@ import torch
 from models.captioner import AnyCaptioner, StepAttention
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.combining.ensemble import Ensemble
-from models.combining.reranking import Fusion
+from models.combining.reranking import Reranker
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
-from models.inputs import Batch, inputs_of
-from models.likelihood import pad_captions, teacher_forced
-from models.vocabulary import EOS
+from models.inputs import Batch, order_inputs
+from models.likelihood import teacher_force
+from models.vocabulary import EOS, pad_captions
 
 #: Beams in every reading, and the candidates that each member sends into a fusion. Words may return, as they
 #: might when the tables in docs/results/ablations.md were made.
@@ -45,7 +45,7 @@ class SingleReader:
         """Where the words of given captions look, one caption a video, but for words that look nowhere."""
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
-        forced = teacher_forced(self.captioner, self._memory(batches), targets)
+        forced = teacher_force(self.captioner, self._memory(batches), targets)
         looks = [(place, check) for place, check in enumerate(forced.attentions) if check is not None]
         written = (targets > EOS)[:, [place for place, _ in looks]]
         temporal = torch.stack([check.temporal for _, check in looks], 1)
@@ -58,7 +58,7 @@ class SingleReader:
         ]
 
     def _memory(self, batches: Mapping[str, Batch]) -> Any:
-        memory = self.captioner.encode_batches(inputs_of(self.captioner, batches))
+        memory = self.captioner.encode_batches(order_inputs(self.captioner, batches))
         if not self.step_1:
             return memory
         earlier = self.captioner.earlier_memory(memory)
@@ -74,7 +74,7 @@ class Averaged:
     ensemble: Ensemble
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        memory = self.ensemble.encode_batches(inputs_of(self.ensemble, batches))
+        memory = self.ensemble.encode_batches(order_inputs(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
         return [_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
@@ -89,7 +89,9 @@ class RerankedReader:
     likelihood_weight: float = 0.0
 
     def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        chosen = Fusion(self.members, self.embedding, self.likelihood_weight).from_batches(batches, OPTIONS)
+        chosen = Reranker(self.members, self.embedding, self.likelihood_weight).caption_batches(
+            batches, OPTIONS
+        )
         return [each.best.words for each in chosen]
 
 

@@ -8,12 +8,16 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from training.ablations.row import AblationJob
 
 
-class AnotherPlan(ValueError):
+class AnotherPlan(ReelwordError, ValueError):
     """The folder's rows were run by another plan; the message says what to do."""
+
+    code = "another_plan"
+    hint = "Choose another folder, or the options that the folder's rows were run with."
 
 
 class AblationPlan(BaseModel):

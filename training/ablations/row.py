@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
@@ -115,12 +116,18 @@ class AblationJob:
         return f"{self.row.name}-{self.seed}"
 
 
-class NotThere(ValueError):
+class NotThere(ReelwordError, ValueError):
     """What a row begins with or reads is not there, or does not fit the pictures; the message says which."""
 
+    code = "row_lacks_input"
+    hint = "Train or bring what the message names, then run the row again."
 
-class UnknownRow(ValueError):
+
+class UnknownRow(ReelwordError, ValueError):
     """No family or row has that name; the message lists those there are."""
+
+    code = "unknown_row"
+    hint = "Choose one of those that the message lists."
 
 
 def jobs_of(

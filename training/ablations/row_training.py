@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from training.ablations.data import Corpus, OutOfTime
@@ -34,8 +35,11 @@ WATCHED = 4
 SAVES = 8
 
 
-class TooLittleTime(ValueError):
+class TooLittleTime(ReelwordError, ValueError):
     """A row's minutes ended before its first saved state; the message says what to do."""
+
+    code = "too_little_time"
+    hint = "Give each row more minutes: --minutes."
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.captioner import AnyCaptioner
-from models.checkpoint import Checkpoint, load_checkpoint, load_embedding, read_card
-from models.checkpoint_folder import WEIGHTS
+from models.checkpoint import WEIGHTS, Checkpoint, load_checkpoint, load_embedding, read_card
 from models.combining.reranking import LIKELIHOOD_WEIGHT
-from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
+from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.feature_sources.stream_sets import UnknownStreamSet
 from training.ablations.data import Corpus
 from training.ablations.readers import Reader, RerankedReader, SingleReader, joined
@@ -67,7 +66,7 @@ class AblationRunner:
         names = [job.family.streams]
         for path in self._shipped(job.row.make):
             try:
-                names.append(stream_set_for(read_card(path)).name)
+                names.append(select_stream_set(read_card(path)).name)
             except (StreamMismatch, UnknownStreamSet) as error:
                 raise NotThere(f"{path} cannot be fed: {error}") from error
         return "+".join(dict.fromkeys(names))

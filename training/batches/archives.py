@@ -21,11 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from extractors.errors import ReelwordError
 from training.datasets.words import words_of
 
 
-class CorpusError(ValueError):
+class CorpusError(ReelwordError, ValueError):
     """A caption file or picture archive is not what it should be; the message says what to do."""
+
+    code = "corpus_damaged"
+    hint = "docs/data.md says what caption files and archives look like."
 
 
 @dataclass(frozen=True)

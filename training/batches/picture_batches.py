@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.inputs import Batch, StreamReader, inputs_of
-from models.likelihood import pad_captions
-from models.vocabulary import Vocabulary
+from models.inputs import Batch, StreamReader, order_inputs
+from models.vocabulary import Vocabulary, pad_captions
 from training.batches.archives import Item, read_items
 from training.batches.picture_features import FeatureCache, PictureNetwork, cached_features
 from training.batches.pseudo_video import Pictures, Shots, batch_of, sample
@@ -71,7 +70,7 @@ class TrainingBatch:
 
     def of(self, network: StreamReader) -> list[Batch]:
         """What the ``encode_batches`` of a captioner or an embedding takes."""
-        return inputs_of(network, self.batches)
+        return order_inputs(network, self.batches)
 
 
 @dataclass(frozen=True, eq=False)

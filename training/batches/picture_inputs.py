@@ -11,13 +11,13 @@ from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
 from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
 from extractors.builtin.efficientnet_stages import EfficientNetStages
 from extractors.builtin.tuned_pair import TUNED, TunedPair
+from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
-from models.checkpoint import Card, read_card
-from models.checkpoint_folder import checkpoint_path
-from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
+from models.checkpoint import Card, find_checkpoint, read_card
+from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
-from models.inputs import renamed
+from models.inputs import rename_streams
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 
@@ -33,8 +33,11 @@ PICTURE_NETWORKS: dict[str, Callable[[], CachedNetwork]] = {
 }
 
 
-class NeedsVideo(ValueError):
+class NeedsVideo(ReelwordError, ValueError):
     """The stream set looks at what pictures do not show; the message says at what."""
+
+    code = "needs_video"
+    hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,7 @@ class PictureInputs:
         streams.
         """
         _for_pictures(streams)
-        parts = [streams.of(names), *(_of_teacher(card) for card in teachers)]
+        parts = [streams.select(names), *(_of_teacher(card) for card in teachers)]
         makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
         built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
         for card in teachers:
@@ -93,7 +96,7 @@ def _described_spec(spec: StreamSpec) -> str:
 
 def cards_of(teachers: Sequence[str]) -> list[Card]:
     """Of captioners by name or file. Raises UnknownCaptioner, or CheckpointError for a damaged file."""
-    return [read_card(checkpoint_path(teacher)) for teacher in teachers]
+    return [read_card(find_checkpoint(teacher)) for teacher in teachers]
 
 
 def config_for_streams(config: Any, streams: StreamSet) -> Any:
@@ -104,13 +107,13 @@ def config_for_streams(config: Any, streams: StreamSet) -> Any:
         alike = [each.stream for each in streams.inputs if each.width == stream.width]
         if stream.name not in streams.streams and len(alike) == 1:
             given[stream.name] = alike[0]
-    return renamed(config, given)
+    return rename_streams(config, given)
 
 
 def _of_teacher(card: Card) -> StreamSet:
     """What a teacher is fed with. Raises StreamMismatch where pictures do not show it."""
     try:
-        streams = stream_set_for(card)
+        streams = select_stream_set(card)
         _for_pictures(streams)
     except (NeedsVideo, UnknownStreamSet) as error:
         raise StreamMismatch(f"{card.captioner} cannot teach here: {error}") from error

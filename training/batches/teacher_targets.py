@@ -20,9 +20,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner, Rows
-from models.inputs import inputs_of
-from models.likelihood import pad_captions, teacher_distributions
+from models.captioner import AnyCaptioner, TensorRows
+from models.inputs import order_inputs
+from models.likelihood import predict_top_words
+from models.vocabulary import pad_captions
 from training.batches.pseudo_video import Pictures, batch_of, whole
 from training.precision import autocast
 
@@ -30,7 +31,7 @@ from training.precision import autocast
 
 
 @dataclass(frozen=True, eq=False)
-class TeacherTargets(Rows):
+class TeacherTargets(TensorRows):
     """words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended."""
 
     words: Tensor
@@ -131,8 +132,8 @@ def _distributions(
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
         samples = [whole(pictures) for _, pictures, _ in items]
         with torch.inference_mode(), autocast(precision):
-            memory = teacher.encode_batches(inputs_of(teacher, batch_of(samples, precision)))
-            top = teacher_distributions(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
+            memory = teacher.encode_batches(order_inputs(teacher, batch_of(samples, precision)))
+            top = predict_top_words(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)
         yield top.indices[valid].numpy(), top.values[valid].float().numpy()

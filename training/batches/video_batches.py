@@ -14,8 +14,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
-from models.likelihood import pad_captions
-from models.vocabulary import Vocabulary
+from models.vocabulary import Vocabulary, pad_captions
 from training.batches.picture_batches import TrainingBatch
 from training.batches.video_features import VideoFeatures, failure_lines
 from training.datasets.caption_set import VideoItem, words

@@ -16,22 +16,17 @@ single captions and videos does not end the reading: it is told in notices (capt
 
 from __future__ import annotations
 
-from typing import ClassVar
+from extractors.errors import ReelwordError
 
 
-class DataSetError(ValueError):
+class DataSetError(ReelwordError, ValueError):
     """Root of the tree; only its leaves are raised."""
 
-    code: ClassVar[str] = "data_set_error"
+    code = "data_set_error"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
-
-    @property
-    def advice(self) -> str:
-        """What is wrong and what to do, as it is printed."""
-        return f"{self} {self.hint}".strip()
 
 
 class UnknownDataSet(DataSetError):

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from extractors.sampling import FRAMES
-from models.checkpoint import Checkpoint, load_embedding
-from models.checkpoint_folder import embedding_path, load_captioner
+from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
-from models.combining.members import WrongMembers, default_members, files, named_members
+from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    feature_source_for,
+    build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, stream_set_for, stream_set_of
+from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.feature_sources.stream_sets import StreamSet
 
 Branches = Literal["stats", "st", "ts"]
@@ -52,15 +51,15 @@ def evaluated_captioner(
     checkpoint = load_captioner(name)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
-    source = FeatureSource(stream_set_of(checkpoint, streams), frames=frames)
+    source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
 
 def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     if named is not None:
-        return named_members(named)
-    found = [each.name for each in default_members(kind, files())]
+        return check_members(named)
+    found = [each.name for each in choose_members(kind, describe_files())]
     if not found:
         wanted = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
         raise WrongMembers(f"{kind} needs {wanted}; train one with `python -m app train stats`")
@@ -68,20 +67,20 @@ def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
 
 
 def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
-    sets: list[StreamSet] = [stream_set_of(member) for member in members.values()]
+    sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
     else:
-        path = embedding_path()
+        path = find_embedding()
         if path is None:
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
             )
         embedding, card = load_embedding(path)
         writer = FusedWriter(members, embedding, card)
-        sets.append(stream_set_for(card))
+        sets.append(select_stream_set(card))
     return EvaluatedCaptioner(
-        writer, feature_source_for(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
+        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
     )
 
 

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from extractors.errors import ReelwordError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = tuple[tuple[float, float], ...]
 
 
-class NoCurves(ValueError):
+class NoCurves(ReelwordError, ValueError):
     """A folder without a log, or a log without numbers; the message says which."""
+
+    code = "no_curves"
+    hint = "Name a folder that python -m app train wrote; its log.csv has the numbers."
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from extractors.sampling import FRAMES
-from models.checkpoint import load_checkpoint, save_checkpoint
-from models.checkpoint_folder import checkpoint_path
+from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from training.batches.video_batches import CaptionedVideo, with_features
@@ -120,7 +119,7 @@ def videos_of(
 
 def record(captioner: str, name: str, report: Report) -> None:
     """Write the scores into the checkpoint's card, under ``name``."""
-    path = checkpoint_path(captioner)
+    path = find_checkpoint(captioner)
     checkpoint = load_checkpoint(path)
     document = report.to_json()
     scores = {metric: round(value, 2) for metric, value in document["metrics"].items() if value is not None}

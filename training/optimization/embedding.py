@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.inputs import inputs_of
-from models.likelihood import pad_captions
+from models.inputs import order_inputs
+from models.vocabulary import pad_captions
 from training.batches.picture_batches import TrainingBatch, TrainingItem
 from training.batches.pseudo_video import batch_of, whole
 from training.optimization.run_folder import Learner, learner_of
@@ -40,7 +40,7 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding) -> None:
         network: Any = learner.captioner
         with trainer.autocast():  # without the GRU, which has no half precision on a CPU
             videos = network.encode_batches(batch.of(network))
-        sentences = network.sentences(batch.targets)
+        sentences = network.encode_sentences(batch.targets)
         hinge, contrast = network.loss(videos, sentences), contrastive(videos, sentences)
         return {"total": contrast + HINGE_WEIGHT * hinge, "loss": contrast, "auxiliary": hinge}
 
@@ -90,13 +90,13 @@ class Recall:
         parts = []
         for start in range(0, len(self.items), GROUP):
             batches = batch_of([whole(item.pictures) for item in self.items[start : start + GROUP]])
-            parts.append(embedding.encode_batches(inputs_of(embedding, batches)))
+            parts.append(embedding.encode_batches(order_inputs(embedding, batches)))
         return torch.cat(parts)
 
     def _sentences(self, embedding: Any) -> Tensor:
         captions = [embedding.vocabulary.encode(c) for item in self.items for c in item.captions]
         parts = [
-            embedding.sentences(pad_captions(captions[start : start + GROUP], self.max_length))
+            embedding.encode_sentences(pad_captions(captions[start : start + GROUP], self.max_length))
             for start in range(0, len(captions), GROUP)
         ]
         return torch.cat(parts)

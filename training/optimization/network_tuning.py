@@ -12,18 +12,22 @@ from torch import Tensor
 from extractors.builtin.efficientnet_lite3 import WIDTH
 from extractors.builtin.efficientnet_stages import STAGE_14
 from extractors.builtin.tuned_pair import PairEnd
+from extractors.errors import ReelwordError
 from extractors.features import Features
 from extractors.networks.efficientnet_lite import LITE2
 from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, OwnLoss, State, StepAttention
-from models.inputs import Batch, InputStream, collate_inputs, inputs_of
+from models.inputs import Batch, InputStream, collate_inputs, order_inputs
 
 STAGE, LITE3_GRID = "stage_14", "lite3_grid"
 #: Pictures at a time where no gradient is wanted; more would only take memory.
 SLICE = 32
 
 
-class NotOnGrid(ValueError):
+class NotOnGrid(ReelwordError, ValueError):
     """The captioner reads other streams than the image networks' grid; the message says which."""
+
+    code = "not_on_grid"
+    hint = "Start from a captioner whose stream set is the demo's: python -m app models lists them."
 
 
 class TunedConfig(BaseModel):
@@ -69,7 +73,7 @@ class Tuned(Captioner[Memory, State]):
     def encode_batches(self, batches: Sequence[Batch]) -> Memory:
         """A batch of each network's cells."""
         memory: Memory = self.captioner.encode_batches(
-            inputs_of(self.captioner, {self.grid: self.seen(*batches)})
+            order_inputs(self.captioner, {self.grid: self.seen(*batches)})
         )
         return memory
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from extractors.errors import ReelwordError
 from training.recipes.recipe import RewardWeights
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
@@ -22,8 +23,11 @@ Score = Callable[[Sequence[str], Sequence[Words], Sequence[bool]], Floats]
 TextScore = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 
 
-class NoReward(RuntimeError):
+class NoReward(ReelwordError, RuntimeError):
     """A metric that the recipe pays for cannot be computed here; the message says why and what to do."""
+
+    code = "no_reward"
+    hint = "Install the training group (make setup), or choose a recipe with another reward."
 
 
 class Rewards:

@@ -10,7 +10,7 @@ import torch
 
 from models.captioner import AnyCaptioner
 from models.decoding.decode import DecodingOptions, decode
-from models.inputs import inputs_of
+from models.inputs import order_inputs
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import Sample, Shots, batch_of, sample, whole
@@ -65,7 +65,7 @@ class Validation:
             samples = self._samples(start)
             with torch.inference_mode(), autocast(precision):
                 batches = batch_of(samples)
-                memory = captioner.encode_batches(inputs_of(captioner, batches))
+                memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, self.see(memory), self.options):
                     yield self.vocabulary.decode(hypotheses[0].tokens)
 

@@ -9,7 +9,7 @@ import torch
 
 from models.captioner import AnyCaptioner
 from models.decoding.decode import decode
-from models.inputs import inputs_of
+from models.inputs import order_inputs
 from training.batches.pseudo_video import Shots
 from training.batches.video_batches import CaptionedVideo, VideoBatches
 from training.optimization.run_folder import learner_of
@@ -50,6 +50,6 @@ class VideoTrainer(Trainer):
         for start in range(0, len(self.held_out), GROUP):
             batches = self.batches.whole(self.held_out[start : start + GROUP])
             with torch.inference_mode(), self.autocast():
-                memory = captioner.encode_batches(inputs_of(captioner, batches))
+                memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, see(memory), options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from extractors.errors import ReelwordError
 from training.recipes.papers import PaperRun
 from training.recipes.recipe import Recipe
 from training.recipes.recipe_book import RECIPES
@@ -17,8 +18,11 @@ from training.recipes.recipe_book import RECIPES
 Unread = dict[str, str]
 
 
-class UnreadOption(ValueError):
+class UnreadOption(ReelwordError, ValueError):
     """An option that was given and would not be read; the message names it and says why."""
+
+    code = "unread_option"
+    hint = "Leave the option out, or choose a recipe that reads it."
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from pydantic import BaseModel
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
-from models.captioners.stats import StatsConfig, StreamConfig
-from models.captioners.vatex import FusionConfig, SpatialConfig
+from models.captioners.stats import STaTSConfig, StreamConfig
+from models.captioners.vatex import SpatialVatexConfig, VatexConfig
 from models.feature_sources.stream_sets import StreamSet
 from models.inputs import InputStream
 from training.recipes.recipe import CONSTANT, Decay, HoldAndDrop, Recipe, RewardWeights
@@ -126,9 +126,9 @@ FUSION_EPOCHS = {"cross_entropy": 30, "self_critical": 10}
 LONG = {"cross_entropy": 30}
 
 
-def stats_config(streams: StreamSet) -> StatsConfig:
+def stats_config(streams: StreamSet) -> STaTSConfig:
     """A STaTS a stream of the set: grids, boxes, or one vector a row, which is a grid of one cell."""
-    return StatsConfig(
+    return STaTSConfig(
         streams=tuple(
             StreamConfig(
                 name=each.stream, width=each.width, regions="boxes" if each.regions == "boxes" else "grid"
@@ -154,17 +154,17 @@ def hard_config(_: StreamSet) -> DualAFRConfig:
     return DualAFRConfig(kind="hard")
 
 
-def fusion_config(_: StreamSet) -> FusionConfig:
-    return FusionConfig(motion=InputStream(name="ircsn152", width=2048))
+def fusion_config(_: StreamSet) -> VatexConfig:
+    return VatexConfig(motion=InputStream(name="ircsn152", width=2048))
 
 
-def spatial_config(streams: StreamSet) -> SpatialConfig:
+def spatial_config(streams: StreamSet) -> SpatialVatexConfig:
     """Objects have both networks' maps, as the paper says."""
     objects, moving = (
         InputStream(name=f"roi:{network}@mask_rcnn:10", width=2048) for network in ("resnext101", "ircsn152")
     )
     pooled = fusion_config(streams).model_dump()
-    return SpatialConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
+    return SpatialVatexConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
 
 
 def _of(

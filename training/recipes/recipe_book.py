@@ -9,12 +9,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from extractors.errors import ReelwordError
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import StatsConfig, StreamConfig
-from models.captioners.vatex import FusionConfig, SpatialConfig
+from models.captioners.stats import STaTSConfig, StreamConfig
+from models.captioners.vatex import SpatialVatexConfig, VatexConfig
 from training.recipes.recipe import Recipe
 
 
@@ -54,9 +55,9 @@ CONTINUING, TUNING, FOR_ONE = _BOOK.continuing, _BOOK.tuning, _BOOK.for_one
 DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 
-def demo_stats() -> StatsConfig:
+def demo_stats() -> STaTSConfig:
     """STaTS at the demo's widths: under 5 million parameters."""
-    return StatsConfig(
+    return STaTSConfig(
         streams=(StreamConfig(name="grid", width=1280),),
         embedded=320,
         words=256,
@@ -74,14 +75,17 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
     "g2l": G2LConfig.demo,
     "refocus": RefocusConfig.demo,
     "dual_afr": DualAFRConfig.demo,
-    "vanilla": FusionConfig.demo,
-    "temporal": FusionConfig.demo,
-    "spatial": SpatialConfig.demo,
+    "vanilla": VatexConfig.demo,
+    "temporal": VatexConfig.demo,
+    "spatial": SpatialVatexConfig.demo,
 }
 
 
-class UnknownRecipe(ValueError):
+class UnknownRecipe(ReelwordError, ValueError):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
+
+    code = "unknown_recipe"
+    hint = "Choose one of those that the message lists."
 
 
 def recipe_of(name: str | None, captioner: str) -> Recipe:

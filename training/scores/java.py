@@ -14,14 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from extractors.errors import ReelwordError
+
 #: Seconds for `java -version`, which takes 0.1 s on an idle machine.
 _VERSION_SECONDS: Final = 30.0
 #: One collector thread and no more memory than the scorers need: the machine is rarely ours alone.
 _JVM_OPTIONS: Final = ("-Xmx2G", "-XX:+UseSerialGC")
 
 
-class JavaError(RuntimeError):
+class JavaError(ReelwordError, RuntimeError):
     """No Java runs, or one stopped or fell silent; the text says which, in a sentence."""
+
+    code = "java_error"
+    hint = "Install the training group (make setup), which carries a Java, and see that memory is free."
 
 
 @dataclass(frozen=True)

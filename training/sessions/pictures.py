@@ -14,10 +14,16 @@ from torch import nn
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
-from models.checkpoint_folder import load_captioner
+from models.checkpoint import (
+    Card,
+    CheckpointError,
+    load_captioner,
+    load_checkpoint,
+    load_embedding,
+    save_checkpoint,
+)
 from models.feature_sources.stream_sets import DEMO, StreamSet
-from models.inputs import renamed
+from models.inputs import rename_streams
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import WRITTEN, Batches, with_streams
 from training.batches.picture_inputs import PictureInputs, cards_of, config_for_streams
@@ -165,7 +171,7 @@ def _alike(one: Any, other: Any) -> bool:
     if type(one) is not type(other) or len(one.streams) != len(other.streams):
         return False
     names = {a.name: b.name for a, b in zip(one.streams, other.streams, strict=True)}
-    return bool(renamed(one, names) == other)
+    return bool(rename_streams(one, names) == other)
 
 
 def prepare_training(

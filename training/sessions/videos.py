@@ -19,8 +19,8 @@ from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
-from models.feature_sources.stream_checks import check_extractors, check_streams, stream_set_of
-from models.feature_sources.stream_sets import StreamSet, stream_set
+from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
+from models.feature_sources.stream_sets import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import config_for_streams
 from training.batches.video_batches import CaptionedVideo, Inputs, Tell, VideoBatches, with_features
@@ -100,7 +100,7 @@ def train_on_videos(
     """
     torch.set_num_threads(place.threads)
     config = config_for_streams(DEMO_CONFIGS[name](), streams) if config is None else config
-    wanted = streams.of([stream.name for stream in config.streams])
+    wanted = streams.select([stream.name for stream in config.streams])
     videos = _read(captions, FeatureSource(wanted, threads=place.threads, cache=place.cache), place)
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
@@ -138,7 +138,7 @@ def _train(start: Checkpoint, recipe: Recipe, division: VideoSplit, place: RunPa
 
 def feature_source_of(checkpoint: Checkpoint, cache: Path, threads: int) -> FeatureSource:
     """What makes the captioner's streams. Raises StreamMismatch where it was trained on others."""
-    wanted = stream_set_of(checkpoint)
+    wanted = select_stream_set(checkpoint.card)
     source = FeatureSource(wanted, threads=threads, cache=cache)
     check_extractors(checkpoint, wanted, source.extractors)
     return source
@@ -224,7 +224,7 @@ def train_as_paper(
     if self_critical and "self_critical" in run.epochs:
         require(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
-    captions, wanted = folder.load(), stream_set(streams or run.streams)
+    captions, wanted = folder.load(), find_stream_set(streams or run.streams)
     plan = run.plan(sum(len(video.captions) for video in captions.of("train")), self_critical)
     return train_on_videos(name, wanted, plan, captions, folder.rule, place, run.config(wanted))
 

@@ -18,8 +18,14 @@ import typer
 from torch import Tensor
 
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from models.checkpoint_folder import checkpoint_path
+from models.checkpoint import (
+    Card,
+    Checkpoint,
+    CheckpointError,
+    find_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from models.feature_sources.stream_sets import DEMO
 
 app = typer.Typer(add_completion=False)
@@ -75,7 +81,7 @@ def main(
     if len(checkpoints) < 2:
         raise typer.BadParameter("name two checkpoints or more")
     try:
-        captioner, card = averaged([load_checkpoint(checkpoint_path(each)) for each in checkpoints])
+        captioner, card = averaged([load_checkpoint(find_checkpoint(each)) for each in checkpoints])
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
     save_checkpoint(out, captioner, card)

@@ -21,13 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from models.captioner import AnyCaptioner
-from models.checkpoint import load_embedding
-from models.checkpoint_folder import embedding_path, load_captioner
-from models.combining.members import FUSION, default_members, files
-from models.combining.reranking import Candidate, Fusion
+from models.checkpoint import find_embedding, load_captioner, load_embedding
+from models.combining.members import FUSION, choose_members, describe_files
+from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import DecodingOptions, decode
 from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
-from models.inputs import Batch, inputs_of
+from models.inputs import Batch, order_inputs
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import PictureInputs
 from training.batches.pseudo_video import batch_of, whole
@@ -68,7 +67,7 @@ class Judged:
         return self._by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
 
     def _by(self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]) -> dict[Choice, float]:
-        memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in self.groups]
+        memories = [captioner.encode_batches(order_inputs(captioner, group)) for group in self.groups]
 
         def captions(options: DecodingOptions) -> list[Sequence[str]]:
             found = [hypotheses for memory in memories for hypotheses in decode(captioner, memory, options)]
@@ -76,8 +75,8 @@ class Judged:
 
         return {choice: self.score(captions(each)) for choice, each in options.items()}
 
-    def by_likelihood_weight(self, fusion: Fusion) -> dict[float, float]:
-        fused = [each for group in self.groups for each in fusion.from_batches(group, OPTIONS)]
+    def by_likelihood_weight(self, fusion: Reranker) -> dict[float, float]:
+        fused = [each for group in self.groups for each in fusion.caption_batches(group, OPTIONS)]
 
         def winners(weight: float) -> list[Sequence[str]]:
             def merit(each: Candidate) -> float:
@@ -88,13 +87,13 @@ class Judged:
         return {weight: self.score(winners(weight)) for weight in LIKELIHOOD_WEIGHTS}
 
 
-def shipped() -> Fusion:
+def shipped() -> Reranker:
     """The members that a fusion has by default. Raises CheckpointError, and ValueError for no embedding."""
-    path = embedding_path()
+    path = find_embedding()
     if path is None:
         raise ValueError("there is no semantic embedding, which fusion needs")
-    names = [each.name for each in default_members(FUSION, files())]
-    return Fusion({name: load_captioner(name).captioner for name in names}, load_embedding(path)[0])
+    names = [each.name for each in choose_members(FUSION, describe_files())]
+    return Reranker({name: load_captioner(name).captioner for name in names}, load_embedding(path)[0])
 
 
 def main(

@@ -22,12 +22,12 @@ from rich.table import Table
 
 from models.captioner import AnyCaptioner
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import Card, CheckpointError
-from models.checkpoint_folder import load_captioner
+from models.checkpoint import Card, CheckpointError, load_captioner
 from models.decoding.decode import DecodingOptions, decode
-from models.feature_sources.stream_checks import StreamMismatch, stream_set_for
-from models.inputs import inputs_of
-from models.likelihood import pad_captions, teacher_forced
+from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
+from models.inputs import order_inputs
+from models.likelihood import teacher_force
+from models.vocabulary import pad_captions
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs
 from training.recipes.recipe_book import DEMO
@@ -64,7 +64,7 @@ class CheckpointScore:
 @torch.inference_mode()
 def score_checkpoint(captioner: AnyCaptioner, judged: Judged) -> CheckpointScore:
     """What ``captioner`` is worth on the pictures of ``judged``."""
-    memories = [captioner.encode_batches(inputs_of(captioner, group)) for group in judged.groups]
+    memories = [captioner.encode_batches(order_inputs(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
     found = []
     for options in WAYS:
@@ -87,7 +87,7 @@ def _likelihood(
         captions = [
             captioner.vocabulary.encode((item.captions * most)[i]) for item in items for i in range(most)
         ]
-        forced = teacher_forced(captioner, memory, pad_captions(captions, LONGEST))
+        forced = teacher_force(captioner, memory, pad_captions(captions, LONGEST))
         nats.append(-forced.log_p.sum(1).view(-1, most).sum(1))
         words.append(forced.valid.sum(1).view(-1, most).sum(1))
     return torch.cat(nats).double().numpy(), torch.cat(words).double().numpy()
@@ -95,7 +95,7 @@ def _likelihood(
 
 def _held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
     """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
-    inputs = PictureInputs.of(stream_set_for(cards[0]), tuple(cards[0].streams), cards)
+    inputs = PictureInputs.of(select_stream_set(cards[0]), tuple(cards[0].streams), cards)
     held_out = inputs.items(data, cache, DEMO.held_out)[1]
     if not held_out:
         raise FileNotFoundError(f"{data} lacks the set of which pictures are held out: {SELECTION_SET}")

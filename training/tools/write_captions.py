@@ -25,10 +25,9 @@ from tqdm import tqdm
 
 from extractors.files import atomic_write, sha256_of
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import CheckpointError, load_embedding
-from models.checkpoint_folder import embedding_path, load_captioner
-from models.combining.members import FUSION, default_members, files
-from models.combining.reranking import Candidate, Fusion
+from models.checkpoint import CheckpointError, find_embedding, load_captioner, load_embedding
+from models.combining.members import FUSION, choose_members, describe_files
+from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
@@ -81,7 +80,7 @@ def sure_of(candidates: Sequence[Candidate]) -> list[str]:
 
 @torch.inference_mode()
 def write(
-    fusion: Fusion, networks: Sequence[PictureNetwork], archive: Path, names: Sequence[str]
+    fusion: Reranker, networks: Sequence[PictureNetwork], archive: Path, names: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
     """(name, captions to learn from) of every picture."""
     pictures = read_pictures(archive, names)
@@ -90,7 +89,7 @@ def write(
         cells: dict[str, NDArray[np.float16]] = {}
         for network in networks:
             cells |= network.of_pictures(pixels)
-        fused = fusion.from_batches(batch_of(_stills(cells, len(group))), OPTIONS)
+        fused = fusion.caption_batches(batch_of(_stills(cells, len(group))), OPTIONS)
         for (name, _), found in zip(group, fused, strict=True):
             yield name, sure_of(found.candidates)
 
@@ -110,22 +109,22 @@ def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def writers(named: Sequence[str]) -> tuple[Fusion, PictureInputs, str]:
+def writers(named: Sequence[str]) -> tuple[Reranker, PictureInputs, str]:
     """Who writes, what feeds them, and a digest of their weights.
 
     Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
     that is fed otherwise.
     """
-    path = embedding_path()
+    path = find_embedding()
     if path is None:
         raise CheckpointError("there is no semantic embedding, which choosing among captions needs")
-    names = named or [each.name for each in default_members(FUSION, files())]
+    names = named or [each.name for each in choose_members(FUSION, describe_files())]
     loaded = {name: load_captioner(name) for name in names}
     embedding, card = load_embedding(path)
     cards = [*(each.card for each in loaded.values()), card]
     inputs = PictureInputs.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
     digests = "".join(each.sha256 for each in loaded.values()) + sha256_of(path)
-    return Fusion({name: each.captioner for name, each in loaded.items()}, embedding), inputs, digests
+    return Reranker({name: each.captioner for name, each in loaded.items()}, embedding), inputs, digests
 
 
 @app.command()

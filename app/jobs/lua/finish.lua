@@ -81,6 +81,6 @@ if answer ~= '' then
   redis.call('HSET', record, 'answer', answer)
 end
 if target == 'succeeded' then
-  redis.call('HSET', record, 'progress', 1)
+  redis.call('HSET', record, 'progress', 1, 'results', token)
 end
 return settle()

@@ -18,8 +18,8 @@ from app.api.submit import preferred_wait
 from app.api.upload import FORM_NAMES
 from app.jobs.blobs import Blobs
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
-from app.jobs.job import Jobs
-from app.jobs.options import FORM_FIELDS
+from app.jobs.job_store import Jobs
+from app.jobs.options import FORM_FIELDS, CaptionerChoice
 from app.settings import Settings
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
@@ -93,6 +93,23 @@ def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: Sc
     body = assert_problem(send(api, captioner="fusion", members="stats,blip"), 422, "unknown_captioner")
     assert body["known"] == ["g2l", "refocus", "stats"]
     assert "blip" in body["detail"]
+
+
+def test_who_writes_is_chosen_once_and_stands_in_the_record(
+    api: LiveApi, worker: ScriptedWorker, jobs: Jobs
+) -> None:
+    def chosen(**options: Any) -> CaptionerChoice | None:
+        job = jobs.get(send(api, **options).json()["id"])
+        assert job is not None
+        return job.options.choice
+
+    assert chosen() is None  # nobody is there to choose from: the worker that takes the job chooses
+    fusion = CaptionerInfo(name="fusion", weights_sha256="0" * 64, features={}, members=("g2l", "stats"))
+    worker.advertise("g2l", "stats", fusion)
+    assert chosen() == CaptionerChoice("stats")
+    assert chosen(captioner="g2l") == CaptionerChoice("g2l")
+    assert chosen(captioner="fusion") == CaptionerChoice("fusion", ("g2l", "stats"))
+    assert chosen(captioner="fusion", members="stats") == CaptionerChoice("fusion", ("stats",))
 
 
 def test_any_captioner_is_taken_while_no_worker_lives(api: LiveApi) -> None:

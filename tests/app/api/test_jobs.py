@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from app.errors import EngineCrashed
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from tests.app.live_api import LiveApi, assert_problem, finished, send
 from tests.app.scripted_worker import ScriptedWorker, attention_document
 
@@ -89,7 +89,7 @@ def test_an_answer_too_large_for_redis_is_read_from_its_blob(
 ) -> None:
     location = send(api).headers["location"]
     claim = worker.take()
-    key = f"results/{claim.job.id}/answer.json"
+    key = f"{claim.results}/answer.json"
     api.service.blobs.write(key, b'{"caption": "from the blob", "sampled": [0.5]}')
     jobs.succeed(claim, {"blob": key, "media": {"container": "mp4"}})
     assert api.client.get(location).json()["caption"] == "from the blob"
@@ -121,7 +121,9 @@ def test_the_picture_is_drawn_once(api: LiveApi, worker: ScriptedWorker) -> None
     assert response.headers["content-type"] == "image/png"
     picture = Image.open(io.BytesIO(response.content))
     assert picture.width >= 900
-    kept = f"results/{location.rsplit('/', 1)[1]}/attention.png"
+    job = api.service.jobs.get(location.rsplit("/", 1)[1])
+    assert job is not None
+    kept = f"{job.results}/attention.png"
     assert api.service.blobs.read(kept) == response.content
     api.service.blobs.write(kept, b"kept")
     assert api.client.get(f"{location}/attention.png").content == b"kept"

@@ -15,10 +15,10 @@ import pytest
 from app.api import application
 from app.attention_picture import heatmap
 from app.attention_picture.word_tiles import SPREAD
-from app.documents.attention import ExtrasDocument, GridAttention
 from app.jobs.options import FORM_FIELDS
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from models.caption import Extras, GridAttention
 from tests.app.live_api import LiveApi, live_api
 
 STATIC = Path(application.__file__).parent / "static"
@@ -80,9 +80,9 @@ def test_the_page_has_words_for_every_field(page: Links) -> None:
 def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
     script = (STATIC / "own.js").read_text()
     shown = set(re.findall(r"extras\.(\w+)", script))
-    assert shown <= set(ExtrasDocument.model_fields)
+    assert shown <= set(Extras.model_fields)
     # two that are maps, which are drawn from ``spatial`` and ``temporal``
-    assert set(ExtrasDocument.model_fields) - shown == {"st_spatial", "refocus"}
+    assert set(Extras.model_fields) - shown == {"st_spatial", "refocus"}
 
 
 def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:
@@ -162,7 +162,7 @@ def test_page_and_picture_show_the_same_scale() -> None:
 
 
 def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None:
-    """Which words are so is decided once, by models/caption.py, and served as ``spread``."""
+    """Which words are so is decided by models/decoding/written_captions.py, and served as ``spread``."""
     script = (STATIC / "page.js").read_text()
     assert f'SPREAD = "{SPREAD}";' in script
     assert "attention.spread" in script

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from app.attention_picture import drawing, heatmap, render
-from app.attention_picture.render import attention_picture
-from app.attention_picture.word_tiles import SPREAD, most_attended, said_below, tile_frames
-from app.documents.attention import AttentionDocument, GridAttention
+from app.attention_picture.render import draw_attention_picture
+from app.attention_picture.word_tiles import SPREAD, find_most_attended, list_tile_frames, write_below
+from models.caption import AttentionDocument, GridAttention
 
 GRID = 7
 
@@ -53,7 +53,7 @@ def middles(count: int) -> list[float]:
 @pytest.mark.parametrize("size", [(320, 180), (180, 320), (640, 80), (60, 480), (2, 2), (101, 57)])
 @pytest.mark.parametrize("words", [1, 9, 30])
 def test_any_shape_and_length_fit_the_page(size: tuple[int, int], words: int) -> None:
-    picture = attention_picture(document(["word"] * words, 8), frames(8, size), middles(8))
+    picture = draw_attention_picture(document(["word"] * words, 8), frames(8, size), middles(8))
     assert picture.mode == "RGB"
     assert 900 <= picture.width <= render.CONTENT + 2 * drawing.MARGIN
     assert picture.height < 4000
@@ -62,7 +62,7 @@ def test_any_shape_and_length_fit_the_page(size: tuple[int, int], words: int) ->
 
 @pytest.mark.parametrize("count", [1, 2, 17, 64])
 def test_any_number_of_frames_fits(count: int) -> None:
-    picture = attention_picture(document(["a", "dog"], count), frames(count, (320, 180)), middles(count))
+    picture = draw_attention_picture(document(["a", "dog"], count), frames(count, (320, 180)), middles(count))
     assert_margins_are_empty(picture)
 
 
@@ -79,15 +79,15 @@ def assert_margins_are_empty(picture: Image.Image) -> None:
 
 def test_a_word_gets_the_frame_of_its_heaviest_moment() -> None:
     attention = document(["a", "dog", "runs"], 4)
-    assert [most_attended(attention, word, middles(4)) for word in range(3)] == [(0, 0), (1, 1), (2, 2)]
+    assert [find_most_attended(attention, word, middles(4)) for word in range(3)] == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_moments_that_are_windows_get_the_frame_nearest_their_middle() -> None:
     attention = AttentionDocument.model_validate(
         {"words": ["a"], "times": [[0, 4], [4, 8]], "temporal": [[0.2, 0.8]]}
     )
-    assert most_attended(attention, 0, [0.5, 2.5, 4.5, 5.9, 7.5]) == (1, 3)
-    assert most_attended(attention, 0, [0.5, 2.5]) == (1, 1)  # none inside: the nearest there is
+    assert find_most_attended(attention, 0, [0.5, 2.5, 4.5, 5.9, 7.5]) == (1, 3)
+    assert find_most_attended(attention, 0, [0.5, 2.5]) == (1, 1)  # none inside: the nearest there is
 
 
 def test_a_moment_ends_before_the_next_frame() -> None:
@@ -95,22 +95,22 @@ def test_a_moment_ends_before_the_next_frame() -> None:
     attention = AttentionDocument.model_validate(
         {"words": ["a", "dog"], "times": [[0.5, 1.5], [1.5, 1.5]], "temporal": [[0.8, 0.2], [0.2, 0.8]]}
     )
-    assert most_attended(attention, 0, [0.5, 1.5]) == (0, 0)
-    assert most_attended(attention, 1, [0.5, 1.5]) == (1, 1)
+    assert find_most_attended(attention, 0, [0.5, 1.5]) == (0, 0)
+    assert find_most_attended(attention, 1, [0.5, 1.5]) == (1, 1)
 
 
 def test_of_equal_moments_the_first_counts() -> None:
     attention = AttentionDocument.model_validate(
         {"words": ["a"], "times": [[0, 1], [1, 2]], "temporal": [[0.5, 0.5]]}
     )
-    assert most_attended(attention, 0, [0.5, 1.5]) == (0, 0)
+    assert find_most_attended(attention, 0, [0.5, 1.5]) == (0, 0)
 
 
 def test_the_tile_shows_the_frame_lit_at_the_weighed_cell() -> None:
     """Frame 1 is grey; the word looks at its bottom right corner, which alone turns bright."""
     grey = [Image.new("RGB", (210, 210), (90, 90, 90)) for _ in range(2)]
-    dark = attention_picture(document(["a", "dog"], 2, kind="none"), grey, middles(2))
-    lit = attention_picture(document(["a", "dog"], 2, cell=GRID * GRID - 1), grey, middles(2))
+    dark = draw_attention_picture(document(["a", "dog"], 2, kind="none"), grey, middles(2))
+    lit = draw_attention_picture(document(["a", "dog"], 2, cell=GRID * GRID - 1), grey, middles(2))
     tile = _second_tile(dark)
     plain, heated = dark.crop(tile), lit.crop(tile)
     width, height = plain.size
@@ -138,21 +138,22 @@ def _brightness(picture: Image.Image) -> float:
 
 
 def test_an_even_map_glows_nowhere_and_a_sharp_one_does() -> None:
-    even = heatmap.strengths([1 / 49] * 49)
+    even = heatmap.scale_weights([1 / 49] * 49)
     assert max(even) == pytest.approx(0, abs=1e-9)
-    sharp = heatmap.strengths(peak(49, 24))
+    sharp = heatmap.scale_weights(peak(49, 24))
     assert (sharp[24], sharp[0]) == (1, 0)
-    noisy = heatmap.strengths([1.1 / 49, 0.9 / 49] + [1 / 49] * 47)
+    noisy = heatmap.scale_weights([1.1 / 49, 0.9 / 49] + [1 / 49] * 47)
     assert max(noisy) == pytest.approx(0.1)
 
 
 def test_one_cell_has_nothing_to_compare_with() -> None:
-    assert heatmap.strengths([1.0]) == [0.0]
+    assert heatmap.scale_weights([1.0]) == [0.0]
 
 
 def test_the_scale_brightens_evenly() -> None:
     levels = [
-        0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(heatmap.colour, [k / 20 for k in range(21)])
+        0.2126 * r + 0.7152 * g + 0.0722 * b
+        for r, g, b in map(heatmap.pick_colour, [k / 20 for k in range(21)])
     ]
     steps = [b - a for a, b in pairwise(levels)]
     assert min(steps) > 0
@@ -161,43 +162,43 @@ def test_the_scale_brightens_evenly() -> None:
 
 def test_boxes_light_the_weighed_box_and_may_leave_the_picture() -> None:
     grey = Image.new("RGB", (100, 100), (90, 90, 90))
-    lit = heatmap.over_boxes(grey, [0.9, 0.1], [[-0.2, -0.2, 0.4, 0.4], [1.4, 1.2, 0.7, 0.7]])
+    lit = heatmap.overlay_boxes(grey, [0.9, 0.1], [[-0.2, -0.2, 0.4, 0.4], [1.4, 1.2, 0.7, 0.7]])
     assert lit.size == (100, 100)
     assert _brightness(lit.crop((5, 5, 35, 35))) > _brightness(lit.crop((75, 75, 95, 95))) + 50
 
 
 @pytest.mark.parametrize("kind", ["boxes", "none"])
 def test_captioners_without_a_grid_are_drawn_too(kind: str) -> None:
-    picture = attention_picture(document(["a", "dog"], 4, kind=kind), frames(4, (320, 180)), middles(4))
+    picture = draw_attention_picture(document(["a", "dog"], 4, kind=kind), frames(4, (320, 180)), middles(4))
     assert_margins_are_empty(picture)
 
 
 def test_a_word_without_attention_has_an_empty_tile() -> None:
     attention = document(["a", "dog"], 2).model_copy(update={"temporal": [None, [0.1, 0.9]]})
-    assert most_attended(attention, 0, middles(2)) is None
-    picture = attention_picture(attention, frames(2, (320, 180)), middles(2))
+    assert find_most_attended(attention, 0, middles(2)) is None
+    picture = draw_attention_picture(attention, frames(2, (320, 180)), middles(2))
     colours = {colour for _, colour in picture.getcolors(picture.width * picture.height) or []}
     assert drawing.FAINT in colours
 
 
 def test_a_long_word_is_shrunk_and_then_cut() -> None:
-    text, size = drawing.fitted("dog", 25, 120)
+    text, size = drawing.fit_text("dog", 25, 120)
     assert (text, size) == ("dog", 25)
-    text, size = drawing.fitted("incomprehensible", 25, 150)
+    text, size = drawing.fit_text("incomprehensible", 25, 150)
     assert text == "incomprehensible"
     assert size < 25
-    text, size = drawing.fitted("antidisestablishmentarianism" * 3, 25, 150)
+    text, size = drawing.fit_text("antidisestablishmentarianism" * 3, 25, 150)
     assert text.endswith("…")
     assert ImageFont.load_default(size).getlength(text) <= 150
 
 
 def test_no_words_still_make_a_picture() -> None:
-    assert_margins_are_empty(attention_picture(document([], 4), frames(4, (320, 180)), middles(4)))
+    assert_margins_are_empty(draw_attention_picture(document([], 4), frames(4, (320, 180)), middles(4)))
 
 
 def test_frames_and_times_must_belong_together() -> None:
     with pytest.raises(ValueError, match="2 frames cannot have 3 times"):
-        attention_picture(document(["a"], 3), frames(2, (320, 180)), middles(3))
+        draw_attention_picture(document(["a"], 3), frames(2, (320, 180)), middles(3))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_frames_and_times_must_belong_together() -> None:
     [(0, "0.0 s"), (1.44, "1.4 s"), (59.96, "1:00.0"), (125, "2:05.0"), (7325.4, "2:02:05")],
 )
 def test_times_read_as_people_write_them(seconds: float, text: str) -> None:
-    assert drawing.seconds(seconds) == text
+    assert drawing.format_seconds(seconds) == text
 
 
 # ---- what each captioner has of its own ----
@@ -216,7 +217,7 @@ def with_extras(**extras: object) -> AttentionDocument:
 
 
 def drawn(attention: AttentionDocument) -> Image.Image:
-    picture = attention_picture(attention, frames(4, (320, 180)), middles(4))
+    picture = draw_attention_picture(attention, frames(4, (320, 180)), middles(4))
     assert_margins_are_empty(picture)
     return picture
 
@@ -227,8 +228,8 @@ def chosen(moment: int) -> dict[str, float]:
 
 def test_g2ls_key_frames_lie_below_each_other() -> None:
     attention = with_extras(selected=[[chosen(0), chosen(3)], [chosen(2)]])
-    assert tile_frames(attention, 0, middles(4)) == [(0, 0), (3, 3)]
-    assert tile_frames(attention, 1, middles(4)) == [(2, 2)]
+    assert list_tile_frames(attention, 0, middles(4)) == [(0, 0), (3, 3)]
+    assert list_tile_frames(attention, 1, middles(4)) == [(2, 2)]
     one, plain = with_extras(selected=[[chosen(0)], [chosen(2)]]), document(["a", "dog"], 4)
     assert drawn(attention).height > drawn(one).height == drawn(plain).height
 
@@ -291,12 +292,14 @@ def test_what_is_drawn_is_explained() -> None:
 
 def test_heat_stays_in_the_part_that_the_network_saw() -> None:
     grey = Image.new("RGB", (200, 100), (90, 90, 90))
-    lit = heatmap.over_cells(grey, peak(4, 0), [0.0, 0.5, 1.0], [0.25, 0.5, 0.75])
+    lit = heatmap.overlay_cells(grey, peak(4, 0), [0.0, 0.5, 1.0], [0.25, 0.5, 0.75])
     assert lit.crop((0, 0, 50, 100)).getcolors() == [(5000, (90, 90, 90))]
     assert lit.crop((150, 0, 200, 100)).getcolors() == [(5000, (90, 90, 90))]
     assert _brightness(lit.crop((50, 0, 75, 25))) > 110
     whole = [0.0, 0.5, 1.0]
-    assert heatmap.over_cells(grey, peak(4, 0), whole, whole) == heatmap.over_grid(grey, peak(4, 0), 2, 2)
+    assert heatmap.overlay_cells(grey, peak(4, 0), whole, whole) == heatmap.overlay_grid(
+        grey, peak(4, 0), 2, 2
+    )
 
 
 @pytest.mark.parametrize("cell", range(4))
@@ -304,7 +307,7 @@ def test_heat_of_uneven_cells_is_brightest_in_their_middles(cell: int) -> None:
     """Four columns of 1/7, 2/7, 2/7, 2/7 of the picture."""
     grey = Image.new("RGB", (280, 40), (90, 90, 90))
     edges = [0.0, 0.14286, 0.42857, 0.71429, 1.0]
-    lit = heatmap.over_cells(grey, peak(4, cell), [0.0, 1.0], edges).convert("L")
+    lit = heatmap.overlay_cells(grey, peak(4, cell), [0.0, 1.0], edges).convert("L")
     line = list(lit.crop((0, 20, 280, 21)).tobytes())
     brightest = [x for x, level in enumerate(line) if level == max(line)]
     begin, end = 280 * edges[cell], 280 * edges[cell + 1]
@@ -325,7 +328,7 @@ def test_a_document_without_edges_parts_and_spread_is_drawn_as_it_was_meant() ->
 @pytest.mark.parametrize(("spread", "lines"), [(False, ["1.4 s"]), (True, ["spread over the whole clip"])])
 def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, lines: list[str]) -> None:
     attention = document(["a", "dog"], 4).model_copy(update={"spread": [spread, spread]})
-    assert said_below(attention, 1, 1.4) == lines
+    assert write_below(attention, 1, 1.4) == lines
     # the frame that is shown is marked on the line of moments alone
     assert (count(drawn(attention), drawing.ACCENT) > 0) is not spread
     assert ("nearly even" in render._explanation(attention)) is spread
@@ -333,13 +336,13 @@ def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, line
 
 def test_key_frames_that_were_read_are_named_however_even_their_weights() -> None:
     attention = with_extras(selected=[[chosen(0)], [chosen(2)]]).model_copy(update={"spread": [True, True]})
-    assert said_below(attention, 1, 2.0) == ["2.0 s", SPREAD]
+    assert write_below(attention, 1, 2.0) == ["2.0 s", SPREAD]
     assert count(drawn(attention), drawing.ACCENT) > 0
 
 
 def test_what_stats_tells_has_its_own_line() -> None:
     attention = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
-    assert said_below(attention, 0, 2.0) == ["2.0 s", "ST 30 %"]
+    assert write_below(attention, 0, 2.0) == ["2.0 s", "ST 30 %"]
 
 
 def test_the_line_of_moments_is_the_clip() -> None:

@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import PROGRAM, cli
 from app.errors import UsageError
-from app.extract.inputs import Input, find_videos, name_apart
+from app.extract.extraction import format_predictions
+from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
-from app.extract.pool import describe_all
-from app.extract.predictions import predictions
+from app.extract.pool import describe_videos
 from app.settings import Settings
 from extractors.extraction.feature_files import load, path_digest
 from extractors.features import Stream, StreamSpec
@@ -275,8 +275,8 @@ def test_jobs_give_the_same_and_one_that_dies_costs_its_video_and_is_replaced(
         file.truncate(1 << 40)  # takes hours to read, and no room
     clip = shell.folder / "sub" / "clip.mp4"
     found = []
-    for outcome in describe_all(
-        plan, [Input(endless, "x"), *(Input(clip, f"{k}") for k in range(3))], jobs=2
+    for outcome in describe_videos(
+        plan, [InputVideo(endless, "x"), *(InputVideo(clip, f"{k}") for k in range(3))], jobs=2
     ):
         found.append(outcome)
         if len(found) == 1:
@@ -297,7 +297,7 @@ def children() -> Iterator[int]:
     import psutil
 
     for process in psutil.Process().children():
-        if "spawn_main" in " ".join(process.cmdline()):
+        if "app.extract.pool" in " ".join(process.cmdline()):
             yield process.pid
 
 
@@ -319,8 +319,8 @@ def test_a_folder_is_searched_for_videos_alone(shell: Shell, tmp_path: Path) -> 
 
 
 def test_names_do_not_depend_on_the_order_in_which_files_are_given() -> None:
-    one, two, three = (Input(Path(file), "x") for file in ("a/x.mp4", "b/X.avi", "c/x.mp4"))
-    capital = Input(two.file, "X")
+    one, two, three = (InputVideo(Path(file), "x") for file in ("a/x.mp4", "b/X.avi", "c/x.mp4"))
+    capital = InputVideo(two.file, "X")
     owners = {one: "other", capital: "own", three: None}
     for order in ([one, capital, three], [three, capital, one]):
         named = dict(zip(order, name_apart(order, lambda each: owners[each]), strict=True))
@@ -334,20 +334,20 @@ def test_predictions_are_of_real_rows_by_their_labels() -> None:
     logits = torch.tensor([[4.0, 0.0, 0.0], [0.0, 9.0, 0.0]])
     mask = torch.tensor([True, False])
     streams = {"x": Stream(torch.zeros(2, 1), times, times + 1, spec)}
-    assert predictions(streams, None) is None
+    assert format_predictions(streams, None) is None
     streams["x_logits"] = Stream(logits, times, times + 1, spec, mask=mask)
-    told = predictions(streams, ("archery", "yoga", "golf"))
+    told = format_predictions(streams, ("archery", "yoga", "golf"))
     assert told == "0.96 archery, 0.02 yoga, 0.02 golf"
-    assert predictions(streams, None) == "0.96 class 0, 0.02 class 1, 0.02 class 2"
+    assert format_predictions(streams, None) == "0.96 class 0, 0.02 class 1, 0.02 class 2"
 
 
 def test_predictions_of_a_detector_are_its_best_boxes() -> None:
     scores = torch.tensor([[[0.0, 0.9], [0.3, 0.0]], [[0.6, 0.0], [0.0, 0.0]]])
     times = np.arange(2.0)
     stream = Stream(scores, times, times + 1, StreamSpec("n", "w", "p"), boxes=torch.zeros(2, 2, 4))
-    assert predictions({"coco_ssd": stream}, ("cat", "dog")) == "0.90 dog, 0.60 cat"
+    assert format_predictions({"coco_ssd": stream}, ("cat", "dog")) == "0.90 dog, 0.60 cat"
     nothing = replace(stream, values=torch.zeros_like(stream.values))
-    assert predictions({"coco_ssd": nothing}, ("cat", "dog")) == "nothing that it knows"
+    assert format_predictions({"coco_ssd": nothing}, ("cat", "dog")) == "nothing that it knows"
 
 
 def test_the_options_are_listed(shell: Shell) -> None:
@@ -362,3 +362,11 @@ def test_the_options_are_listed(shell: Shell) -> None:
     ):
         assert f"--{option}" in shown
     assert "safetensors|npy|hdf5" in shown
+
+
+def test_options_are_shown_whole_on_a_narrow_terminal(shell: Shell) -> None:
+    narrow = replace(shell, environment={**shell.environment, "COLUMNS": "80"})
+    shown = narrow.extract("--help").stdout
+    assert "--extraction-total " in shown
+    assert "--show-predictions / --no-show-predictions" in shown
+    assert max(map(len, shown.splitlines())) <= 80

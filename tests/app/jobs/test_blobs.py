@@ -130,6 +130,7 @@ def test_names_and_sizes_below_a_key(blobs: Blobs) -> None:
     assert blobs.names("results") == {"a", "b"}
     assert blobs.names("uploads") == {"c"}
     assert blobs.sizes("results") == {"a": 6, "b": 1}
+    assert blobs.sizes("results", depth=2) == {"a/frames": 4, "a/attention.json": 2, "b/attention.json": 1}
     assert blobs.sizes("uploads") == {"c": 3}
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from app.cli.main import cli
 from app.errors import RecordUnreadable
-from app.jobs.job import PRIORITIES, Jobs, Keys
+from app.jobs.job import PRIORITIES, Keys
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerRegistry
 from tests.app.live_api import LiveApi, send

@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from app import errors
-from app.jobs.job import Claim, Jobs, Keys, Refusal
+from app.jobs.job import Keys
+from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue, ensure_groups, waiting
 from app.jobs.redis_client import connect

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
 from app.errors import DeadlineExceeded, EngineCrashed, WorkerLost
-from app.jobs.job import GROUP, Claim, Jobs, Keys
+from app.jobs.job import GROUP, Keys
+from app.jobs.job_store import Claim, Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Offer, Queue, ensure_groups
 from app.jobs.redis_client import connect

@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from app.errors import WorkerLost
-from app.jobs.captioner_info import WorkerInfo
-from app.jobs.job import Claim, Jobs, Keys, Priority
+from app.jobs.job import Keys, Priority
+from app.jobs.job_store import Claim, Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Offer, Queue, ensure_groups, release_dead_worker, waiting
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.serve.embedded_redis import RedisServer
 from tests.app.worker.test_worker import settings_for
 from tests.app.workers import Service, eventually, service
@@ -392,6 +392,20 @@ def test_others_keep_their_jobs_when_a_worker_is_released(jobs: Jobs, server: re
     assert crowd.work("idle-2-x") == []
     names = {worker.name for worker in WorkerRegistry(server, jobs.keys).workers()}
     assert names == {"host-1-alive", "host-11-other", "elsewhere-1-other", "idle-2-x"}
+
+
+def test_a_worker_that_leaves_stays_a_consumer_while_it_has_entries(jobs: Jobs, server: redis.Redis) -> None:
+    crowd = Crowd(jobs)
+    for name in ("idle-1-a", "busy-1-b"):
+        crowd.join(name)
+    (job_id,) = submit(jobs, 1)
+    assert crowd.work("busy-1-b") == [job_id]
+    stream = jobs.keys.stream("normal")
+    server.xgroup_createconsumer(stream, "workers", "idle-1-a")
+    for name in ("idle-1-a", "busy-1-b"):
+        Queue(server, name, lease=1, keys=jobs.keys).close()
+    consumers: Any = server.xinfo_consumers(stream, "workers")
+    assert [(consumer["name"], consumer["pending"]) for consumer in consumers] == [("busy-1-b", 1)]
 
 
 def test_old_consumers_are_forgotten_but_not_the_one_for_what_is_handed_back(

@@ -13,7 +13,8 @@ import redis
 from app.errors import QueueUnavailable
 from app.jobs.blobs import Blobs
 from app.jobs.dead_letters import DeadLetter, letter_text
-from app.jobs.job import Jobs, Keys
+from app.jobs.job import Keys
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
 from app.jobs.sweeper import Sweeper
@@ -221,7 +222,43 @@ def test_the_budget_takes_what_finished_first(api: LiveApi, worker: ScriptedWork
     assert [api.client.get(f"/jobs/{job_id}").json()["state"] for job_id in ids] == [
         "expired", "succeeded", "succeeded",
     ]  # fmt: skip
-    assert json.loads(blobs.read(f"results/{ids[1]}/attention.json"))
+    kept = jobs.get(ids[1])
+    assert kept is not None
+    assert json.loads(blobs.read(f"{kept.results}/attention.json"))
+
+
+def test_results_of_an_attempt_that_did_not_count_go(
+    sweeper: Sweeper, worker: ScriptedWorker, jobs: Jobs, blobs: Blobs
+) -> None:
+    """A worker that was frozen past its lease wrote beside the results of the run that counted."""
+    job_id = put_job(jobs, blobs)
+    claim = worker.take()
+    late = f"results/{job_id}/{int(claim.token) - 1}"
+    blobs.write(f"{late}/frames/0.jpg", b"late")
+    worker.succeed(claim)
+    jobs.server.delete(f"{jobs.keys.namespace}:sweeper")  # the API's own holds it
+    sweeper.sweep()
+    assert blobs.exists(late)
+    sweeper.sweep()
+    assert not blobs.exists(late)
+    assert blobs.exists(f"{claim.results}/frames/0.jpg")
+
+
+def test_results_of_older_versions_are_kept_where_they_lie(
+    sweeper: Sweeper, worker: ScriptedWorker, jobs: Jobs, blobs: Blobs
+) -> None:
+    job_id = put_job(jobs, blobs)
+    worker.succeed(worker.take())
+    blobs.remove(f"results/{job_id}")
+    put_result(blobs, job_id)
+    jobs.server.hdel(jobs.keys.job(job_id), "results")  # as an older version left it
+    jobs.server.delete(f"{jobs.keys.namespace}:sweeper")
+    for _ in range(2):
+        sweeper.sweep()
+    found = jobs.get(job_id)
+    assert found is not None
+    assert blobs.exists(f"{found.results}/attention.json")
+    assert blobs.exists(f"{found.results}/frames/0.jpg")
 
 
 def test_without_redis_nothing_is_taken(blobs: Blobs, settings: Settings, keys: Keys, tmp_path: Path) -> None:

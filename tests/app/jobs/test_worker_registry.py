@@ -6,9 +6,9 @@ import time
 
 import redis
 
-from app.jobs.captioner_info import CaptionerInfo, WorkerInfo
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Keys
-from app.jobs.worker_registry import WorkerRegistry
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 
 def info(name: str, *captioners: str, is_ready: bool = True) -> WorkerInfo:
@@ -37,6 +37,18 @@ def test_what_workers_say_is_listed(server: redis.Redis, keys: Keys) -> None:
     assert registry.is_ready()
     registry.withdraw("ann")
     assert [worker.name for worker in registry.workers()] == ["bob"]
+
+
+def test_the_default_is_one_that_every_worker_has(server: redis.Redis, keys: Keys) -> None:
+    """Whichever of them takes the job, it can write what was chosen when the job was accepted."""
+    registry = WorkerRegistry(server, keys)
+    assert registry.captioner_choices().default is None
+    registry.advertise(info("ann", "g2l", "stats").model_copy(update={"default": "g2l"}))
+    assert registry.captioner_choices().default == "g2l"
+    registry.advertise(info("bob", "refocus", "stats").model_copy(update={"default": "stats"}))
+    assert registry.captioner_choices().default == "stats"
+    registry.advertise(info("cid", "refocus").model_copy(update={"default": "refocus"}))
+    assert registry.captioner_choices().default == "g2l"
 
 
 def test_a_worker_that_falls_silent_is_off_the_list(server: redis.Redis, keys: Keys) -> None:

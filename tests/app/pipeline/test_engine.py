@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.documents.attention import AttentionDocument
-from app.documents.job import JobDocument
+from app.documents.job import Answer
 from app.errors import CaptionerUnavailable, EngineStartFailed
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import caption_videos
@@ -19,6 +20,7 @@ from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.gathered import gather_here
+from models.caption import AttentionDocument
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
@@ -45,6 +47,20 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_video(folder / f"{count}.mp4", frames=count) for count in (1, 20, 35)]
 
 
+def of(captioner: str) -> CaptionOptions:
+    return CaptionOptions(captioner=captioner)
+
+
+def scores(found: EngineAnswer) -> list[float]:
+    return [caption.score for caption in found.answer.captions or []]
+
+
+def features_of(found: EngineAnswer) -> dict[str, Any]:
+    assert found.answer.model is not None
+    assert found.answer.model.features is not None
+    return found.answer.model.features
+
+
 def test_each_file_has_its_outcome_in_its_place(
     settings: Settings, engine: Engine, clips: list[Path], tmp_path: Path
 ) -> None:
@@ -58,19 +74,22 @@ def test_each_file_has_its_outcome_in_its_place(
     assert outcomes[1].error.code == "not_a_video"
     for outcome in (outcomes[0], outcomes[2], outcomes[3]):
         assert outcome.frames is not None
-        assert len(outcome.frames) == len(outcome.answer["sampled"])
-        assert len(outcome.answer["captions"]) == 3
-        assert outcome.answer["caption"] == outcome.answer["captions"][0]["text"]
-        JobDocument.model_validate({"id": "x", "state": outcome.state, **outcome.answer})
+        assert len(outcome.frames) == len(outcome.answer.sampled or [])
+        captions = outcome.answer.captions or []
+        assert len(captions) == 3
+        assert outcome.answer.caption == captions[0].text
+        record = outcome.answer.as_record()
+        assert Answer.model_validate(json.loads(json.dumps(record))).as_record() == record
+        assert record.keys() == Answer.model_fields.keys()
 
 
 def test_attention_tells_of_the_sampled_frames(settings: Settings, engine: Engine, clips: list[Path]) -> None:
     (outcome,) = caption_videos([clips[1]], CaptionOptions(), settings, engine)
     assert outcome.attention is not None
-    document = AttentionDocument.model_validate(outcome.attention)
-    assert document.words == [word["word"] for word in outcome.answer["captions"][0]["words"]]
+    document = AttentionDocument.model_validate_json(outcome.attention)
+    assert document.words == [word.word for word in (outcome.answer.captions or [])[0].words]
     starts = [start for start, _ in document.times]
-    assert starts == pytest.approx(outcome.answer["sampled"], abs=1e-3)
+    assert starts == pytest.approx(outcome.answer.sampled, abs=1e-3)
     for row in document.temporal:
         assert row is not None
         assert sum(row) == pytest.approx(1, abs=1e-3)
@@ -88,28 +107,41 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
     """Different captioners and options in one batch, each answered by its own."""
     videos = [gather_here(clip, engine.info.request).footage for clip in clips]
     options = [
-        CaptionOptions(),
+        CaptionOptions(captioner="stats"),
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
-        CaptionOptions(),
+        CaptionOptions(captioner="stats"),
     ]
     together = engine.describe_and_caption(videos, options, lambda stage, share: None)
     for video, wanted, answer in zip(videos, options, together, strict=True):
         (alone,) = engine.describe_and_caption([video], [wanted], lambda stage, share: None)
         assert isinstance(answer, EngineAnswer)
         assert isinstance(alone, EngineAnswer)
-        assert answer.captions[0]["text"] == alone.captions[0]["text"]
-        assert answer.captions[0]["score"] == pytest.approx(alone.captions[0]["score"], abs=1e-2)
-        assert answer.model["captioner"] == (wanted.captioner or "stats")
-        assert answer.model["features"]["grid"]["network"] == "efficientnet-lite2"
+        assert answer.answer.caption == alone.answer.caption
+        assert scores(answer) == pytest.approx(scores(alone), abs=1e-2)
+        assert answer.answer.model is not None
+        assert answer.answer.model.captioner == wanted.captioner
+        assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
     video = gather_here(clips[0], engine.info.request).footage
-    options = [CaptionOptions(captioner="nobody"), CaptionOptions()]
+    options = [of("nobody"), of("stats")]
     first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
     assert isinstance(first, CaptionerUnavailable)
     assert "other, stats" in str(first)
     assert isinstance(second, EngineAnswer)
+
+
+def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
+    """Who writes has been chosen before: by the API, or by ``resolve`` where the record has no choice."""
+    video = gather_here(clips[0], engine.info.request).footage
+    (answer,) = engine.describe_and_caption([video], [CaptionOptions()], lambda stage, share: None)
+    assert isinstance(answer, CaptionerUnavailable)
+    assert engine.info.resolve(CaptionOptions()) == of("stats")
+    assert engine.info.resolve(of("nobody")) == of("nobody")
+    ensemble = engine.info.resolve(of("ensemble"))
+    assert ensemble.members == ("stats", "other")
+    assert engine.info.resolve(ensemble) is ensemble
 
 
 def test_warming_up_tells_what_there_is(engine: Engine) -> None:
@@ -125,10 +157,6 @@ def test_no_captioner_no_engine(settings: Settings, tmp_path: Path) -> None:
 
 
 # ---- what each captioner is fed ----
-
-
-def of(captioner: str) -> CaptionOptions:
-    return CaptionOptions(captioner=captioner)
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +180,12 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     whole = FeatureSource.extract
     monkeypatch.setattr(FeatureSource, "extract", extract)
     names = ["pictures", "motion", "pictures", "nobody"]
-    videos = [gather_here(clips[1], mixed.request_for(of(name))).footage for name in names]
+    videos = [gather_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
     assert ran == [("demo", 2), ("stats", 1)]
     assert isinstance(answers[3], CaptionerUnavailable)
-    features = [answer.model["features"] for answer in answers[:3] if isinstance(answer, EngineAnswer)]
+    features = [features_of(answer) for answer in answers[:3] if isinstance(answer, EngineAnswer)]
     assert [list(each) for each in features] == [["grid"], ["i3d_rgb_grid"], ["grid"]]
     assert features[0]["grid"]["sampling"] == "8 frames, each from the middle of an equal part"
     assert "16" in features[1]["i3d_rgb_grid"]["sampling"]
@@ -165,19 +193,19 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 
 def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
     """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
-    assert len(gather_here(clips[1], mixed.request_for(of("pictures"))).frames) == 8
+    assert len(gather_here(clips[1], mixed.info.request_for(of("pictures").choice)).frames) == 8
     with Decoder() as decoder:
-        frames = decoder.decode(clips[1], mixed.request_for(of("motion"))).frames
+        frames = decoder.decode(clips[1], mixed.info.request_for(of("motion").choice)).frames
     assert len(frames) == 20
     assert frames.rate == pytest.approx(10.0)
-    assert mixed.request_for(of("nobody")) == mixed.info.request
+    assert mixed.info.request_for(of("nobody").choice) == mixed.info.request
 
 
 def test_an_engine_tells_what_each_captioner_is_decoded(mixed: Engine) -> None:
     info = mixed.warm_up()
-    assert info.request_for(of("motion")).windows[0].stack_size == 16
-    assert info.request_for(of("pictures")).sampling.count == 8
-    assert info.request_for(of("nobody")) == info.request
+    assert info.request_for(of("motion").choice).windows[0].stack_size == 16
+    assert info.request_for(of("pictures").choice).sampling.count == 8
+    assert info.request_for(of("nobody").choice) == info.request
 
 
 def test_a_stream_set_asked_for_by_name_leaves_out_who_eats_something_else(

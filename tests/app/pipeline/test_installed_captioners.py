@@ -12,10 +12,18 @@ from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos
 from extractors.features import StreamSpec
-from models.checkpoint import Card, CheckpointError, Speed, load_checkpoint, record_speed, save_checkpoint
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import (
+    Card,
+    CheckpointError,
+    Speed,
+    find_embedding,
+    list_checkpoints,
+    load_checkpoint,
+    record_speed,
+    save_checkpoint,
+)
 from models.combining.caption_writers import AveragedWriter, FusedWriter
-from models.combining.members import default_members, files
+from models.combining.members import choose_members, describe_files
 from tests.app.captioners import write_all, write_captioner
 from tests.models.tiny import tiny_stats
 
@@ -32,8 +40,8 @@ def of(weights: Path) -> dict[str, CaptionerInfo]:
 
 
 def test_the_embedding_is_no_captioner(weights: Path) -> None:
-    assert list(available(weights)) == ALL
-    assert embedding_path(weights) == weights / "semantic_embedding.safetensors"
+    assert list(list_checkpoints(weights)) == ALL
+    assert find_embedding(weights) == weights / "semantic_embedding.safetensors"
 
 
 def test_each_file_tells_what_it_is(weights: Path) -> None:
@@ -74,7 +82,9 @@ def test_the_combinations_are_called_as_their_writers_are() -> None:
 def test_the_service_and_the_evaluation_have_the_same_members(weights: Path) -> None:
     infos = of(weights)
     for kind in COMBINATIONS:
-        assert {each.name for each in default_members(kind, files(weights))} == set(infos[kind].members)
+        assert {each.name for each in choose_members(kind, describe_files(weights))} == set(
+            infos[kind].members
+        )
 
 
 def test_an_ensemble_is_of_those_who_know_the_same_words(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.doctor import networks, weights
+from app.cli.doctor import check_captioners, check_networks
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
@@ -72,8 +72,9 @@ def test_each_is_fed_its_own_grid(
 ) -> None:
     (outcome,) = caption_videos([clip], CaptionOptions(captioner=captioner), settings, engine)
     assert outcome.error is None
-    assert outcome.answer["model"]["features"].keys() == streams
-    assert len(outcome.answer["sampled"]) == 8
+    answer = outcome.answer.as_record()
+    assert answer["model"]["features"].keys() == streams
+    assert len(answer["sampled"]) == 8
     assert outcome.attention is not None
 
 
@@ -88,16 +89,16 @@ def test_models_tells_what_each_looks_at(settings: Settings, tuned: Diet) -> Non
 
 def test_doctor_looks_for_the_tuned_networks(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
     """All three files are needed as soon as one captioner reads their grid."""
-    found = {finding.subject: finding for finding in networks(("tuned_pair",), settings)}
+    found = {finding.subject: finding for finding in check_networks(("tuned_pair",), settings)}
     assert found.keys() == {"image network", "network efficientnet-lite3", "network tuned_pair"}
     assert found["network tuned_pair"].found.endswith("networks/tuned_pair.safetensors")
-    assert any(finding.subject == "network tuned_pair" for finding in weights(settings))
+    assert any(finding.subject == "network tuned_pair" for finding in check_captioners(settings))
     manifest = Path(shutil.copy(settings.manifest, tmp_path / "manifest.toml"))
     broken = tmp_path / "networks" / "tuned_pair.safetensors"
     broken.parent.mkdir()
     broken.write_bytes(b"another")
     elsewhere = settings.model_copy(update={"manifest": manifest, "data": tmp_path})
-    (_, _, missing) = networks(("tuned_pair",), elsewhere)
+    (_, _, missing) = check_networks(("tuned_pair",), elsewhere)
     assert missing.found == "not found"
     assert "get the repository, or the image, again" in (missing.trouble or "")
 

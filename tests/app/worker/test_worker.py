@@ -13,11 +13,12 @@ import psutil
 import pytest
 import redis
 
-from app.documents.attention import AttentionDocument
 from app.jobs.job import Keys
+from app.jobs.queue import worker_prefix
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
@@ -62,6 +63,17 @@ def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
         assert worker.poll() is None
 
 
+def test_workers_of_two_containers_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one host name, process id and kernel: the start of one must not release the other's jobs."""
+    monkeypatch.setattr("app.jobs.queue.socket.gethostname", lambda: "box")
+    here = worker_prefix(7)
+    assert here == worker_prefix(7) != worker_prefix(8)
+    assert here.startswith("box-")
+    assert here.endswith("-7")
+    monkeypatch.setattr("app.jobs.queue.os.readlink", lambda path: "pid:[4026532999]")
+    assert worker_prefix(7) != here
+
+
 def test_a_job_is_done(staffed: Service, video: Path) -> None:
     job = staffed.wait(staffed.submit(video))
     assert job.state == "succeeded"
@@ -70,10 +82,17 @@ def test_a_job_is_done(staffed: Service, video: Path) -> None:
     assert job.answer["sampled"] == [0.2, 0.7, 1.2, 1.7]
     assert job.error is None
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
-    assert staffed.blobs.read(f"results/{job.id}/frames/3.jpg").startswith(b"\xff\xd8")
-    assert not staffed.blobs.exists(f"results/{job.id}/frames/4.jpg")
-    assert b'"words"' in staffed.blobs.read(f"results/{job.id}/attention.json")
+    assert staffed.blobs.read(f"{job.results}/frames/3.jpg").startswith(b"\xff\xd8")
+    assert not staffed.blobs.exists(f"{job.results}/frames/4.jpg")
+    assert b'"words"' in staffed.blobs.read(f"{job.results}/attention.json")
     assert not staffed.blobs.exists(f"uploads/{job.id}")
+
+
+def test_a_record_without_a_choice_still_runs(staffed: Service, video: Path) -> None:
+    """One of an older version, or of a job that was accepted while no worker lived."""
+    job = staffed.wait(staffed.submit(video, captioner=None))
+    assert job.state == "succeeded"
+    assert job.answer["model"]["captioner"] == "echo"
 
 
 def test_a_bad_file_fails_by_name_once_and_the_next_job_runs(
@@ -139,7 +158,7 @@ def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> 
 def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
     ids = [crew.submit(video) for _ in range(6)]
     crew.start_worker(REELWORD_BATCH_JOBS="4")
-    together = [crew.wait(job_id).answer["model"]["together"] for job_id in ids]
+    together = [crew.wait(job_id).answer["model"]["options"]["together"] for job_id in ids]
     assert together == [4, 4, 4, 4, 2, 2]
 
 
@@ -244,7 +263,7 @@ def test_two_workers_share_the_work(crew: Service, video: Path) -> None:
     done = [crew.wait(job_id) for job_id in ids]
     assert {job.state for job in done} == {"succeeded"}
     assert {job.attempt for job in done} == {1}
-    assert len({job.answer["model"]["pid"] for job in done}) == 2
+    assert len({job.answer["model"]["options"]["pid"] for job in done}) == 2
 
 
 def test_sigterm_finishes_a_short_job_and_hands_back_a_long_one(crew: Service, video: Path) -> None:
@@ -301,7 +320,7 @@ def test_fusion_is_served_with_all_that_competed(
     )
     done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
     assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
-    kept = json.loads(crew.blobs.read(f"results/{done.id}/attention.json"))
+    kept = json.loads(crew.blobs.read(f"{done.results}/attention.json"))
     candidates = AttentionDocument.model_validate(kept).extras.candidates
     assert candidates is not None
     assert candidates[0].text == done.answer["caption"]

@@ -10,6 +10,7 @@ from torch import Tensor
 from extractors.builtin.roi_align import RoiExtractor, nearest, within
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import WHOLE, Stream, StreamSpec, View
+from extractors.preprocessing.cell_edges import INCEPTION_V4
 from extractors.preprocessing.images import ResizeAndCrop
 
 SPEC = StreamSpec("resnet152", "abc", "middle 224x224")
@@ -79,6 +80,23 @@ def test_a_view_of_the_middle_moves_boxes_and_masks_those_outside() -> None:
     assert stream.boxes is not None
     assert boxes.boxes is not None
     assert torch.equal(stream.boxes, boxes.boxes)  # they are of the frame, whatever the map saw
+
+
+def test_boxes_on_uneven_cells_are_measured_by_the_cells_edges() -> None:
+    """Inception-V4's outermost cells are wider than the others: eight even ones would lie elsewhere."""
+    edges = np.array(INCEPTION_V4)
+    middle = torch.tensor([37.5 + 32 * cell for cell in range(8)]) / 299  # where each cell looks
+    down, across = torch.meshgrid(middle, middle, indexing="ij")
+    cells = torch.stack([across, down], -1).reshape(1, 64, 2)
+    grid = Stream(cells, np.zeros(1), np.ones(1), SPEC)
+    made = RoiExtractor("roi:inception_v4@y", "inception_v4_grid", "y")
+    boxes = regions([(0.3, 0.5, 0.5, 0.7), (0.0, 0.0, float(edges[1]), float(edges[1]))])
+    stream = made.derive({"inception_v4_grid": grid, "y": boxes})["roi:inception_v4@y"]
+    wanted = torch.tensor([[0.4, 0.6], [37.5 / 299] * 2])
+    torch.testing.assert_close(stream.values[0, 0], wanted[0], atol=0.003, rtol=0)
+    torch.testing.assert_close(stream.values[0, 1], wanted[1], atol=0.03, rtol=0)
+    assert stream.spec.preprocessing.endswith("cells by their edges")
+    assert not derive(ramp(), boxes).spec.preprocessing.endswith("edges")
 
 
 def test_framing_says_its_view() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from extractors.decoder.decoder import Decoder
+from extractors.errors import leaves
 from extractors.media import errors
 from extractors.media.decode import Limits, decode_here
 from tests.extractors.films import write_encrypted
@@ -163,7 +164,7 @@ REACHED: dict[type[errors.MediaError], Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("leaf", list(errors.leaves()), ids=lambda leaf: leaf.code)
+@pytest.mark.parametrize("leaf", list(leaves(errors.MediaError)), ids=lambda leaf: leaf.code)
 def test_each_leaf_is_reached(leaf: type[errors.MediaError], tmp_path: Path) -> None:
     with pytest.raises(leaf) as raised:
         REACHED[leaf](tmp_path)
@@ -174,13 +175,13 @@ def test_each_leaf_is_reached(leaf: type[errors.MediaError], tmp_path: Path) -> 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     drawn = re.findall(r"[├└]── (\w+) +([a-z_]+)$", errors.__doc__ or "", re.MULTILINE)
-    assert drawn == [(leaf.__name__, leaf.code) for leaf in errors.leaves()]
+    assert drawn == [(leaf.__name__, leaf.code) for leaf in leaves(errors.MediaError)]
 
 
 def test_codes_are_told_apart_and_found_again() -> None:
-    codes = [leaf.code for leaf in errors.leaves()]
+    codes = [leaf.code for leaf in leaves(errors.MediaError)]
     assert len(set(codes)) == len(codes)
-    for leaf in errors.leaves():
+    for leaf in leaves(errors.MediaError):
         again = errors.error_from_code(leaf.code, "Because.")
         assert type(again) is leaf
         assert str(again) == "Because."
@@ -189,7 +190,7 @@ def test_codes_are_told_apart_and_found_again() -> None:
 
 def test_the_manual_lists_every_code_with_its_remedy() -> None:
     manual = MANUAL.read_text()
-    for leaf in errors.leaves():
+    for leaf in leaves(errors.MediaError):
         assert f"| `{leaf.code}` |" in manual
         assert leaf.hint in manual
 
@@ -199,7 +200,7 @@ def test_the_manual_lists_every_warning() -> None:
     codes = {code for text in sources for code in re.findall(r'MediaWarning\(\s*"(\w+)"', text)}
     listed = set(re.findall(r"^\| `(\w+)` \|", MANUAL.read_text().split("## Warnings")[1], re.MULTILINE))
     assert "incomplete" in codes
-    assert codes == listed - {leaf.code for leaf in errors.leaves()}
+    assert codes == listed - {leaf.code for leaf in leaves(errors.MediaError)}
 
 
 def test_a_damaged_still_is_incomplete(tmp_path: Path) -> None:

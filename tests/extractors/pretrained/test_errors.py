@@ -11,6 +11,7 @@ import torch
 
 from app.api.problems import RequestError
 from app.errors import JobError
+from extractors.errors import leaves
 from extractors.media.errors import MediaError
 from extractors.pretrained import errors
 from extractors.pretrained.download import Downloader, Patience, fetch_weights
@@ -106,7 +107,7 @@ REACHED: dict[type[WeightsError], Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("leaf", list(errors.leaves()), ids=lambda leaf: leaf.code)
+@pytest.mark.parametrize("leaf", list(leaves(errors.WeightsError)), ids=lambda leaf: leaf.code)
 def test_each_leaf_is_reached(leaf: type[WeightsError], tmp_path: Path) -> None:
     with pytest.raises(leaf) as raised:
         REACHED[leaf](tmp_path)
@@ -117,12 +118,12 @@ def test_each_leaf_is_reached(leaf: type[WeightsError], tmp_path: Path) -> None:
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     drawn = re.findall(r"[├└]── (\w+) +([a-z_]+) {2,}", errors.__doc__ or "")
-    assert drawn == [(leaf.__name__, leaf.code) for leaf in errors.leaves()]
+    assert drawn == [(leaf.__name__, leaf.code) for leaf in leaves(errors.WeightsError)]
 
 
 def test_the_manual_lists_every_code_with_its_remedy() -> None:
     manual = MANUAL.read_text()
-    for leaf in errors.leaves():
+    for leaf in leaves(errors.WeightsError):
         assert f"| `{leaf.code}` |" in manual
         assert leaf.hint in manual
 

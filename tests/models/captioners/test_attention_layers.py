@@ -40,7 +40,7 @@ def test_rows_score_against_their_own_video(places: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     attention = AdditiveAttention(3, 5, 2)
     x, h = torch.randn(2, *places, 5), torch.randn(6, 3)
-    scores = attention.scores(h, attention.keys(x))
+    scores = attention.score(h, attention.make_keys(x))
     assert scores.shape == (6, *places)
     for row in range(6):
         energy = torch.tanh(attention.W_h(h[row]) + attention.W_x(x[row // 3]))
@@ -81,7 +81,7 @@ def test_bilinear_rows_score_against_their_own_video(bias: bool) -> None:
     if attention.b is not None:
         torch.nn.init.normal_(attention.b)
     x, h = torch.randn(2, 3, 4, 5), torch.randn(6, 3)
-    scores = attention.scores(h, attention.keys(x))
+    scores = attention.score(h, attention.make_keys(x))
     for row in range(6):
         product = attention.W_h(h[row]) * attention.W_x(x[row // 3])
         energy = torch.tanh(product if attention.b is None else product + attention.b)
@@ -90,7 +90,7 @@ def test_bilinear_rows_score_against_their_own_video(bias: bool) -> None:
 
 def test_a_query_of_zeros_makes_all_places_equal() -> None:
     attention = BilinearAttention(3, 5, 2)
-    scores = attention.scores(torch.zeros(1, 3), attention.keys(torch.randn(1, 4, 5)))
+    scores = attention.score(torch.zeros(1, 3), attention.make_keys(torch.randn(1, 4, 5)))
     torch.testing.assert_close(scores, scores[:, :1].expand(1, 4))
 
 

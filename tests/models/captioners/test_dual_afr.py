@@ -12,11 +12,11 @@ from torch import Tensor
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import even_edges
-from models.captioners.alignment import LayerConfig, aligned_edges, alignment
+from models.captioners.alignment import LayerConfig, build_alignment, find_aligned_edges
 from models.captioners.dual_afr import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
 from models.inputs import InputStream
-from models.likelihood import pad_captions, teacher_forced
-from models.vocabulary import BOS, EOS, Vocabulary
+from models.likelihood import teacher_force
+from models.vocabulary import BOS, EOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import WORDS, dual_afr_config, randomised, stream, tiny_dual_afr, videos
 from tests.reference.dual_afr import Draw, DualAFRReference
@@ -138,7 +138,7 @@ def test_padding_changes_nothing_however_layers_are_aligned(kind: str) -> None:
 def test_what_is_equal_everywhere_stays_so(kind: str) -> None:
     """A layer that holds one vector gives its MLP's answer at every place (and the mlp's places alike)."""
     torch.manual_seed(0)
-    align: Any = alignment(kind, PYRAMID[0], 5)  # type: ignore[arg-type]
+    align: Any = build_alignment(kind, PYRAMID[0], 5)  # type: ignore[arg-type]
     if kind == "mlp":
         torch.nn.init.constant_(align.places.weight, 1 / align.places.in_features)
         torch.nn.init.zeros_(align.places.bias)
@@ -173,9 +173,11 @@ def test_c3d_layers_come_out_as_the_paper_says() -> None:
     for layer, (rows, places) in zip(C3D_LAYERS, shapes, strict=True):
         thin = layer.model_copy(update={"width": 2})
         assert layer.side**2 == places
-        assert alignment("convolution", thin, 3)(torch.randn(1, rows, places, 2)).shape == (1, 2, 16, 3)
+        assert build_alignment("convolution", thin, 3)(torch.randn(1, rows, places, 2)).shape == (1, 2, 16, 3)
     with torch.device("meta"):
-        count = sum(p.numel() for c in C3D_LAYERS for p in alignment("convolution", c, 512).parameters())
+        count = sum(
+            p.numel() for c in C3D_LAYERS for p in build_alignment("convolution", c, 512).parameters()
+        )
     assert 45e6 < count < 47e6
     assert {layer.aligned_side for layer in (*C3D_LAYERS, *STAGES)} == {4}
 
@@ -185,23 +187,27 @@ def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
     uneven = pytest.approx((0, 1 / 7, 3 / 7, 5 / 7, 1))
     demo = DualAFR(DualAFRConfig.demo(), Vocabulary(WORDS))
     assert demo.map_edges("grid", 4) == uneven
-    assert aligned_edges("average", STAGES[-1]) == uneven
+    assert find_aligned_edges("average", STAGES[-1]) == uneven
     # a_L of the paper is not pooled by us, but was by its network
-    assert aligned_edges("convolution", C3D_LAYERS[-1]) == uneven
+    assert find_aligned_edges("convolution", C3D_LAYERS[-1]) == uneven
     # resized evenly, and from no place in particular
-    assert aligned_edges("hypercolumn", STAGES[-1]) == aligned_edges("mlp", STAGES[-1]) == even_edges(4)
+    assert (
+        find_aligned_edges("hypercolumn", STAGES[-1])
+        == find_aligned_edges("mlp", STAGES[-1])
+        == even_edges(4)
+    )
 
 
 @pytest.mark.parametrize("lit", range(7))
 def test_the_cell_that_a_change_of_the_picture_moves_lies_there(lit: int) -> None:
     """One of the network's seven rows changes; the aligned row whose edges hold it does, and no other."""
     layer = STAGES[-1].model_copy(update={"width": 3})
-    align = alignment("convolution", layer, 5)
+    align = build_alignment("convolution", layer, 5)
     quiet = torch.zeros(1, 1, 49, 3)
     loud = quiet.clone().view(1, 1, 7, 7, 3)
     loud[:, :, lit, 3] = torch.randn(3) * 100
     moved = (align(loud.view_as(quiet)) - align(quiet)).abs().sum(3).view(4, 4).sum(1)
-    edges = aligned_edges("convolution", layer)
+    edges = find_aligned_edges("convolution", layer)
     (row,) = [row for row in range(4) if edges[row] <= (lit + 0.5) / 7 < edges[row + 1]]
     assert moved[row] > 0
     assert moved.count_nonzero() == 1
@@ -255,7 +261,7 @@ def test_likelihood_of_captions_is_that_of_the_cross_entropy() -> None:
     captioner = pyramid(pyramid_config())
     targets = pad_captions([[4, 5, 6], [7, 8], [9]] * 3, 8)
     memory = captioner.encode(pyramids())
-    found = teacher_forced(captioner, memory, targets)
+    found = teacher_force(captioner, memory, targets)
     wanted = caption_loss(captioner, memory, targets).cross_entropy
     torch.testing.assert_close(-found.log_p.sum() / found.valid.sum(), wanted)
 

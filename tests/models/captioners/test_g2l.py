@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features, Stream
-from models.captioners.g2l import G2L, G2LConfig, GumbelTopK, without_smallest
+from models.captioners.g2l import G2L, G2LConfig, GumbelTopK, drop_smallest
 from models.inputs import InputStream
-from models.likelihood import pad_captions
-from models.vocabulary import BOS, Vocabulary
+from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import SPEC, WORDS, g2l_config, stream, tiny_g2l, videos
 from tests.reference.g2l import G2LReference
@@ -51,7 +50,7 @@ def test_every_step_agrees_with_the_reference(
 ) -> None:
     captioner = tiny_g2l(g2l_config(clips=CLIPS, key_frames=k), seed=k).train(training)
     noise = -torch.empty(6, 4, k, 3).exponential_(generator=torch.Generator().manual_seed(5)).log()
-    monkeypatch.setattr(captioner.sampler, "noise", draws(noise))
+    monkeypatch.setattr(captioner.sampler, "draw_noise", draws(noise))
     features = three_videos()
     with torch.no_grad():
         steps = forced(captioner, captioner.encode(features), CAPTIONS)
@@ -180,11 +179,9 @@ def test_ablations_write_and_learn(changes: dict[str, object]) -> None:
 def test_dropping_the_smallest_weights() -> None:
     weights = torch.tensor([[0.1, 0.4, 0.2, 0.3, 0.0]])
     mask = torch.tensor([[True, True, True, True, False]])
-    torch.testing.assert_close(
-        without_smallest(weights, mask, 0.5), torch.tensor([[0, 4 / 7, 0, 3 / 7, 0.0]])
-    )
-    torch.testing.assert_close(without_smallest(weights, mask, 0.24), weights)
-    assert not without_smallest(weights, mask, 1.0).any()
+    torch.testing.assert_close(drop_smallest(weights, mask, 0.5), torch.tensor([[0, 4 / 7, 0, 3 / 7, 0.0]]))
+    torch.testing.assert_close(drop_smallest(weights, mask, 0.24), weights)
+    assert not drop_smallest(weights, mask, 1.0).any()
     plain, masked = tiny_g2l(), tiny_g2l(g2l_config(masked={"l": 0.5, "2d": 1.0}))
     hidden = []
     for captioner in (plain, masked):

@@ -16,13 +16,12 @@ from extractors.features import Features
 from models.caption import Extras
 from models.captioner import Captioner, CaptionSteps, Memory, State, StepAttention
 from models.captioners import registry
-from models.captioners.attention_layers import per_row
+from models.captioners.attention_layers import expand_to_rows
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import caption, lead_stream, optional_streams
-from models.inputs import Batch, InputStream, collate_inputs, frame_means, video_means
-from models.likelihood import pad_captions
-from models.vocabulary import Vocabulary
+from models.inputs import Batch, InputStream, average_frames, average_regions, collate_inputs
+from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import SPEC, videos
 from training.batches.picture_batches import TrainingBatch
 from training.optimization.losses import supervised_loss
@@ -69,8 +68,8 @@ class MeanCaptioner(Captioner[MeanMemory, MeanState]):
 
     def encode_batches(self, batches: Sequence[Batch]) -> MeanMemory:
         (grid,) = batches
-        assert frame_means(grid).shape[1] == grid.frame_mask.shape[1]
-        return MeanMemory(grid.times, video_means(grid), grid.frame_mask)
+        assert average_regions(grid).shape[1] == grid.frame_mask.shape[1]
+        return MeanMemory(grid.times, average_frames(grid), grid.frame_mask)
 
     def start(self, memory: MeanMemory, rows_per_video: int) -> MeanState:
         return MeanState(memory.mean.repeat_interleave(rows_per_video, 0))
@@ -79,7 +78,7 @@ class MeanCaptioner(Captioner[MeanMemory, MeanState]):
         self, state: MeanState, word: Tensor, memory: MeanMemory
     ) -> tuple[Tensor, MeanState, StepAttention | None]:
         h = self.decoder(self.words(word), state.h)
-        mask = per_row(memory.mask, h).float()
+        mask = expand_to_rows(memory.mask, h).float()
         attention = StepAttention(mask / mask.sum(1, keepdim=True), None, {})
         return F.log_softmax(self.output(h), 1), MeanState(h), attention
 

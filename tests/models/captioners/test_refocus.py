@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.refocus import KBiGRU, Refocus, RefocusConfig, refocusing_loss
+from models.captioners.refocus import Refocus, RefocusConfig, refocusing_loss
+from models.captioners.refocusing_encoder import KBiGRU
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import InputStream
-from models.likelihood import pad_captions, teacher_forced
-from models.vocabulary import BOS, Vocabulary
+from models.likelihood import teacher_force
+from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import SPEC, WORDS, refocus_config, stream, tiny_refocus
 from tests.reference.refocus import RefocusReference
@@ -78,8 +79,8 @@ def test_both_steps_agree_with_the_reference(name: str, training: bool) -> None:
 def test_the_cases_tell_the_steps_apart() -> None:
     captioner = tiny_refocus(CONFIGS["vre"], seed=2)
     memory = captioner.encode(clips())
-    assert memory.watched.key.tolist() != memory.watched.default_key.tolist()
-    assert memory.watched.default_key.tolist() == [3, 0, 2]
+    assert memory.encoding.key.tolist() != memory.encoding.default_key.tolist()
+    assert memory.encoding.default_key.tolist() == [3, 0, 2]
     assert (memory.o - memory.first_step().o).abs().max() > 0.1
 
 
@@ -103,12 +104,12 @@ def test_known_key_frames_are_used() -> None:
     captioner = tiny_refocus(CONFIGS["vre"])
     features = clips()
     memory = captioner.encode(features, torch.tensor([5, 0, 1]))
-    assert memory.watched.key.tolist() == [5, 0, 1]
+    assert memory.encoding.key.tolist() == [5, 0, 1]
     slow = RefocusReference(weights_of(captioner), captioner.config)
     for i, key in enumerate((5, 0, 1)):
         sound = features[i]["sound"].values.double().numpy().mean((0, 1)) if "sound" in features[i] else None
         wanted = slow.watch(features[i]["grid"].values.double().numpy(), sound, key)
-        close(memory.watched.o_2[i].detach(), wanted.o[1])
+        close(memory.encoding.o_2[i].detach(), wanted.o[1])
 
 
 def test_a_silent_video_is_one_whose_sound_is_nothing() -> None:
@@ -174,9 +175,9 @@ def test_combined_loss_adds_both_steps_and_the_refocusing() -> None:
     found = captioner.combined_loss(memory, targets, torch.tensor([torch.nan, 0.0, -50.0]))
     for ours, of in ((found.step_1, memory.first_step()), (found.step_2, memory)):
         torch.testing.assert_close(ours, caption_loss(captioner, of, targets).cross_entropy)
-    log_p = [teacher_forced(captioner, m, targets).log_p.sum(1) for m in (memory.first_step(), memory)]
+    log_p = [teacher_force(captioner, m, targets).log_p.sum(1) for m in (memory.first_step(), memory)]
     torch.testing.assert_close(found.reward, (log_p[1] - log_p[0]).view(3, 2).mean(1).detach())
-    log_alpha = memory.watched.scores[2, :4].log_softmax(0)[memory.watched.key[2]]
+    log_alpha = memory.encoding.scores[2, :4].log_softmax(0)[memory.encoding.key[2]]
     torch.testing.assert_close(found.refocusing, -(found.reward[2] + 50) * log_alpha / 3)
     captions_a_word = 6 / int((targets >= 0).sum())
     wanted = found.step_1 + found.step_2 + 0.03 * captions_a_word * found.refocusing
@@ -218,12 +219,12 @@ def test_rewards_teach_the_key_frame() -> None:
     def share(seed: int) -> float:
         features, place = marked(seed)
         with torch.no_grad():
-            return float((captioner.encode(features).watched.key == place).float().mean())
+            return float((captioner.encode(features).encoding.key == place).float().mean())
 
     before = share(500)
     for step in range(60):
         features, place = marked(step)
-        watched = captioner.encode(features).watched
+        watched = captioner.encode(features).encoding
         reward = torch.where(watched.key == place, 1.0, -1.0)
         mask = torch.ones_like(watched.scores, dtype=torch.bool)
         loss = refocusing_loss(watched.scores, mask, watched.key, reward, torch.zeros(16)).mean()
@@ -238,16 +239,17 @@ def test_frozen_key_frames_stay_whatever_is_learned(tmp_path: Path) -> None:
     first = tiny_refocus(CONFIGS["vre"], seed=2)
     features = clips()
     frozen = first.with_frozen_key_frames()
-    key = first.encode(features).watched.key
-    assert torch.equal(frozen.encode(features).watched.key, key)
+    key = first.encode(features).encoding.key
+    assert torch.equal(frozen.encode(features).encoding.key, key)
     with torch.no_grad():
         for parameter in frozen.parameters():
             if parameter.requires_grad:
                 parameter.normal_()
-    assert torch.equal(frozen.train().encode(features).watched.key, key)
+    assert torch.equal(frozen.train().encode(features).encoding.key, key)
     save_checkpoint(tmp_path / "frozen.safetensors", frozen, Card("refocus", {"grid": SPEC}, {}, {}))
     loaded = load_checkpoint(tmp_path / "frozen.safetensors").captioner
-    assert torch.equal(loaded.encode(features).watched.key, key)
+    assert isinstance(loaded, Refocus)
+    assert torch.equal(loaded.encode(features).encoding.key, key)
 
 
 def test_both_captions_are_decoded() -> None:

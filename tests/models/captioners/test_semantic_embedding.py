@@ -12,11 +12,10 @@ from extractors.features import Features
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.inputs import InputStream
-from models.likelihood import pad_captions
-from models.vocabulary import EOS, Vocabulary
+from models.vocabulary import EOS, Vocabulary, pad_captions
 from tests.models.forced import never_reached
 from tests.models.tiny import GRID_INPUT, SPEC, WORDS, heard_videos, stream, tiny_vanilla
-from tests.reference.fusion import hinge_loss
+from tests.reference.vatex import hinge_loss
 from training.recipes.recipe_book import DEMO
 
 SOUND = InputStream(name="sound", width=3)
@@ -33,8 +32,8 @@ def test_both_sides_are_unit_vectors_and_padding_changes_nothing() -> None:
     with torch.no_grad():
         together = embedding.encode(heard_videos())
         alone = torch.cat([embedding.encode([features]) for features in heard_videos()])
-        sentences = embedding.sentences(torch.tensor([[4, 5, EOS, -1, -1], [4, 5, 6, 7, EOS]]))
-        short = embedding.sentences(torch.tensor([[4, 5, EOS]]))
+        sentences = embedding.encode_sentences(torch.tensor([[4, 5, EOS, -1, -1], [4, 5, 6, 7, EOS]]))
+        short = embedding.encode_sentences(torch.tensor([[4, 5, EOS]]))
     torch.testing.assert_close(together, alone)
     torch.testing.assert_close(sentences[:1], short)
     torch.testing.assert_close(together.norm(dim=1), torch.ones(3))
@@ -58,7 +57,7 @@ def test_gradient_reaches_every_parameter_of_the_embedding() -> None:
     def loss(batch: int) -> Tensor:
         captions = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(batch)).tolist()
         return embedding.loss(
-            embedding.encode(heard_videos()), embedding.sentences(pad_captions(captions, 6))
+            embedding.encode(heard_videos()), embedding.encode_sentences(pad_captions(captions, 6))
         )
 
     assert never_reached(embedding, loss) == []
@@ -70,12 +69,12 @@ def test_the_embedding_learns_which_caption_is_whose() -> None:
     features: list[Features] = [{"grid": stream(2, 4, 6, 300 + i)} for i in range(8)]
     targets = pad_captions([[3 + i, 3 + (3 * i) % 11, 4] for i in range(8)], 6)
     for _ in range(60):
-        loss = embedding.loss(embedding.encode(features), embedding.sentences(targets))
+        loss = embedding.loss(embedding.encode(features), embedding.encode_sentences(targets))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        relevance = embedding.encode(features) @ embedding.sentences(targets).T
+        relevance = embedding.encode(features) @ embedding.encode_sentences(targets).T
     assert relevance.argmax(1).tolist() == list(range(8))
 
 

@@ -11,14 +11,13 @@ import torch
 
 from extractors.features import Features, Stream
 from models.captioner import StepAttention
-from models.captioners.stats import Pooling, RankedAttention, Stats, StatsConfig, StreamConfig
-from models.likelihood import pad_captions
-from models.vocabulary import BOS, Vocabulary
+from models.captioners.stats import Pooling, RankedAttention, STaTS, STaTSConfig, StreamConfig
+from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.tiny import BOXES, GRID, stats_config, stream, tiny_stats, videos
 from tests.reference.stats import Array, StatsReference, StepReference
 from training.optimization.losses import caption_loss
 
-CONFIGS: dict[str, StatsConfig] = {
+CONFIGS: dict[str, STaTSConfig] = {
     "grid": stats_config(),
     "boxes": stats_config(BOXES),
     "two streams, tied words": stats_config(GRID, BOXES, tie_words=True),
@@ -35,7 +34,7 @@ CAPTIONS = ([BOS, 4, 9, 4], [BOS, 12, 3, 7])  # two rows a video
 LABELS = [2, 0, 4]
 
 
-def reference(captioner: Stats, features: Features, words: Sequence[int], label: int) -> list[StepReference]:
+def reference(captioner: STaTS, features: Features, words: Sequence[int], label: int) -> list[StepReference]:
     weights: dict[str, Array] = {
         name: value.double().numpy() for name, value in captioner.state_dict().items()
     }
@@ -45,7 +44,7 @@ def reference(captioner: Stats, features: Features, words: Sequence[int], label:
     return StatsReference(weights, captioner.config, captioner.training).caption(values, masks, words, label)
 
 
-def forced(captioner: Stats, features: list[Features], labels: list[int] | None) -> list[StepAttention]:
+def forced(captioner: STaTS, features: list[Features], labels: list[int] | None) -> list[StepAttention]:
     """All captions through the captioner, the log-probabilities among the extras."""
     memory = captioner.encode(features, None if labels is None else torch.tensor(labels))
     state, steps = captioner.start(memory, len(CAPTIONS)), []
@@ -190,7 +189,7 @@ def test_descending_the_ranking_loss_orders_the_frames() -> None:
 def test_gradient_reaches_every_parameter_within_ten_batches(pooling: Pooling) -> None:
     config = stats_config(GRID, BOXES, classes=4, class_width=3, dropout=0.3, pooling=pooling)
     torch.manual_seed(0)
-    captioner = Stats(config, Vocabulary([f"w{i}" for i in range(17)])).train()
+    captioner = STaTS(config, Vocabulary([f"w{i}" for i in range(17)])).train()
     largest = {name: 0.0 for name, _ in captioner.named_parameters()}
     generator = torch.Generator().manual_seed(1)
     for batch in range(10):
@@ -208,7 +207,7 @@ def test_gradient_reaches_every_parameter_within_ten_batches(pooling: Pooling) -
 
 def test_a_config_of_a_checkpoint_from_before_table_2_is_the_models_own() -> None:
     old = stats_config().model_dump(exclude={"pooling"})
-    assert StatsConfig.model_validate(old) == stats_config()
+    assert STaTSConfig.model_validate(old) == stats_config()
 
 
 def test_tied_words_are_one_tensor() -> None:
@@ -220,8 +219,8 @@ def test_tied_words_are_one_tensor() -> None:
 def test_paper_widths_and_one_optimiser_step() -> None:
     """MSVD's I3D recipe: 7 × 7 × 2048 a chunk, 512 embedded, 13,010 words, RMSprop at 1e-4."""
     torch.manual_seed(0)
-    config = StatsConfig(streams=(StreamConfig(name="i3d_rgb", width=2048),))
-    captioner = Stats(config, Vocabulary([f"w{i}" for i in range(13007)])).train()
+    config = STaTSConfig(streams=(StreamConfig(name="i3d_rgb", width=2048),))
+    captioner = STaTS(config, Vocabulary([f"w{i}" for i in range(13007)])).train()
     optimizer = torch.optim.RMSprop(captioner.parameters(), lr=1e-4)
     start = np.arange(2, dtype=np.float64)
     spec = stream(1, 1, 1, 0).spec

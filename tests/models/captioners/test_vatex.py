@@ -11,37 +11,43 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.vatex import FusionConfig, Spatial, SpatialConfig, Temporal, TwoLayerCaptioner, Vanilla
+from models.captioners.vatex import (
+    SpatialCaptioner,
+    SpatialVatexConfig,
+    TemporalCaptioner,
+    TwoLayerCaptioner,
+    VanillaCaptioner,
+    VatexConfig,
+)
 from models.inputs import InputStream
-from models.likelihood import pad_captions
-from models.vocabulary import BOS, Vocabulary
+from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import (
     WORDS,
-    fusion_config,
     heard_videos,
     stream,
     tiny_spatial,
     tiny_temporal,
     tiny_vanilla,
+    vatex_config,
     videos,
 )
-from tests.reference.fusion import FusionReference
 from tests.reference.layers import Array
+from tests.reference.vatex import VatexReference
 from training.optimization.losses import caption_loss
 
 CAPTIONS = ([BOS, 4, 9, 4], [BOS, 12, 3, 7])
 MOTION, SOUND = InputStream(name="motion", width=4), InputStream(name="sound", width=3)
 MAKERS = {"vanilla": tiny_vanilla, "temporal": tiny_temporal, "spatial": tiny_spatial}
-ALONE, ALL = fusion_config(motion=None), fusion_config(motion=MOTION, audio=SOUND)
-WITHOUT_SOUND = fusion_config(motion=MOTION)
+ALONE, ALL = vatex_config(motion=None), vatex_config(motion=MOTION, audio=SOUND)
+WITHOUT_SOUND = vatex_config(motion=MOTION)
 
 
 def image_of(features: Features) -> Array:
     return features["grid"].values.double().mean(1).numpy()
 
 
-def pooled_of(features: Features, config: FusionConfig) -> Array:
+def pooled_of(features: Features, config: VatexConfig) -> Array:
     parts = [image_of(features).mean(0)]
     if config.motion is not None:
         parts.append(features["motion"].values.double().numpy().mean((0, 1)))
@@ -51,7 +57,7 @@ def pooled_of(features: Features, config: FusionConfig) -> Array:
     return np.concatenate(parts)
 
 
-def attended_of(name: str, features: Features, config: FusionConfig) -> list[Array]:
+def attended_of(name: str, features: Features, config: VatexConfig) -> list[Array]:
     """V^t or V^o, what a mask hides left out."""
     if name == "vanilla":
         return []
@@ -68,13 +74,13 @@ def attended_of(name: str, features: Features, config: FusionConfig) -> list[Arr
 
 @pytest.mark.parametrize("config", [ALONE, WITHOUT_SOUND, ALL], ids=["image", "image, motion", "all"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_step_agrees_with_the_reference(name: str, config: SpatialConfig) -> None:
+def test_every_step_agrees_with_the_reference(name: str, config: SpatialVatexConfig) -> None:
     for training in (False, True):
         captioner = MAKERS[name](config, seed=1).train(training)
         features = heard_videos()
         with torch.no_grad():
             steps = forced(captioner, captioner.encode(features), CAPTIONS)
-        slow = FusionReference(weights_of(captioner), captioner.config)
+        slow = VatexReference(weights_of(captioner), captioner.config)
         for row in range(6):
             video = features[row // 2]
             attended = attended_of(name, video, config)
@@ -99,8 +105,8 @@ def test_every_step_agrees_with_the_reference(name: str, config: SpatialConfig) 
 def test_objects_of_two_maps_are_one_stream_of_both() -> None:
     """The motion network's boxes at half the rate: each frame takes the nearer ones."""
     moving = InputStream(name="moving", width=2)
-    apart = tiny_spatial(fusion_config(motion=None, moving_objects=moving), seed=1)
-    joined = tiny_spatial(fusion_config(motion=None, objects=InputStream(name="both", width=7)), seed=1)
+    apart = tiny_spatial(vatex_config(motion=None, moving_objects=moving), seed=1)
+    joined = tiny_spatial(vatex_config(motion=None, objects=InputStream(name="both", width=7)), seed=1)
     assert apart.embed_memory.weight.shape == joined.embed_memory.weight.shape
     given: list[Features] = []
     for i, features in enumerate(videos((4, 2))):
@@ -131,11 +137,11 @@ def test_only_sound_may_be_missing() -> None:
         tiny_temporal(ALL).encode([features])
 
 
-@pytest.mark.parametrize("kind", [Vanilla, Temporal])
+@pytest.mark.parametrize("kind", [VanillaCaptioner, TemporalCaptioner])
 def test_gradient_reaches_every_parameter_within_ten_batches(
-    kind: Callable[[FusionConfig, Vocabulary], TwoLayerCaptioner],
+    kind: Callable[[VatexConfig, Vocabulary], TwoLayerCaptioner],
 ) -> None:
-    config = FusionConfig(**ALL.model_dump(exclude={"objects"})).model_copy(
+    config = VatexConfig(**ALL.model_dump(exclude={"objects"})).model_copy(
         update={"dropout": 0.3, "tie_words": True}
     )
     torch.manual_seed(0)
@@ -145,7 +151,7 @@ def test_gradient_reaches_every_parameter_within_ten_batches(
 def test_gradient_reaches_every_parameter_of_the_spatial_captioner() -> None:
     torch.manual_seed(0)
     config = ALL.model_copy(update={"dropout": 0.3})
-    assert never_reached(*trained(Spatial(config, Vocabulary(WORDS)))) == []
+    assert never_reached(*trained(SpatialCaptioner(config, Vocabulary(WORDS)))) == []
 
 
 def trained(captioner: TwoLayerCaptioner) -> tuple[TwoLayerCaptioner, Callable[[int], Tensor]]:
@@ -161,7 +167,7 @@ def trained(captioner: TwoLayerCaptioner) -> tuple[TwoLayerCaptioner, Callable[[
 
 def test_paper_widths_and_one_optimiser_step() -> None:
     torch.manual_seed(0)
-    captioner = Spatial(SpatialConfig(), Vocabulary([f"w{i}" for i in range(10_000)])).train()
+    captioner = SpatialCaptioner(SpatialVatexConfig(), Vocabulary([f"w{i}" for i in range(10_000)])).train()
     optimizer = torch.optim.Adam(captioner.parameters(), lr=5e-4)
     features = {s.name: stream(2, 1, s.width, i) for i, s in enumerate(captioner.config.streams)}
     features["mask_rcnn_roi"] = stream(2, 10, 4096, 9, boxes=True)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 import torch
 
-from models.caption import Caption, RankedCaption
+from models.caption import CandidateCaption, Caption
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, Checkpoint
@@ -26,7 +26,7 @@ from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.vocabulary import Vocabulary
-from tests.models.captioners.test_own_attention import checkpoint
+from tests.models.captioners.test_explain import checkpoint
 from tests.models.tiny import (
     GRID_INPUT,
     SPEC,
@@ -54,7 +54,7 @@ def fused(**members: AnyCaptioner) -> FusedWriter:
     return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
 
 
-def competed(best: Caption) -> tuple[RankedCaption, ...]:
+def competed(best: Caption) -> list[CandidateCaption]:
     assert best.attention is not None
     assert best.attention.extras.candidates is not None
     return best.attention.extras.candidates
@@ -91,7 +91,7 @@ def test_the_winners_own_attention_is_told() -> None:
         winners.add(winner)
         told = {name for name, extra in own.items() if getattr(best.attention.extras, extra) is not None}
         assert told == {winner}
-        assert best.attention.words == tuple(word.text for word in best.words)
+        assert best.attention.words == [word.word for word in best.words]
     assert winners
 
 
@@ -132,9 +132,9 @@ def test_an_ensemble_writes_what_its_average_decodes_and_looks_as_its_first_memb
     for frames, [best], hypotheses in zip((3, 1, 5), writer.caption(videos(), OPTIONS), wanted, strict=True):
         assert best.text == join(ensemble.vocabulary.decode(hypotheses[0].tokens))
         assert best.attention is not None
-        assert best.attention.extras.members == ("g2l", "stats", "refocus")
+        assert best.attention.extras.members == ["g2l", "stats", "refocus"]
         assert best.attention.extras.selected is not None
-        assert best.attention.temporal.shape == (len(best.words), frames)
+        assert [len(row or ()) for row in best.attention.temporal] == [frames] * len(best.words)
 
 
 def test_what_refocus_writes_alone_is_no_ensembles() -> None:

@@ -22,7 +22,7 @@ def test_averages_probabilities_with_weights() -> None:
     mean = RandomToy(WORDS, seed=3)
     mean.table.copy_((0.75 * members[0].table.exp() + 0.25 * members[1].table.exp()).log())
     memory = videos(0, 1)
-    found = decode(ensemble, ensemble.together([memory, memory]), OPTIONS)
+    found = decode(ensemble, ensemble.join_memories([memory, memory]), OPTIONS)
     for video, hypotheses in enumerate(found):
         best = ranked(every_sequence(mean, videos(video), 3), 0.5)[:4]
         assert [h.tokens for h in hypotheses] == [tuple(t for t in s.tokens if t) for s in best]
@@ -32,8 +32,8 @@ def test_averages_probabilities_with_weights() -> None:
 def test_averages_attention_of_like_members() -> None:
     members = [RandomToy(WORDS, seed=1), RandomToy(WORDS, seed=2)]
     ensemble, memory = Ensemble(members), videos(0, frames=[3])
-    state, word = ensemble.start(ensemble.together([memory] * 2), 1), torch.tensor([4])
-    _, _, seen = ensemble.step(state, word, ensemble.together([memory] * 2))
+    state, word = ensemble.start(ensemble.join_memories([memory] * 2), 1), torch.tensor([4])
+    _, _, seen = ensemble.step(state, word, ensemble.join_memories([memory] * 2))
     each = [m.step(m.start(memory, 1), word, memory)[2] for m in members]
     assert seen is not None
     assert each[0] is not None
@@ -46,7 +46,7 @@ def test_one_member_is_itself() -> None:
     member, memory = RandomToy(WORDS, seed=1), videos(0, 1, 2)
     ensemble = Ensemble([member])
     alone = decode(member, memory, OPTIONS)
-    together = decode(ensemble, ensemble.together([memory]), OPTIONS)
+    together = decode(ensemble, ensemble.join_memories([memory]), OPTIONS)
     assert [[h.tokens for h in v] for v in together] == [[h.tokens for h in v] for v in alone]
 
 

@@ -7,11 +7,21 @@ from pathlib import Path
 import pytest
 
 from models.checkpoint import Card, save_checkpoint
-from models.combining.members import File, WrongMembers, default_members, files, named_members
+from models.combining.members import (
+    CaptionerFile,
+    WrongMembers,
+    check_members,
+    choose_members,
+    describe_files,
+)
 from tests.models.tiny import SPEC, tiny_stats, tiny_vanilla
 
-STATS, G2L, OTHER = File("stats", "stats", "w"), File("g2l", "g2l", "w"), File("other", "stats", "v")
-BASELINE = File("baseline", "vanilla", "w")
+STATS, G2L, OTHER = (
+    CaptionerFile("stats", "stats", "w"),
+    CaptionerFile("g2l", "g2l", "w"),
+    CaptionerFile("other", "stats", "v"),
+)
+BASELINE = CaptionerFile("baseline", "vanilla", "w")
 
 
 @pytest.mark.parametrize(
@@ -26,25 +36,25 @@ BASELINE = File("baseline", "vanilla", "w")
         ("ensemble", [], []),
     ],
 )
-def test_members_by_default(kind: str, given: list[File], expected: list[File]) -> None:
-    assert default_members(kind, given) == expected
+def test_members_by_default(kind: str, given: list[CaptionerFile], expected: list[CaptionerFile]) -> None:
+    assert choose_members(kind, given) == expected
 
 
 def test_a_captioner_is_what_its_file_says_whatever_it_is_called(tmp_path: Path) -> None:
     for name, captioner in (("baseline", tiny_vanilla()), ("stats", tiny_stats()), ("mine", tiny_stats())):
         card = Card(captioner.name, {"grid": SPEC}, {}, {})
         save_checkpoint(tmp_path / f"{name}.safetensors", captioner, card)
-    found = files(tmp_path)
+    found = describe_files(tmp_path)
     assert [(each.name, each.kind) for each in found] == [
         ("baseline", "vanilla"),
         ("mine", "stats"),
         ("stats", "stats"),
     ]
-    assert [each.name for each in default_members("ensemble", found)] == ["mine", "stats"]
+    assert [each.name for each in choose_members("ensemble", found)] == ["mine", "stats"]
 
 
 def test_names_lose_the_space_around_them() -> None:
-    assert named_members(["g2l", " stats "]) == ("g2l", "stats")
+    assert check_members(["g2l", " stats "]) == ("g2l", "stats")
 
 
 @pytest.mark.parametrize(
@@ -59,4 +69,4 @@ def test_names_lose_the_space_around_them() -> None:
 )
 def test_doubled_and_empty_names_are_refused(names: list[str], sentence: str) -> None:
     with pytest.raises(WrongMembers, match=sentence):
-        named_members(names)
+        check_members(names)

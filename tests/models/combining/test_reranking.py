@@ -16,13 +16,13 @@ from models.combining.reranking import (
     LIKELIHOOD_WEIGHT,
     TWICE,
     Candidate,
-    Fused,
-    Fusion,
     MemberOutput,
+    RankedCandidates,
+    Reranker,
     names_twice,
 )
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
-from models.likelihood import teacher_forced
+from models.likelihood import teacher_force
 from models.vocabulary import EOS, Vocabulary
 from tests.models.captioners.test_semantic_embedding import tiny_embedding
 from tests.models.tiny import (
@@ -51,7 +51,7 @@ def seen(member: AnyCaptioner, features: Sequence[Features], counts: Sequence[in
     return MemberOutput(memory, [each[:count] for each, count in zip(written, counts, strict=True)])
 
 
-def chosen(fusion: Fusion, features: Sequence[Features], counts: Sequence[int]) -> list[Fused]:
+def chosen(fusion: Reranker, features: Sequence[Features], counts: Sequence[int]) -> list[RankedCandidates]:
     with torch.no_grad():
         by_member = {name: seen(member, features, counts) for name, member in fusion.members.items()}
         return fusion.rerank(fusion.embedding.encode(features), by_member)
@@ -61,26 +61,26 @@ def likelihood_of(member: AnyCaptioner, features: Features, words: Sequence[str]
     """Log-probability a word, the end counted, of one caption of one video alone."""
     ids = [*member.vocabulary.encode(words), EOS]
     with torch.no_grad():
-        forced = teacher_forced(member, member.encode([features]), torch.tensor([ids]))
+        forced = teacher_force(member, member.encode([features]), torch.tensor([ids]))
     return sum(float(log_p) for log_p in forced.log_p[0]) / len(ids)
 
 
-def judged_slowly(fusion: Fusion, features: Features, candidate: Candidate) -> tuple[float, float]:
+def judged_slowly(fusion: Reranker, features: Features, candidate: Candidate) -> tuple[float, float]:
     """(relevance, likelihood) of one candidate."""
     ids = torch.tensor([[*fusion.embedding.vocabulary.encode(candidate.words), EOS]])
     with torch.no_grad():
-        relevance = fusion.embedding.encode([features])[0] @ fusion.embedding.sentences(ids)[0]
+        relevance = fusion.embedding.encode([features])[0] @ fusion.embedding.encode_sentences(ids)[0]
     each = [likelihood_of(member, features, candidate.words) for member in fusion.members.values()]
     return float(relevance), sum(each) / len(each)
 
 
-def marks(fused: Fused) -> list[tuple[float, float, float]]:
+def marks(fused: RankedCandidates) -> list[tuple[float, float, float]]:
     return [(each.relevance, each.likelihood, each.merit) for each in fused.candidates]
 
 
 def test_each_candidate_is_judged_by_the_embedding_and_by_all_members() -> None:
     """Also by those who did not write it; and each is of the words that its writer chose."""
-    fusion, features = Fusion(pair(), tiny_embedding()), heard_videos()
+    fusion, features = Reranker(pair(), tiny_embedding()), heard_videos()
     found = fusion.caption(features, OPTIONS, candidates=3)
     for video, fused in zip(features, found, strict=True):
         assert {c.captioner for c in fused.candidates} == {"temporal", "g2l"}
@@ -97,7 +97,7 @@ def test_each_candidate_is_judged_by_the_embedding_and_by_all_members() -> None:
 def test_captions_of_other_videos_and_other_lengths_change_nothing() -> None:
     """Videos have different numbers of candidates and of frames, captions of words."""
     members = {**pair(), "refocus": tiny_refocus(), "stats": tiny_stats(seed=2)}
-    fusion, features = Fusion(members, tiny_embedding()), heard_videos()
+    fusion, features = Reranker(members, tiny_embedding()), heard_videos()
     counts = (1, 5, 3)
     together = chosen(fusion, features, counts)
     assert len({len(fused.candidates) for fused in together}) == 3
@@ -114,7 +114,7 @@ def test_captions_of_other_videos_and_other_lengths_change_nothing() -> None:
 def test_the_greatest_merit_wins(weight: float, by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight of 0 is the paper's rule, the most relevant; a great one leaves likelihood alone."""
     monkeypatch.setattr(reranking, "names_twice", lambda words: False)
-    fusion = Fusion(pair(), tiny_embedding(), weight)
+    fusion = Reranker(pair(), tiny_embedding(), weight)
     for fused in fusion.caption(heard_videos(), OPTIONS):
         merits = [c.merit for c in fused.candidates]
         assert merits == sorted(merits, reverse=True)
@@ -150,7 +150,7 @@ def test_the_weight_decides_who_wins() -> None:
     winners = {
         weight: [
             fused.best.words
-            for fused in Fusion(pair(), tiny_embedding(), weight).caption(heard_videos(), OPTIONS)
+            for fused in Reranker(pair(), tiny_embedding(), weight).caption(heard_videos(), OPTIONS)
         ]
         for weight in (0.0, 1e4)
     }
@@ -161,7 +161,7 @@ def test_members_of_other_vocabularies_read_each_others_captions_in_their_own_id
     """A word that one of them lacks is its unknown word."""
     other = tiny_g2l(seed=3)
     other.vocabulary = Vocabulary(["another", *WORDS[:0:-1]])
-    fusion = Fusion({"temporal": tiny_temporal(), "other": other}, tiny_embedding())
+    fusion = Reranker({"temporal": tiny_temporal(), "other": other}, tiny_embedding())
     features = heard_videos()
     found = fusion.caption(features, OPTIONS)
     words = {word for fused in found for c in fused.candidates for word in c.words}
@@ -176,7 +176,7 @@ def test_members_of_other_vocabularies_read_each_others_captions_in_their_own_id
 
 def test_the_winner_carries_the_merits_of_all() -> None:
     """By relevance alone, for likelihood likes a caption without a word best."""
-    fusion = Fusion({"a": tiny_temporal(), "b": tiny_spatial(seed=5)}, tiny_embedding(), 0.0)
+    fusion = Reranker({"a": tiny_temporal(), "b": tiny_spatial(seed=5)}, tiny_embedding(), 0.0)
     (fused,) = fusion.caption(heard_videos()[2:], OPTIONS)
     best = fused.best
     assert best.words == fused.candidates[0].words
@@ -190,7 +190,7 @@ def test_the_winner_carries_the_merits_of_all() -> None:
 def test_a_caption_that_two_members_write_counts_once() -> None:
     members: Members = {"a": tiny_temporal(), "again": tiny_temporal()}
     features = heard_videos()
-    found = Fusion(members, tiny_embedding()).caption(features, OPTIONS, candidates=2)
+    found = Reranker(members, tiny_embedding()).caption(features, OPTIONS, candidates=2)
     for video, fused in zip(features, found, strict=True):
         assert len(fused.candidates) == 2
         assert {c.captioner for c in fused.candidates} == {"a"}
@@ -200,6 +200,8 @@ def test_a_caption_that_two_members_write_counts_once() -> None:
 
 def test_a_fusion_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        Fusion({}, tiny_embedding())
+        Reranker({}, tiny_embedding())
     with pytest.raises(ValueError, match="num_captions"):
-        Fusion({"a": tiny_temporal()}, tiny_embedding()).caption(heard_videos(), DecodingOptions(beam_size=2))
+        Reranker({"a": tiny_temporal()}, tiny_embedding()).caption(
+            heard_videos(), DecodingOptions(beam_size=2)
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,17 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    feature_source_for,
+    WindowsOfSpreadFrames,
+    build_feature_source,
 )
-from models.feature_sources.stream_sets import DEMO, STATS, StreamInput, StreamSet, together
+from models.feature_sources.stream_sets import (
+    DEMO,
+    STATS,
+    STREAM_SETS,
+    StreamInput,
+    StreamSet,
+    combine_stream_sets,
+)
 from tests.media import write_video
 
 
@@ -37,15 +46,15 @@ def named(stream: str, extractor: str, windows: WindowOptions, spread: int | Non
 
 
 def test_sets_of_one_spread_become_one_whose_inputs_are_there_once() -> None:
-    assert together([DEMO, DEMO]) == DEMO
+    assert combine_stream_sets([DEMO, DEMO]) == DEMO
     stages = named("stage", "stages", WindowOptions(), spread=8)
-    joined = together([DEMO, stages])
+    joined = combine_stream_sets([DEMO, stages])
     assert joined.streams == ("grid", "stage")
     assert joined.spread == 8
-    assert together([joined, DEMO]).streams == joined.streams
+    assert combine_stream_sets([joined, DEMO]).streams == joined.streams
     other = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
     with pytest.raises(ValueError, match="'grid' would be made in two ways"):
-        together([DEMO, other])
+        combine_stream_sets([DEMO, other])
 
 
 def test_one_decode_has_the_frames_of_all() -> None:
@@ -68,14 +77,14 @@ def test_one_decode_has_the_frames_of_all() -> None:
 def test_an_extractor_is_loaded_once_for_all_feeds(pool: ExtractorPool) -> None:
     first, second = FeatureSource(DEMO, pool=pool), FeatureSource(DEMO, pool=pool, frames=3)
     assert first.extractors == second.extractors
-    assert feature_source_for([DEMO], pool).extractors == first.extractors
+    assert build_feature_source([DEMO], pool).extractors == first.extractors
 
 
 def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, clip: Path) -> None:
     """Pictures look at three of twenty frames, motion at all of them; alone and together alike."""
     alone, joint = (
-        feature_source_for([DEMO], pool, frames=3),
-        feature_source_for([DEMO, STATS], pool, frames=3),
+        build_feature_source([DEMO], pool, frames=3),
+        build_feature_source([DEMO, STATS], pool, frames=3),
     )
     assert isinstance(joint, CombinedFeatureSource)
     assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"
@@ -93,4 +102,18 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
 def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
     windows = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
     with pytest.raises(ValueError, match="'grid' would be made in two ways, of different frames"):
-        feature_source_for([DEMO, windows], pool)
+        build_feature_source([DEMO, windows], pool)
+
+
+def test_motion_is_not_read_off_frames_that_lie_seconds_apart(pool: ExtractorPool) -> None:
+    """Eight frames of a long film would be handed to I3D as if they followed each other."""
+    mixed = replace(STATS, name="mixed", inputs=(*DEMO.inputs, *STATS.inputs), spread=8)
+    with pytest.raises(WindowsOfSpreadFrames, match=r"'mixed' spreads 8 frames.*i3d_rgb looks at windows"):
+        FeatureSource(mixed, pool=pool)
+    assert FeatureSource(replace(mixed, spread=None), pool=pool).request.windows
+
+
+def test_every_set_that_spreads_frames_has_extractors_of_single_frames(pool: ExtractorPool) -> None:
+    for each in STREAM_SETS.values():
+        if each.spread is not None:
+            assert FeatureSource(each, pool=pool).request.sampling == Sampling(count=each.spread)

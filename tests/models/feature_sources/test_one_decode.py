@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from app.worker.shared_frames import map_frames, shared_memory, write_frames
+from app.worker.shared_frames import map_frames, write_frames
+from extractors.child_process import open_shared_memory
 from extractors.decoder.decoder import Decoder
 from extractors.extraction.extract_videos import extract_video
 from extractors.extractor import AnyExtractor, create
@@ -126,7 +127,7 @@ def test_the_size_of_one_does_not_depend_on_who_else_is_fed(
     others = [feed("i3d_rgb", pool), feed("coco_ssd", pool)]
     joint = CombinedFeatureSource([pictures, *others])
     footage = decoder.decode(clip, joint.request).footage
-    (lent,) = map_frames(write_frames([footage], shared := shared_memory()), shared)
+    (lent,) = map_frames(write_frames([footage], shared := open_shared_memory()), shared)
     (streams,) = joint.extract([lent])
     for alone in (pictures, *others):
         (own,) = alone.extract([decoder.decode(clip, alone.request).footage])

@@ -27,7 +27,7 @@ from models.feature_sources.stream_checks import (
     caption,
     check_extractors,
     check_streams,
-    stream_set_of,
+    select_stream_set,
 )
 from models.feature_sources.stream_sets import (
     DEMO,
@@ -40,7 +40,7 @@ from models.feature_sources.stream_sets import (
     StreamInput,
     UnknownStream,
     UnknownStreamSet,
-    stream_set,
+    find_stream_set,
 )
 from tests.models.tiny import stats_config, tiny_stats
 
@@ -63,12 +63,12 @@ def row(spec: StreamSpec) -> Stream:
 def test_every_paper_has_its_set() -> None:
     assert {"demo", "stats", "g2l", "refocus", "fusion", "dual_afr"} <= STREAM_SETS.keys()
     with pytest.raises(UnknownStreamSet, match="there is no stream set 'blip'; there are: demo, demo-stages"):
-        stream_set("blip")
+        find_stream_set("blip")
 
 
 @pytest.mark.parametrize("name", STREAM_SETS)
 def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) -> None:
-    wanted = stream_set(name)
+    wanted = find_stream_set(name)
     for extractor in wanted.extractors:
         for needed in inputs_of(extractor):
             assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
@@ -84,7 +84,7 @@ def cut(given: StreamInput, own: Windows, seconds: float = 8.0, fps: float = 30.
 
 
 def one(wanted: str, extractor: str) -> StreamInput:
-    return next(each for each in stream_set(wanted).inputs if each.extractor == extractor)
+    return next(each for each in find_stream_set(wanted).inputs if each.extractor == extractor)
 
 
 def test_stats_sees_chunks_of_16_frames() -> None:
@@ -126,11 +126,11 @@ def test_fusion_looks_at_every_32nd_frame_and_has_objects_of_both_maps() -> None
 
 
 def test_a_part_of_a_set_keeps_what_its_streams_are_made_of() -> None:
-    part = FUSION.of(["roi:ircsn152@mask_rcnn:10"])
+    part = FUSION.select(["roi:ircsn152@mask_rcnn:10"])
     assert set(part.extractors) == {"ircsn152", "mask_rcnn:10", "roi:ircsn152@mask_rcnn:10"}
-    assert set(REFOCUS.of(["resnet152_grid"]).extractors) == {"resnet152"}
+    assert set(REFOCUS.select(["resnet152_grid"]).extractors) == {"resnet152"}
     with pytest.raises(UnknownStream, match=r"'g2l' makes inception_v4, .*, and not grid"):
-        G2L.of(["grid"])
+        G2L.select(["grid"])
 
 
 # ---- they are what the extractors make ----
@@ -226,11 +226,13 @@ def test_sampling_engine_and_precision_may_differ() -> None:
 
 
 def test_a_captioner_is_fed_by_the_set_that_its_card_names() -> None:
-    assert stream_set_of(checkpoint({"grid": SPEC})) == DEMO
-    assert stream_set_of(checkpoint({"i3d_rgb_grid": SPEC}, fed_by="stats-flow")).name == "stats-flow"
-    assert set(stream_set_of(checkpoint({"i3d_rgb_grid": SPEC}, fed_by="stats-flow")).extractors) == {
-        "i3d_rgb"
-    }
+    assert select_stream_set(checkpoint({"grid": SPEC}).card) == DEMO
+    assert (
+        select_stream_set(checkpoint({"i3d_rgb_grid": SPEC}, fed_by="stats-flow").card).name == "stats-flow"
+    )
+    assert set(
+        select_stream_set(checkpoint({"i3d_rgb_grid": SPEC}, fed_by="stats-flow").card).extractors
+    ) == {"i3d_rgb"}
 
 
 def test_another_set_is_refused_with_both_named() -> None:
@@ -239,9 +241,9 @@ def test_another_set_is_refused_with_both_named() -> None:
         "stats was trained on grid (i3d / aaaaaaaaaaaa / middle 224x224), but the stream set 'stats' makes"
     )
     with pytest.raises(StreamMismatch, match=re.escape(wanted)):
-        stream_set_of(trained, "stats")
+        select_stream_set(trained.card, "stats")
     with pytest.raises(UnknownStreamSet):
-        stream_set_of(trained, "blip")
+        select_stream_set(trained.card, "blip")
 
 
 def test_extractors_of_other_weights_are_refused_before_any_video(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.captioner import Captioner, StepAttention
-from models.combining.reranking import Fusion
+from models.combining.reranking import Reranker
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import collate_inputs
 from tests.models.captioners.test_semantic_embedding import tiny_embedding
@@ -95,7 +95,7 @@ def test_fused_captions_are_those_of_a_fusion_of_the_same_weight() -> None:
         weight = reader.likelihood_weight
         with torch.inference_mode():
             found[weight] = reader.captions({"grid": batch})
-        served = Fusion(members, embedding, weight).caption(features, OPTIONS, OPTIONS.beam_size)
+        served = Reranker(members, embedding, weight).caption(features, OPTIONS, OPTIONS.beam_size)
         assert found[weight] == [each.best.words for each in served]
     assert found.keys() == {0.0, 1e4}
     assert found[0.0] != found[1e4]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
-from models.likelihood import pad_captions
-from models.vocabulary import Vocabulary
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.vocabulary import Vocabulary, pad_captions
 from tests.models.toy_captioners import RandomToy, videos
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import Batches, TrainingItem
@@ -105,12 +104,12 @@ def vocabulary(items: list[TrainingItem]) -> Vocabulary:
 
 
 @pytest.fixture(scope="module")
-def teacher(vocabulary: Vocabulary) -> Stats:
+def teacher(vocabulary: Vocabulary) -> STaTS:
     torch.manual_seed(0)
-    config = StatsConfig(
+    config = STaTSConfig(
         streams=(StreamConfig(name="grid", width=8),), embedded=8, words=8, attention=4, hidden=8, query=8
     )
-    return Stats(config, vocabulary).eval()
+    return STaTS(config, vocabulary).eval()
 
 
 def reading(items: list[TrainingItem], vocabulary: Vocabulary) -> TeacherReading:
@@ -124,7 +123,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def targets(items: list[TrainingItem], vocabulary: Vocabulary, teacher: Stats, folder: Path) -> SoftTargets:
+def targets(items: list[TrainingItem], vocabulary: Vocabulary, teacher: STaTS, folder: Path) -> SoftTargets:
     return soft_targets(teacher, TEACHER, reading(items, vocabulary), folder, torch.float32)
 
 

@@ -14,8 +14,7 @@ from PIL import Image
 
 from extractors.builtin.tuned_pair import TunedPair
 from extractors.features import Frames
-from models.checkpoint import load_checkpoint, save_checkpoint
-from models.checkpoint_folder import WEIGHTS, load_captioner
+from models.checkpoint import WEIGHTS, load_captioner, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import WrongMembers
 from models.decoding.decode import DecodingOptions

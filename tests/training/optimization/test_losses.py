@@ -8,8 +8,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from models.likelihood import pad_captions
-from models.vocabulary import EOS, UNK
+from models.vocabulary import EOS, UNK, pad_captions
 from tests.models.tiny import tiny_stats
 from tests.models.tiny import videos as tiny_videos
 from tests.models.toy_captioners import RandomToy, videos

@@ -23,10 +23,10 @@ from extractors.pretrained.formats import read
 from extractors.pretrained.load import seeded
 from extractors.pretrained.parameters import random_weights
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.feature_sources.stream_checks import lead_stream
-from models.feature_sources.stream_sets import DEMO, stream_set
+from models.feature_sources.stream_sets import DEMO, find_stream_set
 from models.inputs import Batch
 from models.vocabulary import Vocabulary
 from tests.models.tiny import tiny_refocus
@@ -59,9 +59,9 @@ RECIPE = RECIPES["demo-tuned"].model_copy(
 PICTURES = 16
 
 
-def config(name: str = "grid") -> StatsConfig:
+def config(name: str = "grid") -> STaTSConfig:
     streams = (StreamConfig(name=name, width=1280),)
-    return StatsConfig(
+    return STaTSConfig(
         streams=streams, embedded=8, words=8, attention=4, hidden=9, query=8, dropout=0.1, tie_words=True
     )
 
@@ -126,7 +126,7 @@ def start(data: Path, tmp_path: Path) -> Path:
 def checkpoint(path: Path, data: Path, streams: dict[str, StreamSpec], fed_by: str) -> Path:
     torch.manual_seed(3)
     path.parent.mkdir(exist_ok=True)
-    captioner = Stats(config(next(iter(streams))), vocabulary(data))
+    captioner = STaTS(config(next(iter(streams))), vocabulary(data))
     save_checkpoint(path, captioner, Card("stats", streams, {}, {"streams": fed_by}))
     return path
 
@@ -172,7 +172,7 @@ def batches() -> list[Batch]:
 @pytest.fixture(scope="module")
 def tuned() -> Tuned:
     torch.manual_seed(0)
-    return Tuned(Stats(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_end())
+    return Tuned(STaTS(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_end())
 
 
 def test_the_grid_is_what_the_end_makes_of_each_step(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
         data / "cache",
         1,
         start,
-        stream_set("demo-tuned"),
+        find_stream_set("demo-tuned"),
         [str(teacher), str(start)],
     )
     kept = load_checkpoint(moved)
@@ -327,7 +327,7 @@ def test_the_embedding_moves_to_the_tuned_grid(data: Path, tmp_path: Path) -> No
     assert load_embedding(first)[1].streams.keys() == {"grid"}
     still = recipe.model_copy(update={"learning_rate": 0.0})
     moved = train_semantic_embedding(
-        still, data, tmp_path / "moved", data / "cache", 1, first, stream_set("demo-tuned")
+        still, data, tmp_path / "moved", data / "cache", 1, first, find_stream_set("demo-tuned")
     )
     (begun, _), (kept, card) = load_embedding(first), load_embedding(moved)
     assert card.streams.keys() == {TUNED_GRID}

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from models.captioner import InputDescription
 from models.decoding.decode import DecodingOptions, decode, sample
 from models.inputs import Batch, InputStream
-from models.likelihood import pad_captions
-from models.vocabulary import EOS
+from models.vocabulary import EOS, pad_captions
 from tests.models.toy_captioners import Numbered, Prefixes, Toy, videos
 from training.batches.picture_batches import TrainingBatch
 from training.optimization.losses import caption_loss

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from models.captioners.dual_afr import DualAFR
 from models.captioners.refocus import RefocusMemory
-from models.likelihood import pad_captions
+from models.vocabulary import pad_captions
 from tests.models.tiny import dual_afr_config, tiny_dual_afr, tiny_refocus, tiny_stats, videos
 from training.batches.picture_batches import TrainingBatch
 from training.optimization.losses import caption_loss, supervised_loss
@@ -32,7 +32,7 @@ def loss(captioner: Any, memory: Any, recipe: Recipe = DEMO) -> dict[str, torch.
 def test_refocus_learns_each_video_from_either_of_its_encodings() -> None:
     captioner = tiny_refocus()
     memory = captioner.encode(videos())
-    first, second = memory.watched.o_1, memory.watched.o_2
+    first, second = memory.encoding.o_1, memory.encoding.o_2
     assert not torch.equal(first, second)
     chosen = memory.either_step(torch.tensor([True, False, True])).o
     assert torch.equal(chosen, torch.stack([first[0], second[1], first[2]]))

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from extractors.features import Features
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.registry import captioner_class
-from models.feature_sources.stream_sets import StreamSet, stream_set
-from models.likelihood import pad_captions
-from models.vocabulary import Vocabulary
+from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.picture_batches import TrainingBatch
 from training.batches.video_batches import Inputs
@@ -114,7 +113,7 @@ def test_a_set_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None
 @pytest.mark.parametrize(("recipe", "captioner"), PAPER_RUNS, ids=lambda name: name)
 def test_each_captioner_eats_what_its_stream_set_makes(recipe: str, captioner: str) -> None:
     run = paper_run(recipe, captioner)
-    wanted = stream_set(run.streams)
+    wanted = find_stream_set(run.streams)
     config: Any = run.config(wanted)
     made = {each.stream: each.width for each in wanted.inputs}
     assert {each.name: each.width for each in config.streams}.items() <= made.items()
@@ -151,7 +150,7 @@ STEPPED: Mapping[str, str] = {
 def test_a_step_at_full_width_learns(captioner: str) -> None:
     """The paper's optimiser, rate and clip; what is compared is the loss without dropout."""
     run = paper_run(STEPPED[captioner], captioner)
-    wanted = stream_set(run.streams)
+    wanted = find_stream_set(run.streams)
     torch.manual_seed(0)
     config = light(run.config(wanted))
     made = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))

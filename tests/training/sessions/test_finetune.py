@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import StreamSpec
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
@@ -49,7 +49,7 @@ RECIPE = FINETUNE.model_copy(
     update={"videos": 2, "captions": 2, "steps": 3, "validate_every": 1, "warmup": 1, "learning_rate": 1e-3}
 )
 STREAMS = (StreamConfig(name="grid", width=1280),)
-CONFIG = StatsConfig(streams=STREAMS, embedded=7, words=8, attention=5, hidden=9, query=10, dropout=0.1)
+CONFIG = STaTSConfig(streams=STREAMS, embedded=7, words=8, attention=5, hidden=9, query=10, dropout=0.1)
 WORDS = ("a", "red", "square", "two", "squares", "the", "grey", "one")
 
 
@@ -91,7 +91,7 @@ def features(
 
 def start_at(path: Path, spec: StreamSpec, name: str = "stats") -> Path:
     """A checkpoint of random weights."""
-    captioner = randomised(Stats(CONFIG, Vocabulary(WORDS)), std=0.05)
+    captioner = randomised(STaTS(CONFIG, Vocabulary(WORDS)), std=0.05)
     save_checkpoint(
         path, captioner, Card(name, {"grid": spec}, {}, {"streams": "demo", "ids": ["flickr8k/1"]})
     )
@@ -179,7 +179,7 @@ def test_a_picture_is_a_video_of_one_frame(films: Path, features: VideoFeatures,
 
 
 def test_batches_follow_from_the_seed_and_are_padded(films: Path, features: VideoFeatures) -> None:
-    captioner = Stats(CONFIG, Vocabulary(WORDS))
+    captioner = STaTS(CONFIG, Vocabulary(WORDS))
     items = [CaptionedVideo.of(video, features) for video in SetFolder(films).load().usable]
     batches = VideoBatches(items, captioner.vocabulary, Inputs.of(captioner), 2, 2, 17, seed=1)
     assert batches.steps_per_epoch == 1

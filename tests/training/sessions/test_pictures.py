@@ -15,7 +15,7 @@ from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
 from extractors.builtin.efficientnet_stages import EfficientNetStages
 from extractors.features import StreamSpec
 from models.captioners.dual_afr import DualAFRConfig
-from models.captioners.stats import Stats, StreamConfig
+from models.captioners.stats import STaTS, StreamConfig
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import (
@@ -26,7 +26,7 @@ from models.feature_sources.stream_sets import (
     DEMO_TUNING,
     STREAM_SETS,
     UnknownStream,
-    stream_set,
+    find_stream_set,
 )
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
@@ -53,7 +53,7 @@ def test_a_run_starts_from_the_weights_of_its_like(start: Path) -> None:
 
 
 def test_another_order_of_words_is_refused(start: Path) -> None:
-    captioner = Stats(stats_config(), Vocabulary(WORDS[::-1]))
+    captioner = STaTS(stats_config(), Vocabulary(WORDS[::-1]))
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
         weights_to_start_from(start, captioner)
 
@@ -149,5 +149,5 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
 @pytest.mark.parametrize("name", DEMO_CONFIGS)
 def test_every_demo_captioner_eats_what_its_stream_set_makes(name: str) -> None:
     config: Any = DEMO_CONFIGS[name]()
-    made = {each.stream: each.width for each in stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
+    made = {each.stream: each.width for each in find_stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
     assert all(made[stream.name] == stream.width for stream in config.streams)

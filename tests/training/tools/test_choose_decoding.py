@@ -10,10 +10,10 @@ import torch
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import Stats, StreamConfig
-from models.combining.reranking import Fusion, MemberOutput
+from models.captioners.stats import STaTS, StreamConfig
+from models.combining.reranking import MemberOutput, Reranker
 from models.decoding.decode import decode
-from models.inputs import InputStream, inputs_of
+from models.inputs import InputStream, order_inputs
 from models.vocabulary import Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import captioned
@@ -36,18 +36,18 @@ def vocabulary(items: list[TrainingItem]) -> Vocabulary:
     return Vocabulary.from_captions((c for item in items for c in item.captions), size=40)
 
 
-def captioner(vocabulary: Vocabulary, seed: int) -> Stats:
-    made = Stats(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
+def captioner(vocabulary: Vocabulary, seed: int) -> STaTS:
+    made = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
     randomised(made, seed)
     return made.eval()
 
 
 @pytest.fixture(scope="module")
-def fusion(vocabulary: Vocabulary) -> Fusion:
+def fusion(vocabulary: Vocabulary) -> Reranker:
     members: dict[str, AnyCaptioner] = {str(seed): captioner(vocabulary, seed) for seed in (1, 2)}
     torch.manual_seed(5)
     embedding = SemanticEmbedding(SemanticEmbeddingConfig(streams=(GRID,), words=6, joint=8), vocabulary)
-    return Fusion(members, embedding.eval())
+    return Reranker(members, embedding.eval())
 
 
 def score(items: list[TrainingItem], captions: list[list[str]]) -> float:
@@ -71,7 +71,7 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
     for changed, found in choices:
         captions = []
         for item in items:
-            memory = ours.encode_batches(inputs_of(ours, batch_of([whole(item.pictures)])))
+            memory = ours.encode_batches(order_inputs(ours, batch_of([whole(item.pictures)])))
             [[best]] = decode(ours, memory, replace(OPTIONS, **changed))
             captions.append(vocabulary.decode(best.tokens))
         assert found == pytest.approx(score(items, captions))
@@ -79,25 +79,25 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
 
 @torch.inference_mode()
 def test_the_table_of_likelihood_weights_is_what_fusion_scores(
-    items: list[TrainingItem], fusion: Fusion, vocabulary: Vocabulary
+    items: list[TrainingItem], fusion: Reranker, vocabulary: Vocabulary
 ) -> None:
     found = Judged.of(items).by_likelihood_weight(fusion)
     batches = batch_of([whole(item.pictures) for item in items])
     seen = {}
     for name, member in fusion.members.items():
         taken: Any = member
-        memory = taken.encode_batches(inputs_of(member, batches))
+        memory = taken.encode_batches(order_inputs(member, batches))
         seen[name] = MemberOutput(
             memory, decode(taken, memory, replace(OPTIONS, num_captions=OPTIONS.beam_size))
         )
-    videos = fusion.embedding.encode_batches(inputs_of(fusion.embedding, batches))
+    videos = fusion.embedding.encode_batches(order_inputs(fusion.embedding, batches))
     for weight in (0.0, 0.4, 1.6):
-        weighed = Fusion(fusion.members, fusion.embedding, weight).rerank(videos, seen)
+        weighed = Reranker(fusion.members, fusion.embedding, weight).rerank(videos, seen)
         captions = [list(each.best.words) for each in weighed]
         assert found[weight] == pytest.approx(score(items, captions))
 
 
 def test_where_there_is_no_embedding_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose_decoding, "embedding_path", lambda: None)
+    monkeypatch.setattr(choose_decoding, "find_embedding", lambda: None)
     with pytest.raises(ValueError, match="there is no semantic embedding"):
         choose_decoding.shipped()

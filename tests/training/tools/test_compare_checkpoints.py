@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.captioners.stats import Stats, StreamConfig
+from models.captioners.stats import STaTS, StreamConfig
 from models.decoding.decode import decode
-from models.inputs import inputs_of
-from models.likelihood import teacher_forced
+from models.inputs import order_inputs
+from models.likelihood import teacher_force
 from models.vocabulary import EOS, Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import captioned
@@ -35,13 +35,13 @@ def test_marks_are_the_means_over_pictures_and_ways(
     items: list[TrainingItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = Vocabulary.from_captions((c for item in items for c in item.captions), size=40)
-    ours = Stats(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
+    ours = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
     randomised(ours, 3)
     monkeypatch.setattr(choose_decoding, "GROUP", 3)
     found = score_checkpoint(ours.eval(), Judged.of(items))
     scorer = CiderD({item.id: item.captions for item in items})
     for i, item in enumerate(items):
-        memory = ours.encode_batches(inputs_of(ours, batch_of([whole(item.pictures)])))
+        memory = ours.encode_batches(order_inputs(ours, batch_of([whole(item.pictures)])))
         by_way = []
         for options in WAYS:
             [[best, *_]] = decode(ours, memory, options)
@@ -50,7 +50,7 @@ def test_marks_are_the_means_over_pictures_and_ways(
         nats = 0.0
         for caption in item.captions:
             targets = torch.tensor([[*vocabulary.encode(caption), EOS]])
-            nats -= float(teacher_forced(ours, memory, targets).log_p.sum())
+            nats -= float(teacher_force(ours, memory, targets).log_p.sum())
         words = sum(len(caption) + 1 for caption in item.captions)
         if len(item.captions) == 3:
             assert (found.nats[i], found.words[i]) == (pytest.approx(nats, rel=1e-4), words)

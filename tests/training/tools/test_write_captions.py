@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import Stats, StreamConfig
-from models.combining.reranking import Candidate, Fusion
+from models.captioners.stats import STaTS, StreamConfig
+from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import Hypothesis
 from models.feature_sources.stream_sets import DEMO as DEMO_STREAMS
 from models.inputs import InputStream
@@ -35,15 +35,15 @@ VOCABULARY = Vocabulary(["red", "green", "circle", "square", "a", "the"])
 FOUND = Hypothesis((), (), 0.0, 0.0, True, None)
 
 
-def fusion() -> Fusion:
+def fusion() -> Reranker:
     members: dict[str, AnyCaptioner] = {}
     for seed in (1, 2):
-        member = Stats(stats_config(StreamConfig(name="grid", width=8)), VOCABULARY)
+        member = STaTS(stats_config(StreamConfig(name="grid", width=8)), VOCABULARY)
         randomised(member, seed)
         members[str(seed)] = member.eval()
     torch.manual_seed(5)
     config = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=6, joint=8)
-    return Fusion(members, SemanticEmbedding(config, VOCABULARY).eval())
+    return Reranker(members, SemanticEmbedding(config, VOCABULARY).eval())
 
 
 def candidate(words: str, merit: float) -> Candidate:

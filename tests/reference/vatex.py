@@ -1,4 +1,4 @@
-"""The three captioners of the fusion paper and its embedding's loss, one number after another, in numpy."""
+"""The VATEX challenge's three captioners and its embedding's loss, one number after another, in numpy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.captioners.vatex import FusionConfig
+from models.captioners.vatex import VatexConfig
 from tests.reference.layers import Array, Layers, softmax
 
 
@@ -19,8 +19,8 @@ class StepReference:
     alpha: Array
 
 
-class FusionReference(Layers):
-    def __init__(self, weights: Mapping[str, Array], config: FusionConfig) -> None:
+class VatexReference(Layers):
+    def __init__(self, weights: Mapping[str, Array], config: VatexConfig) -> None:
         super().__init__(weights)
         self.config = config
 

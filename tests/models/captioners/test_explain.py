@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from extractors.features import Features
-from models.caption import Caption, Extras, KeyMoment, Layers
+from models.caption import Caption, ChosenMoment, Extras, LayerWeights
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions, decode
@@ -56,7 +56,7 @@ def test_each_has_its_own_and_no_other(name: str) -> None:
     for found in best_of(make(), videos(LENGTHS)):
         assert found.attention is not None
         extras = found.attention.extras
-        assert {field.name for field in fields(Extras) if getattr(extras, field.name) is not None} == own
+        assert {name for name in Extras.model_fields if getattr(extras, name) is not None} == own
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -68,7 +68,7 @@ def test_a_batchs_padding_is_not_told(name: str) -> None:
         assert found.text == alone.text
         assert found.attention is not None
         assert alone.attention is not None
-        same(found.attention.to_json(), alone.attention.to_json())
+        same(found.attention.model_dump(mode="json"), alone.attention.model_dump(mode="json"))
 
 
 def same(ours: Any, other: Any) -> None:
@@ -95,7 +95,7 @@ def test_g2l_tells_the_frames_that_it_took_and_how_heavy_they_were() -> None:
         assert len(selected) == len(found.words)
         for word, chosen in enumerate(selected):
             assert len(chosen) == min(captioner.config.key_frames, frames)
-            weights = found.attention.temporal[word]
+            weights = found.attention.temporal[word] or []
             heaviest = sorted(weights, reverse=True)[: len(chosen)]
             assert sorted((each.weight for each in chosen), reverse=True) == pytest.approx(heaviest, abs=2e-5)
             for each in chosen:
@@ -112,11 +112,11 @@ def test_refocus_tells_both_key_frames_and_what_was_written_from_each() -> None:
         extras = found.attention.extras
         frames = LENGTHS[video]
         assert extras.refocus is not None
-        assert extras.default_key_frame == KeyMoment(
-            frames // 2, float(frames // 2), round(float(extras.refocus[frames // 2]), 5)
+        assert extras.default_key_frame == ChosenMoment(
+            moment=frames // 2, time=float(frames // 2), weight=extras.refocus[frames // 2]
         )
         assert extras.key_frame is not None
-        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.watched.key[video])
+        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.encoding.key[video])
         assert extras.step_1 == join(captioner.vocabulary.decode(first[video][0].tokens))
         assert extras.step_2 == found.text
 
@@ -128,12 +128,11 @@ def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
     assert len(found.words) == OPTIONS.max_length
     assert found.attention is not None
     layers = found.attention.extras.layers
-    assert isinstance(layers, Layers)
-    assert layers.names == ("grid", "grid")
-    document = found.attention.to_json()
-    assert document["extras"]["layers"]["weights"][0] is None
-    assert document["temporal"][0] is None
-    assert [sum(row) for row in document["extras"]["layers"]["weights"][1:]] == pytest.approx(
+    assert isinstance(layers, LayerWeights)
+    assert layers.names == ["grid", "grid"]
+    assert layers.weights[0] is None
+    assert found.attention.temporal[0] is None
+    assert [sum(row or []) for row in layers.weights[1:]] == pytest.approx(
         [1.0] * (len(found.words) - 1), abs=1e-4
     )
 
@@ -146,7 +145,8 @@ def test_a_caption_without_words_has_attention_without_rows() -> None:
     ((found,),) = caption(checkpoint(captioner), videos((3,)), silent)
     assert found.text == ""
     assert found.attention is not None
-    assert found.attention.temporal.shape == (0, 3)
+    assert (found.attention.words, found.attention.temporal) == ([], [])
+    assert len(found.attention.times) == 3
     assert found.attention.extras.key_frame is not None
     assert found.attention.extras.step_1 == ""
 

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 from extractors.features import Features, Stream, StreamSpec
-from models.captioners.stats import Stats, StatsConfig, StreamConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.combining.ensemble import Ensemble
 from models.decoding.decode import DecodingOptions, decode, sample
 from models.vocabulary import Vocabulary
 
-CONFIG = StatsConfig(
+CONFIG = STaTSConfig(
     streams=(StreamConfig(name="grid", width=6),), embedded=8, words=8, attention=8, hidden=12, query=8
 )
 
 
-def _captioner(seed: int) -> Stats:
+def _captioner(seed: int) -> STaTS:
     torch.manual_seed(seed)
-    captioner = Stats(CONFIG, Vocabulary([f"w{i}" for i in range(20)])).eval()
+    captioner = STaTS(CONFIG, Vocabulary([f"w{i}" for i in range(20)])).eval()
     for parameter in captioner.parameters():  # far from uniform, so that beams have something to choose
         torch.nn.init.normal_(parameter, std=0.8)
     return captioner

@@ -8,14 +8,13 @@ import pytest
 
 from app.errors import CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
 from app.jobs.captioner_choice import (
-    CaptionerChoice,
     CaptionerChoices,
     clips_cider,
     default_captioner,
     per_second,
 )
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 
 GRID = {"network": "net", "weights_sha256": "1" * 64, "preprocessing": "squash", "engine": "torch"}
 
@@ -118,3 +117,20 @@ def test_what_is_not_measured_does_not_compete() -> None:
     assert default_captioner([unmeasured, unscored, together]) == "a"
     assert default_captioner([unmeasured, info("stats")]) == "stats"
     assert default_captioner([]) is None
+
+
+def test_a_choice_that_was_made_is_not_made_again() -> None:
+    """The record has the choice; whoever reads it has only to check that everybody is there."""
+    asked = CaptionOptions(captioner="fusion")
+    assert (CaptionOptions().choice, asked.choice) == (None, None)
+    chosen = asked.with_choice(menu().resolve(asked))
+    assert chosen.choice == CaptionerChoice("fusion", ("g2l", "stats"))
+    assert CaptionOptions.model_validate_json(chosen.model_dump_json()) == chosen
+    menu().check(chosen.choice)
+    with pytest.raises(CaptionerUnavailable, match="no captioner called g2l"):
+        CaptionerChoices([info("stats"), info("fusion", members=("stats",))]).check(chosen.choice)
+
+
+def test_without_a_default_of_its_own_the_rule_says_who_writes() -> None:
+    assert CaptionerChoices([info("g2l"), info("stats")]).default == "stats"
+    assert CaptionerChoices([]).default is None

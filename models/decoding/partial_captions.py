@@ -1,0 +1,112 @@
+"""Keeps what rows (beams or draws) have written, and finds a row's attention when all are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.captioner import StepAttention, TensorRows
+from models.vocabulary import EOS
+
+
+@dataclass(frozen=True, eq=False)
+class PartialCaptions(TensorRows):
+    """Holds what R rows have written in t steps. A finished row goes on with end tokens that cost nothing.
+
+    Attributes:
+        tokens: (R, t) word ids.
+        logprobs: (R, t), without meaning after a row's end.
+        steps: (R, t), for each step the row of *that* step which this row descends from, so that attention
+            need not be moved when beams are.
+        total: (R,), the sum of log-probabilities.
+        length: (R,), the number of tokens, the first end token included.
+        finished: bool (R,).
+    """
+
+    tokens: Tensor
+    logprobs: Tensor
+    steps: Tensor
+    total: Tensor
+    length: Tensor
+    finished: Tensor
+
+    @classmethod
+    def begin(cls, rows: int, device: torch.device) -> PartialCaptions:
+        """Makes ``rows`` rows without a word."""
+        ids = torch.zeros(rows, 0, dtype=torch.long, device=device)
+        zero = torch.zeros(rows, device=device)
+        return cls(ids, ids.to(zero), ids, zero, zero, torch.zeros_like(zero, dtype=torch.bool))
+
+    def append(self, parent: Tensor, word: Tensor, logprob: Tensor, total: Tensor) -> PartialCaptions:
+        """Makes R' rows that each continue one of these by a word.
+
+        Args:
+            parent: (R',), the rows that are continued, repeats allowed.
+            word: (R',) ids.
+            logprob: (R',), the words' own log-probabilities.
+            total: (R',), the sums with these words.
+
+        Returns:
+            The rows of the next step.
+        """
+        past = self.select(parent)
+        return PartialCaptions(
+            tokens=_append_column(past.tokens, word),
+            logprobs=_append_column(past.logprobs.to(logprob.dtype), logprob),
+            steps=_append_column(past.steps, parent),
+            total=total,
+            length=past.length + ~past.finished,
+            finished=past.finished | (word == EOS),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """Holds what a search wrote, and the attention of each of its t steps.
+
+    Attributes:
+        captions: R rows, those of a video side by side.
+        attentions: One a step, of the rows that there were at that step; None for a step without attention.
+    """
+
+    captions: PartialCaptions
+    attentions: Sequence[StepAttention | None]
+
+    def gather_attention(self, steps: Tensor) -> StepAttention | None:
+        """Follows rows back through the steps.
+
+        steps: (R', t), ``PartialCaptions.steps`` of the rows that are wanted. Returns tensors (R', t, …) on
+        the CPU, zeros for a step that had no attention; None where no step had any.
+        """
+        pairs = zip(self.attentions, steps.unbind(1), strict=True)
+        gathered = [None if a is None else replace(a, loss=None).select(rows) for a, rows in pairs]
+        some = next((a for a in gathered if a is not None), None)
+        if some is None:
+            return None
+        zeros = _zeros_like(some)
+        full = [a or zeros for a in gathered]
+        spatial = [a.spatial for a in full if a.spatial is not None]
+        return StepAttention(
+            temporal=_stack_on_cpu([a.temporal for a in full]),
+            spatial=_stack_on_cpu(spatial) if spatial else None,
+            extras={name: _stack_on_cpu([a.extras[name] for a in full]) for name in some.extras},
+        )
+
+
+def _zeros_like(attention: StepAttention) -> StepAttention:
+    return StepAttention(
+        torch.zeros_like(attention.temporal),
+        None if attention.spatial is None else torch.zeros_like(attention.spatial),
+        {name: torch.zeros_like(value) for name, value in attention.extras.items()},
+    )
+
+
+def _stack_on_cpu(steps: list[Tensor]) -> Tensor:
+    return torch.stack(steps, 1).detach().cpu()
+
+
+def _append_column(past: Tensor, last: Tensor) -> Tensor:
+    return torch.cat([past, last.unsqueeze(1)], 1)
