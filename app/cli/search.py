@@ -1,4 +1,4 @@
-"""``python -m app search``: the moments of films that fit some words best, with times and pictures."""
+"""Finds the moments of films that fit some words best: ``python -m app search``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.errors import UsageError
+from app.settings import load_settings
 
 
 def search(
@@ -28,12 +28,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the moments of films that fit some words; films are captioned once, at their first search."""
-    from app.cli.settings import exit_for_usage, load_settings
     from app.search.search_films import SearchRequest, search_films
 
     request = SearchRequest(words, count, segments, sheet, as_json)
-    try:
-        failed = search_films(films, request, load_settings())
-    except UsageError as error:
-        exit_for_usage(str(error))
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if search_films(films, request, load_settings()) else 0)

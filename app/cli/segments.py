@@ -1,4 +1,4 @@
-"""``python -m app caption --segments``: a line for each segment of a film as it is known, or files of them.
+"""Prints a film's segments as they are known, and writes files of them: ``python -m app caption --segments``.
 
 Standard output gets the lines, or the one document where a format but no folder is asked for; failures go to
 standard error, at the end.
@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.caption import distinct_names
+from app.cli.caption import choose_names
 from app.documents.segments import FilmDocument, SegmentDocument, clock
 from app.documents.subtitles import FORMATS
-from app.errors import JobFailure, NamedError, UsageError, error_document
-from app.extract.inputs import Input
+from app.errors import JobFailure, UsageError
+from app.extract.inputs import InputVideo
 from app.segments.film_captioner import FilmCaptioner
 from app.terminal import complain, printable
+from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
 
 
 @dataclass(frozen=True)
 class SegmentOutput:
-    """Where segments go. format: of FORMATS, None for lines alone. folder: None for standard output."""
+    """Tells where segments go. format: of FORMATS, None for lines alone. folder: None for standard output."""
 
     format: str | None = None
     folder: Path | None = None
@@ -34,15 +35,15 @@ class SegmentOutput:
             raise UsageError(f"There is no format {self.format}; there are: {', '.join(FORMATS)}.")
 
 
-def caption_films(films: Sequence[Input], captioner: FilmCaptioner, output: SegmentOutput) -> int:
+def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: SegmentOutput) -> int:
     """Captions films by their segments and prints or writes what came of each; returns how many failed.
 
     Raises UsageError, EngineStartFailed.
     """
     if output.format is not None and output.folder is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
-    failed: list[tuple[Path, NamedError]] = []
-    for film, name in zip(films, distinct_names(films), strict=True):
+    failed: list[tuple[Path, ReelwordError]] = []
+    for film, name in zip(films, choose_names(films), strict=True):
         try:
             document = _caption(film, captioner, output, is_alone=len(films) == 1)
         except (MediaError, JobFailure) as error:
@@ -55,7 +56,9 @@ def caption_films(films: Sequence[Input], captioner: FilmCaptioner, output: Segm
     return len(failed)
 
 
-def _caption(film: Input, captioner: FilmCaptioner, output: SegmentOutput, *, is_alone: bool) -> FilmDocument:
+def _caption(
+    film: InputVideo, captioner: FilmCaptioner, output: SegmentOutput, *, is_alone: bool
+) -> FilmDocument:
     """Prints the lines of a film as they are known, unless standard output is for a document."""
     prints = output.format is None or output.folder is not None
     reading = captioner.caption(film.file)
@@ -91,11 +94,10 @@ def _write(document: FilmDocument, name: str, output: SegmentOutput) -> None:
         raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error
 
 
-def _report(failed: Sequence[tuple[Path, NamedError]], count: int) -> None:
-    """Which films failed, why, and what to do."""
+def _report(failed: Sequence[tuple[Path, ReelwordError]], count: int) -> None:
+    """Lists which films failed, why, and what to do."""
     if not failed:
         return
     complain(f"{len(failed)} of {count} {'film' if count == 1 else 'films'} failed:")
     for film, error in failed:
-        told = error_document(error)
-        complain(f"  {film}: {told['message']} {told['hint']} [{told['code']}]")
+        complain(f"  {film}: {error.advice} [{error.code}]")

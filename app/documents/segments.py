@@ -1,15 +1,15 @@
-"""The JSON of a film's segments: for the command line, and whatever else tells of films."""
+"""Declares the JSON of a film's segments."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from app.documents.attention import AttentionDocument, ChosenMoment, Weights
-from app.documents.job import Document, Media, Model, Note, ScoredCaption
+from app.documents.job import Document, Media, Model, Note
+from models.caption import AttentionDocument, ChosenMoment, ScoredCaption, Weights
 
 
 class SegmentDocument(Document):
-    """One segment. Times are seconds of the film, from its first shown frame."""
+    """Tells of one segment. Times are seconds of the film, from its first shown frame."""
 
     start: float = Field(ge=0)
     end: float = Field(ge=0)
@@ -26,7 +26,7 @@ class SegmentDocument(Document):
 
 
 class FilmDocument(Document):
-    """A film's segments, and what it is about in one line.
+    """Tells of a film: its segments, and what it is about in one line.
 
     ``file``: its path as it was given. ``summary``: a caption of the segments' representative frames, as if
     they were a clip; null where nobody asked for it.
@@ -41,7 +41,7 @@ class FilmDocument(Document):
 
 
 def on_film_clock(attention: AttentionDocument, start: float) -> AttentionDocument:
-    """The attention of a segment whose own clock begins at ``start`` (seconds), told on the film's clock."""
+    """Moves the attention of a segment that begins at ``start`` (seconds) to the film's clock."""
     extras = attention.extras
     moved = {
         "selected": extras.selected and [[_later(each, start) for each in row] for row in extras.selected],
@@ -64,6 +64,6 @@ def _all_later(spans: list[Weights], start: float) -> list[Weights]:
 
 
 def clock(seconds: float) -> str:
-    """0:00:04.5, of any length."""
+    """Writes seconds as 0:00:04.5, however many."""
     tenths = round(seconds * 10)
     return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"

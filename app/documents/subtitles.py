@@ -1,4 +1,4 @@
-"""Segments as files that players, editors and spreadsheets read: WebVTT, SubRip, CSV, and the whole as JSON.
+"""Writes segments for players, editors and spreadsheets: WebVTT, SubRip, CSV, and the whole as JSON.
 
 A caption is one line in all of them. WebVTT has escapes for what would be markup. SubRip has none, and
 players leave out whatever stands in angle brackets or braces: there they become signs that look alike.
@@ -23,19 +23,19 @@ CSV_COLUMNS = ("start", "end", "caption", "score")
 
 
 def to_vtt(film: FilmDocument) -> str:
-    """WebVTT, a cue for each segment."""
+    """Writes WebVTT, a cue for each segment."""
     return WebVTT(captions=_cues(film.segments, _escaped)).content
 
 
 def to_srt(film: FilmDocument) -> str:
-    """SubRip, a cue for each segment."""
+    """Writes SubRip, a cue for each segment."""
     text = io.StringIO()
     WebVTT(captions=_cues(film.segments, _disarmed)).write(text, format="srt")
     return f"{text.getvalue()}\n" if film.segments else ""
 
 
 def to_csv(film: FilmDocument) -> str:
-    """Comma-separated values with a line of headings; seconds to the millisecond."""
+    """Writes comma-separated values below a line of headings; seconds to the millisecond."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(CSV_COLUMNS)
@@ -47,13 +47,13 @@ def to_csv(film: FilmDocument) -> str:
 
 
 def to_json(film: FilmDocument) -> str:
-    """The whole document."""
+    """Writes the whole document."""
     return f"{film.model_dump_json(indent=1)}\n"
 
 
 @dataclass(frozen=True)
 class SegmentFormat:
-    """A way to write a film's segments. media_type: as HTTP names it."""
+    """Names a way to write a film's segments. media_type: as HTTP has it."""
 
     write: Callable[[FilmDocument], str]
     media_type: str
@@ -80,7 +80,7 @@ def _cues(segments: Sequence[SegmentDocument], text_of: Callable[[str], str]) ->
 
 
 def _one_line(text: str) -> str:
-    """Without what ends a line or a cue, or cannot be printed."""
+    """Leaves out what ends a line or a cue, or cannot be printed."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 

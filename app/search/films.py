@@ -1,4 +1,4 @@
-"""The moments of films: their segments, captioned now where no earlier run has done it."""
+"""Makes moments of films: their segments, captioned now where no earlier run has done it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extractors.sampling import Sampling
 
 
 def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: Decoder) -> Iterator[Moment]:
-    """A moment for each segment, in their order.
+    """Yields a moment for each segment, in their order.
 
     Args:
         film: a video file; what is known of it is in the captioner's journal, or is found out now.
@@ -50,6 +50,6 @@ def _moment(film: Path, name: str, known: KnownSegment, decoder: Decoder) -> Mom
 
 
 def read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
-    """The frame that is on screen at ``time`` (seconds). Raises the leaves of MediaError."""
+    """Reads the frame that is on screen at ``time`` (seconds). Raises the leaves of MediaError."""
     request = DecodeRequest(Sampling(count=1), part=(time, time + INSTANT))
     return Image.fromarray(decoder.decode(film, request).frames.pixels[0])

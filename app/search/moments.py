@@ -1,4 +1,4 @@
-"""How well a moment fits some words: by its caption's words, and by caption and picture in one space."""
+"""Ranks moments by how well they fit some words: by their captions' words, captions and pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS, CAPTION, PICTURE = 1.0, 0.5, 0.5
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """Something that may be found.
+    """Holds something that may be found.
 
     source: the film or job, as it is named to the user.
     start, end, time: seconds; the picture is shown at ``time``.
@@ -38,14 +38,14 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """fit: larger is better; of different searches it cannot be compared."""
+    """Holds what was found. fit: larger is better; of different searches it cannot be compared."""
 
     moment: Moment
     fit: float
 
 
 def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, count: int) -> list[Found]:
-    """The moments that fit best, the best first.
+    """Chooses the moments that fit best, the best first.
 
     Args:
         words: what is looked for.
@@ -61,7 +61,7 @@ def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, cou
 
 
 def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> NDArray[np.float64]:
-    """(N,); a moment without a picture counts its caption twice."""
+    """Compares in the space (N,); a moment without a picture counts its caption twice."""
     [asked] = space.sentences([words])
     captions = space.sentences([moment.caption for moment in moments]) @ asked
     pictures = [
@@ -72,7 +72,7 @@ def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> ND
 
 
 def share_of_words(words: str, caption: str) -> float:
-    """The share of the words asked for that stand in the caption; those that any caption has are left out."""
+    """Counts the share of the words asked for that stand in the caption, without those that any has."""
     asked = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
     there = set(words_of(caption))
     return sum(word in there for word in asked) / max(1, len(asked))

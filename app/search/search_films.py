@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.documents.segments import clock
-from app.errors import JobFailure, NamedError, UsageError, error_document
+from app.errors import JobFailure, UsageError
 from app.jobs.options import CaptionOptions
 from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
@@ -18,13 +18,16 @@ from app.segments.loading import find_films, load_film_captioner, segment_option
 from app.settings import Settings
 from app.terminal import complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """words: what is looked for. count: moments at most. segments: how films are cut, as a command line says
+    """Says what is searched for.
+
+    words: what is looked for. count: moments at most. segments: how films are cut, as a command line says
     it. sheet: a PNG file for the pictures of what is found, or None."""
 
     words: str
@@ -61,7 +64,7 @@ def search_films(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
     moments: list[Moment] = []
-    failed: list[tuple[Path, NamedError]] = []
+    failed: list[tuple[Path, ReelwordError]] = []
     with Decoder() as decoder:
         for film in films:
             try:
@@ -70,8 +73,7 @@ def search_films(
                 failed.append((film.file, error))
         show(rank(request.words, moments, captioner.space, request.count), request)
     for path, failure in failed:
-        told = error_document(failure)
-        complain(f"{path}: {told['message']} {told['hint']} [{told['code']}]")
+        complain(f"{path}: {failure.advice} [{failure.code}]")
     return len(failed)
 
 

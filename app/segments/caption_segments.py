@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from app.errors import JobFailure
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, Report, ignore_progress
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from extractors.decoder.decoder import Decoder
 from extractors.features import Footage, Frames
 from extractors.media.errors import NoFrames
@@ -34,9 +34,10 @@ SHORT_SIDE = 256
 
 
 class SegmentEngine(Protocol):
-    """What is used of an engine: in this process, or in one of its own."""
+    """Captions the frames of segments, in this process or in one of its own; its models are loaded."""
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest: ...
+    @property
+    def info(self) -> EngineInfo: ...
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
@@ -45,7 +46,7 @@ class SegmentEngine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SegmentCaption:
-    """One captioned segment.
+    """Holds one captioned segment.
 
     answer: captions and attention, whose clock begins with the segment.
     sampled: float64 (T,), seconds of the film of the frames that were looked at.
@@ -72,7 +73,7 @@ def caption_segments(
     limits: Limits | None = None,
     batch: int = 4,
 ) -> Generator[SegmentCaption, None, Video]:
-    """Segments with their captions, in their order, each as soon as its batch is done.
+    """Captions segments in their order, and yields each as soon as its batch is done.
 
     The first one is captioned by itself and batches grow from there, so that it does not wait for others.
 
@@ -96,7 +97,8 @@ def caption_segments(
     """
     limits = limits or Limits()
     limits = replace(limits, seconds=max(limits.seconds, limits.max_duration))
-    request = engine.request_for(options)
+    options = engine.info.resolve(options)
+    request = engine.info.request_for(options.choice)
     with ExitStack() as stack:
         source = _FilmReader(path, request, limits, decoder, stack)
         frames = source.segments(segments, start_after)
@@ -142,7 +144,7 @@ class _FilmReader:
     def _read_again(
         self, found: Generator[SegmentFrames, None, Video]
     ) -> Generator[SegmentFrames, None, Video]:
-        """The same segments with frames that are decoded as if each were a film of its own."""
+        """Reads the same segments with frames that are decoded as if each were a film of its own."""
         decoder = self.stack.enter_context(Decoder())
         ended = _Ended(found)
         for each in ended:
@@ -187,7 +189,7 @@ class _Ended(Iterator[Item]):
 
 
 def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    """One, then two, then four …, up to ``most`` together; the last may be fewer."""
+    """Puts one, then two, then four …, up to ``most`` together; the last may be fewer."""
     size, together = 1, []
     for item in items:
         together.append(item)
@@ -207,7 +209,7 @@ def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaptio
 
 
 def _whole(decoded: Decoded) -> SegmentFrames:
-    """A film that is not cut: the very frames that it is captioned by without segments."""
+    """Takes a film that is not cut by the very frames that it is captioned by without segments."""
     footage, duration = decoded.footage, decoded.video.duration
     picture = most_typical(footage.pixels)
     return SegmentFrames(
@@ -216,5 +218,5 @@ def _whole(decoded: Decoded) -> SegmentFrames:
 
 
 def _nearest(footage: Footage, segment: Segment) -> int:
-    """Position of the frame that is nearest to the representative one."""
+    """Finds the frame that is nearest to the representative one."""
     return int(np.abs(footage.pts + segment.start - segment.representative).argmin())

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.documents.attention import AttentionDocument
-from app.documents.job import Media, Model, Note, ScoredCaption
+from app.documents.job import Media, Model, Note
 from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -30,13 +29,14 @@ from extractors.decoder.decoder import Decoder
 from extractors.media.request import Limits
 from extractors.media.video import Video
 from extractors.shots.segment import SegmentOptions
+from models.caption import AttentionDocument
 
 TIME_DIGITS = 6
 
 
 @dataclass(eq=False)
 class FilmCaptioner:
-    """One way to caption films.
+    """Captions films in one way, and keeps what is known of each.
 
     engine: writes captions.
     weights: what captions depend on beside the options: names and digests of captioners.
@@ -54,7 +54,7 @@ class FilmCaptioner:
     summary: bool = True
 
     def caption(self, film: Path) -> Generator[SegmentDocument, None, FilmDocument]:
-        """Segments as they are known, those from an earlier run first, and the film's document at the end.
+        """Yields segments as they are known, those from an earlier run first; returns the film's document.
 
         A segment is in the journal once the next one is asked for.
 
@@ -86,7 +86,7 @@ class FilmCaptioner:
         return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
 
     def known(self, film: Path) -> list[KnownSegment]:
-        """What an earlier run left in the journal, with the pictures' vectors."""
+        """Reads what an earlier run left in the journal, with the pictures' vectors."""
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
             return journal.segments
 
@@ -110,7 +110,7 @@ class FilmCaptioner:
             except StopIteration as end:
                 journal.finish(self._end(film, journal, decoder, end.value, model))
                 return
-            model = Model.model_validate(each.answer.model)
+            model = each.answer.answer.model
             document = segment_document(each)
             yield document  # before the first one waits for the networks of the embedding
             journal.append(KnownSegment(document, self._picture(each)))
@@ -157,17 +157,17 @@ class FilmCaptioner:
 
 
 def segment_document(each: SegmentCaption) -> SegmentDocument:
-    """The segment as callers read it, all times on the film's clock."""
+    """Makes the segment's JSON, all times on the film's clock."""
     attention = each.answer.attention
-    segment = each.segment
+    segment, captions = each.segment, each.answer.answer.captions or []
     return SegmentDocument(
         start=segment.start,
         end=segment.end,
         representative=segment.representative,
-        caption=each.answer.captions[0]["text"],
-        captions=[ScoredCaption.model_validate(found) for found in each.answer.captions],
+        caption=captions[0].text,
+        captions=captions,
         sampled=[round(float(time), TIME_DIGITS) for time in each.sampled],
         attention=None
         if attention is None
-        else on_film_clock(AttentionDocument.model_validate(attention), segment.start),
+        else on_film_clock(AttentionDocument.model_validate_json(attention), segment.start),
     )

@@ -1,4 +1,4 @@
-"""What is known of a film so far, a line of JSON for each finished segment, so that it is begun only once.
+"""Keeps what is known of a film, a line of JSON for each finished segment, so that it is begun only once.
 
 A journal is written to as segments are captioned. Whoever is killed leaves at most a torn last line, which is
 dropped by the next one, who goes on behind the last whole segment. A film that is done is answered from it.
@@ -32,15 +32,17 @@ KEPT = 30 * 86400.0
 
 @dataclass(frozen=True, eq=False)
 class KnownSegment:
-    """A finished segment. picture: float32 (D,), its representative frame in the semantic embedding; None
-    where there is no embedding."""
+    """Holds a finished segment.
+
+    picture: float32 (D,), its representative frame in the semantic embedding; None where there is none.
+    """
 
     document: SegmentDocument
     picture: NDArray[np.float32] | None = None
 
 
 class FilmEnd(BaseModel):
-    """What is known of a film once all of it has been read."""
+    """Holds what is known of a film once all of it has been read."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +54,7 @@ class FilmEnd(BaseModel):
 
 @dataclass(eq=False)
 class FilmJournal:
-    """One film's journal, open for writing. end: None as long as the film is not done."""
+    """Writes one film's journal. end: None as long as the film is not done."""
 
     segments: list[KnownSegment] = field(default_factory=list)
     end: FilmEnd | None = None
@@ -60,11 +62,11 @@ class FilmJournal:
 
     @property
     def last_end(self) -> float:
-        """Seconds of the film up to which it is done."""
+        """Tells up to which second the film is done."""
         return self.segments[-1].document.end if self.segments else 0.0
 
     def append(self, known: KnownSegment) -> None:
-        """Keep a segment; it is on disk when this returns."""
+        """Keeps a segment; it is on disk when this returns."""
         line: dict[str, Any] = {"segment": known.document.model_dump(mode="json")}
         if known.picture is not None:
             line["picture"] = base64.b64encode(known.picture.astype("<f2").tobytes()).decode()
@@ -72,7 +74,7 @@ class FilmJournal:
         self.segments.append(known)
 
     def finish(self, end: FilmEnd) -> None:
-        """Keep what is known at the end; nothing is appended after that."""
+        """Keeps what is known at the end; nothing is appended after that."""
         self._write({"end": end.model_dump(mode="json")})
         self.end = end
 
@@ -85,7 +87,7 @@ class FilmJournal:
 
 @contextmanager
 def open_journal(folder: Path, key: str) -> Iterator[FilmJournal]:
-    """The journal of that key, with what is in it; another process that has it open is waited for.
+    """Opens the journal of a key, with what is in it; waits for another process that has it open.
 
     Args:
         folder: of all journals; made where it is missing.
@@ -109,7 +111,7 @@ def open_journal(folder: Path, key: str) -> Iterator[FilmJournal]:
 
 
 def _take(journal: FilmJournal, line: bytes) -> bool:
-    """Add what a line holds; False where it was not written to its end."""
+    """Adds what a line holds; False where it was not written to its end."""
     if not line.endswith(b"\n"):
         return False
     try:

@@ -11,40 +11,39 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
-from app.extract.inputs import Input, find_videos
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, Report
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.pipeline.installed_captioners import captioner_choices
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.semantic_space import load_semantic_space
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.files import sha256_of
-from extractors.media.request import DecodeRequest
 from extractors.shots.segment import SegmentOptions
-from models.checkpoint import CheckpointError
-from models.checkpoint_folder import available, embedding_path
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints
 from models.feature_sources.stream_sets import UnknownStreamSet
 
 
 class LazyEngine:
-    """An engine that is loaded when it is first asked: films that are done need none.
+    """Loads an engine when it is first asked: films that are done need none.
 
-    Its methods raise EngineStartFailed, and UsageError for a stream set that there is not.
+    Its members raise EngineStartFailed, and UsageError for a stream set that there is not.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:
-        """The frames that the extractors of the options' captioner want."""
-        return self._engine.request_for(options)
+    @property
+    def info(self) -> EngineInfo:
+        """Tells what the engine can do."""
+        return self._engine.info
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """As ``Engine`` has it."""
+        """Captions as ``Engine`` does."""
         return self._engine.describe_and_caption(videos, options, report)
 
     @cached_property
@@ -58,7 +57,7 @@ class LazyEngine:
 def load_film_captioner(
     settings: Settings, options: CaptionOptions, segments: SegmentOptions, engine: Engine | None = None
 ) -> FilmCaptioner:
-    """A film captioner whose journals are told apart by the weights that are there.
+    """Makes a film captioner whose journals are told apart by the weights that are there.
 
     Args:
         settings: of all.
@@ -80,7 +79,7 @@ def load_film_captioner(
 
 
 def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
-    """Of the captioner that will write, or of its members: names and digests, and what they look at."""
+    """Lists the captioner that will write, or its members, with digests, and what they look at."""
     try:
         choices = captioner_choices(settings.weights, settings.captioner)
         names = choices.resolve(options).writers if choices.alone else ()
@@ -90,23 +89,23 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
         raise UsageError(f"{failure} {failure.hint}") from failure
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
-    files = available(settings.weights)
+    files = list_checkpoints(settings.weights)
     known = [f"{name} {sha256_of(files[name])}" for name in names]
-    embedding = embedding_path(settings.weights)
+    embedding = find_embedding(settings.weights)
     known += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
     return [*known, f"frames {settings.frames}", f"streams {settings.streams}"]
 
 
 def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
-    """From the command line's words. Raises UsageError."""
+    """Reads how films are cut from a command line's words. Raises UsageError."""
     try:
         return SegmentOptions.parse(text, shortest, longest)
     except ValueError as error:
         raise UsageError(sentence(str(error))) from error
 
 
-def find_films(paths: Sequence[Path], out: Path | None) -> list[Input]:
-    """Videos: files, folders searched to the bottom, and patterns that the shell has not replaced.
+def find_films(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
+    """Finds videos: files, in folders to the bottom, and by patterns that the shell has not replaced.
 
     Args:
         paths: as they were given.

@@ -24,7 +24,7 @@ Vectors = NDArray[np.float32]
 
 
 class SemanticSpace(Protocol):
-    """Pictures and sentences as unit vectors of one space, whose product is how well they fit."""
+    """Makes unit vectors of pictures and sentences in one space, whose product is how well they fit."""
 
     @property
     def digest(self) -> str:
@@ -41,7 +41,7 @@ class SemanticSpace(Protocol):
 
 
 def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) -> list[SegmentDocument]:
-    """The segments, neighbours that are alike as one.
+    """Joins neighbours that are alike.
 
     Args:
         segments: of one film, in their order.

@@ -1,4 +1,4 @@
-"""One line about a film: what its captioner writes of its segments' representative frames, as of a clip."""
+"""Sums up a film in a line: what its captioner writes of the segments' representative frames, as a clip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def summarize(
     decoder: Decoder,
     limits: Limits | None = None,
 ) -> str:
-    """The best caption of the frames that stand for segments spread over the film's time.
+    """Captions the frames that stand for segments spread over the film's time.
 
     Args:
         film: the file, in which the decoder jumps to each of them.
@@ -44,7 +44,8 @@ def summarize(
         MediaError: a frame cannot be read again.
         JobFailure: why the engine cannot caption.
     """
-    request = engine.request_for(options)
+    options = engine.info.resolve(options)
+    request = engine.info.request_for(options.choice)
     times = moments(segments, request.sampling.count)
     decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
     footage = _as_a_clip(decoded)
@@ -53,11 +54,11 @@ def summarize(
     )
     if isinstance(answer, JobFailure):
         raise answer
-    return str(answer.captions[0]["text"])
+    return answer.answer.caption or ""
 
 
 def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:
-    """Seconds of ``count`` representative frames at most: of what is on in the middle of each equal part."""
+    """Chooses ``count`` representative frames at most (seconds): what is on in the middle of equal parts."""
     end = segments[-1].end
     instants = Sampling(count).instants(end)
     shown = (_shown(segments, float(instant)) for instant in instants)
@@ -70,13 +71,13 @@ def _shown(segments: Sequence[SegmentDocument], instant: float) -> SegmentDocume
 
 
 def _instant(request: DecodeRequest, time: float) -> DecodeRequest:
-    """One frame, in all sizes that are asked for."""
+    """Asks for one frame, in all sizes that the captioner wants."""
     part = (time, time + INSTANT)
     return replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None, part=part)
 
 
 def _as_a_clip(decoded: Sequence[Decoded]) -> Footage:
-    """Frames one behind the other, each in the middle of its second."""
+    """Puts frames one behind the other, each in the middle of its second."""
     count = len(decoded)
     times = (np.arange(count, dtype=np.float64) + 0.5) * SECONDS_EACH
     pixels = np.concatenate([each.frames.pixels for each in decoded])

@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from app.documents.job import Answer
 from app.errors import JobFailure
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, Report
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.segments.caption_segments import SegmentEngine
 from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.shots.segment import SegmentOptions
+from models.caption import ScoredCaption
 
 TOLERANCE = 0.1  #: seconds between a cut and the border that stands for it
 
@@ -33,14 +36,15 @@ def is_near(time: float, times: Sequence[float]) -> bool:
 class NoCaptioner:
     """Says nothing of the videos that it is given."""
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:  # noqa: ARG002
-        return DecodeRequest()
+    info = EngineInfo(
+        "none", (CaptionerInfo(name="none", weights_sha256="", features={}),), DecodeRequest(), default="none"
+    )
 
     def describe_and_caption(
         self, videos: Sequence[Frames], *_: Sequence[CaptionOptions] | Report
     ) -> list[EngineAnswer | JobFailure]:
-        captions = [{"text": "", "score": 0.0, "words": []}]
-        return [EngineAnswer(captions, None, {"captioner": "none"}, {}) for _ in videos]
+        captions = [ScoredCaption(text="", score=0.0, words=[])]
+        return [EngineAnswer(Answer(caption="", captions=captions), None) for _ in videos]
 
 
 def main(film: Path, data: Path, captions: str) -> None:

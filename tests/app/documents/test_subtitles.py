@@ -13,9 +13,9 @@ import av
 import pytest
 from av.subtitles.subtitle import AssSubtitle
 
-from app.documents.job import ScoredCaption
 from app.documents.segments import FilmDocument, SegmentDocument
 from app.documents.subtitles import FORMATS, to_csv, to_json, to_srt, to_vtt
+from models.caption import ScoredCaption
 
 TEXTS = (
     "a cat sits on a table",

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.documents.job import Answer, Model
 from app.errors import CaptionerUnavailable, JobFailure
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, Report
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.sampling import Sampling
 from extractors.shots.segment import SegmentOptions
+from models.caption import AttentionDocument, ScoredCaption, ScoredWord
 from tests.app.segments.colour_space import ColourSpace
 
 
@@ -26,8 +29,10 @@ class ColourEngine:
     seen: list[list[Frames]] = field(default_factory=list)
     fail_at: int | None = None
 
-    def request_for(self, options: CaptionOptions) -> DecodeRequest:
-        return self.request
+    @property
+    def info(self) -> EngineInfo:
+        captioner = CaptionerInfo(name="colour", weights_sha256="0" * 64, features={})
+        return EngineInfo("cpu", (captioner,), self.request, default="colour")
 
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
@@ -39,15 +44,16 @@ class ColourEngine:
 
     def _answer(self, frames: Frames, options: CaptionOptions) -> EngineAnswer:
         text = caption_of(frames)
-        words = [{"word": word, "logprob": -0.1} for word in text.split()]
-        count = len(text.split())
+        words = [ScoredWord(word=word, logprob=-0.1) for word in text.split()]
         moments = [[float(time), float(time) + 0.1] for time in frames.pts]
-        weights = [[1.0 / len(frames)] * len(frames)] * count
-        attention = {"words": text.split(), "times": moments, "parts": moments, "temporal": weights}
-        model = {"captioner": "colour", "weights_sha256": "0" * 64, "options": options.model_dump()}
-        captions = [{"text": text, "score": -1.0, "words": words}]
-        kept = attention if options.attention else None
-        return EngineAnswer(captions, kept, model, {"extract": 0.0, "caption": 0.0})
+        weights: list[list[float] | None] = [[1.0 / len(frames)] * len(frames) for _ in words]
+        attention = AttentionDocument(words=text.split(), times=moments, parts=moments, temporal=weights)
+        answer = Answer(
+            caption=text,
+            captions=[ScoredCaption(text=text, score=-1.0, words=words)],
+            model=Model(captioner="colour", weights_sha256="0" * 64, options=options.model_dump()),
+        )
+        return EngineAnswer(answer, attention.model_dump_json() if options.attention else None)
 
 
 def caption_of(frames: Frames) -> str:

@@ -67,7 +67,7 @@ def edges(found: Sequence[SegmentCaption]) -> list[tuple[float, float]]:
 
 
 def texts(found: Sequence[SegmentCaption]) -> list[str]:
-    return [each.answer.captions[0]["text"] for each in found]
+    return [each.answer.answer.caption or "" for each in found]
 
 
 def test_each_shot_has_its_caption(begin: Begin, film: Path) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from app.documents.job import ScoredCaption
 from app.documents.segments import SegmentDocument
 from app.segments.journal import KnownSegment
 from app.segments.neighbours import LONGEST, SemanticSpace, join_alike
 from app.segments.summary import moments
+from models.caption import ScoredCaption
 from tests.app.segments.colour_space import ColourSpace, unit
 
 RED, PINK, BLUE = (250.0, 10.0, 10.0), (250.0, 20.0, 30.0), (10.0, 10.0, 250.0)
