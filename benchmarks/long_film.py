@@ -6,7 +6,7 @@ A film is joined from clips (drawn patterns without a folder), so that every cut
 process of its own: the film's segments are read without a captioner and held against the cuts; a ten-second
 clip and the film are captioned, and the memory of the process and its decoder is watched; a run is killed and
 gone on with, and must end in the same document as one that was not. ``--without-captioner`` writes no
-captions, which is what to look at where the machine is busy.
+captions, and ``--shortest 60`` writes fewer of them, which is what to look at where the machine is busy.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ def main(
     minutes: Annotated[float, typer.Option(help="Length of the film.")] = 10.0,
     clips: Annotated[Path | None, typer.Option(help="Folder of clips to join.")] = None,
     captioner: Annotated[bool, typer.Option(" /--without-captioner", help="Write no captions.")] = True,
+    shortest: Annotated[
+        float, typer.Option(help="Seconds of the captioned film's segments, at least.")
+    ] = 2.0,
 ) -> None:
     """Print the numbers as the rows of a table."""
     found = sorted(clips.iterdir()) if clips else []
@@ -74,7 +77,7 @@ def main(
         size = film.stat().st_size / MIB
         print(f"| film | {minutes:g} min, {len(cuts)} cuts, {len(usable)} clips, {size:.0f} MiB |")
         measure_cuts(film, cuts, Path(folder, "cuts"))
-        measure_run(film, parts, Path(folder), captioner)
+        measure_run(film, parts, Path(folder), captioner, shortest)
         measure_resuming(parts, Path(folder), captioner)
 
 
@@ -92,11 +95,13 @@ def measure_cuts(film: Path, cuts: Sequence[float], data: Path) -> None:
     print(f"| reading alone | {spent:.0f} s |")
 
 
-def measure_run(film: Path, parts: Sequence[Part], folder: Path, captioner: bool) -> None:
+def measure_run(film: Path, parts: Sequence[Part], folder: Path, captioner: bool, shortest: float) -> None:
     """Memory against a clip's, and when the first caption is there."""
     short = folder / "short.mp4"
     write_joined(short, parts, SHORT)
-    clip, whole = (run(path, folder / path.stem, captioner=captioner) for path in (short, film))
+    clip, whole = (
+        run(path, folder / path.stem, captioner=captioner, shortest=shortest) for path in (short, film)
+    )
     seconds = [line["seconds"] for line in whole.lines]
     steps = [later - earlier for earlier, later in pairwise(seconds)]
     print(f"| peak memory, clip of {SHORT:g} s | {clip.peak / MIB:.0f} MiB |")
@@ -121,16 +126,20 @@ def measure_resuming(parts: Sequence[Part], folder: Path, captioner: bool) -> No
     print(f"| the same document as of one run | {'yes' if same else 'NO'} |")
 
 
-def run(film: Path, data: Path, *, captioner: bool, kill_after: int | None = None) -> Run:
+def run(
+    film: Path, data: Path, *, captioner: bool, shortest: float = 2.0, kill_after: int | None = None
+) -> Run:
     """Captions a film in a process of its own.
 
     Args:
         film: the file.
         data: folder of the journal.
         captioner: whether captions are written, by the default captioner.
+        shortest: seconds of a segment, at least.
         kill_after: segments after which the process is killed, None to let it end.
     """
-    arguments = [sys.executable, "-m", RUN, str(film), str(data), "captions" if captioner else "none"]
+    what = "captions" if captioner else "none"
+    arguments = [sys.executable, "-m", RUN, str(film), str(data), what, str(shortest)]
     lines, peak = [], 0
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

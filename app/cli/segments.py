@@ -12,27 +12,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.cli.caption import choose_names
-from app.documents.segments import FilmDocument, SegmentDocument, clock
+from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import InputVideo
-from app.segments.film_captioner import FilmCaptioner
-from app.terminal import complain, printable
+from app.jobs.options import CaptionOptions
+from app.segments.film_captioner import FilmCaptioner, segment_lines
+from app.segments.loading import find_films, load_film_captioner
+from app.settings import Settings
+from app.terminal import complain, printable_json
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
+from extractors.shots.segment import SegmentOptions
 
 
 @dataclass(frozen=True)
 class SegmentOutput:
-    """Tells where segments go. format: of FORMATS, None for lines alone. folder: None for standard output."""
+    """Tells where segments go.
+
+    format: of FORMATS, None for lines alone. folder: None for standard output. as_json: a line of JSON for
+    each film, where no format is named.
+    """
 
     format: str | None = None
     folder: Path | None = None
+    as_json: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
             raise UsageError(f"There is no format {self.format}; there are: {', '.join(FORMATS)}.")
+        if self.folder is not None and self.format is None:
+            raise UsageError(f"--out is for files of segments: name their --format ({', '.join(FORMATS)}).")
+
+    @property
+    def prints_lines(self) -> bool:
+        """Tells whether standard output is for lines."""
+        return not self.as_json and (self.format is None or self.folder is not None)
+
+
+def caption_by_segments(
+    paths: Sequence[Path],
+    options: CaptionOptions,
+    segments: SegmentOptions,
+    output: SegmentOutput,
+    settings: Settings,
+) -> int:
+    """Captions files, and the films in folders, by their segments; returns how many failed.
+
+    Args:
+        paths: files, folders and patterns.
+        options: of the captioner; attention is kept for JSON alone.
+        segments: how films are cut.
+        output: where segments go.
+        settings: of all.
+
+    Raises:
+        UsageError: nothing can be done for any film.
+        EngineStartFailed: the models do not load.
+    """
+    options = options.model_copy(update={"attention": output.format == "json"})
+    films = find_films(paths, output.folder)
+    return caption_films(films, load_film_captioner(settings, options, segments), output)
 
 
 def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: SegmentOutput) -> int:
@@ -60,27 +101,21 @@ def _caption(
     film: InputVideo, captioner: FilmCaptioner, output: SegmentOutput, *, is_alone: bool
 ) -> FilmDocument:
     """Prints the lines of a film as they are known, unless standard output is for a document."""
-    prints = output.format is None or output.folder is not None
-    reading = captioner.caption(film.file)
+    reading = segment_lines(film.file, captioner, "" if is_alone else f"{film.file}: ")
     while True:
         try:
-            segment = next(reading)
+            line = next(reading)
         except StopIteration as end:
             document: FilmDocument = end.value
-            break
-        if prints:
-            print(_line(segment, "" if is_alone else f"{film.file}: "), flush=True)
-    if prints and document.summary and len(document.segments) > 1:
-        print(printable(f"{'' if is_alone else f'{film.file}: '}in short: {document.summary}"), flush=True)
-    return document
-
-
-def _line(segment: SegmentDocument, name: str) -> str:
-    return printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}")
+            return document
+        if output.prints_lines:
+            print(line, flush=True)
 
 
 def _write(document: FilmDocument, name: str, output: SegmentOutput) -> None:
     if output.format is None:
+        if output.as_json:
+            print(printable_json(document.model_dump_json()), flush=True)
         return
     text = FORMATS[output.format].write(document)
     if output.folder is None:

@@ -23,15 +23,16 @@ CSV_COLUMNS = ("start", "end", "caption", "score")
 
 
 def to_vtt(film: FilmDocument) -> str:
-    """Writes WebVTT, a cue for each segment."""
+    """Writes WebVTT, a cue for each segment that has a caption."""
     return WebVTT(captions=_cues(film.segments, _escaped)).content
 
 
 def to_srt(film: FilmDocument) -> str:
-    """Writes SubRip, a cue for each segment."""
+    """Writes SubRip, a cue for each segment that has a caption."""
     text = io.StringIO()
-    WebVTT(captions=_cues(film.segments, _disarmed)).write(text, format="srt")
-    return f"{text.getvalue()}\n" if film.segments else ""
+    cues = _cues(film.segments, _disarmed)
+    WebVTT(captions=cues).write(text, format="srt")
+    return f"{text.getvalue()}\n" if cues else ""
 
 
 def to_csv(film: FilmDocument) -> str:
@@ -76,6 +77,7 @@ def _cues(segments: Sequence[SegmentDocument], text_of: Callable[[str], str]) ->
             text_of(_one_line(segment.caption)),
         )
         for segment in segments
+        if _one_line(segment.caption)
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.documents.job import Media, Model, Note
-from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
+from app.documents.segments import FilmDocument, SegmentDocument, clock, on_film_clock
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
 from app.segments.caption_segments import SegmentCaption, SegmentEngine, caption_segments
@@ -25,6 +25,7 @@ from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, o
 from app.segments.neighbours import SemanticSpace, join_alike
 from app.segments.summary import summarize
 from app.settings import Settings
+from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.media.request import Limits
 from extractors.media.video import Video
@@ -171,3 +172,30 @@ def segment_document(each: SegmentCaption) -> SegmentDocument:
         if attention is None
         else on_film_clock(AttentionDocument.model_validate_json(attention), segment.start),
     )
+
+
+def segment_lines(film: Path, captioner: FilmCaptioner, name: str) -> Generator[str, None, FilmDocument]:
+    """Yields lines for people: of each segment as it is known, and at the end what the film is about.
+
+    Args:
+        film: a video file.
+        captioner: captions it.
+        name: stands before each line.
+
+    Returns:
+        The film's document.
+
+    Raises:
+        MediaError, JobFailure, UsageError: as ``FilmCaptioner.caption``.
+    """
+    reading = captioner.caption(film)
+    while True:
+        try:
+            segment = next(reading)
+        except StopIteration as end:
+            document: FilmDocument = end.value
+            break
+        yield printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}")
+    if document.summary and len(document.segments) > 1:
+        yield printable(f"{name}in short: {document.summary}")
+    return document

@@ -1,6 +1,8 @@
 """One run of a film's segments in a process of its own, told line by line to whoever watches it.
 
-python -m benchmarks.support.segment_run FILM DATA captions|none
+python -m benchmarks.support.segment_run FILM DATA captions|none SHORTEST
+
+SHORTEST: seconds of a segment, at least.
 """
 
 from __future__ import annotations
@@ -47,10 +49,10 @@ class NoCaptioner:
         return [EngineAnswer(Answer(caption="", captions=captions), None) for _ in videos]
 
 
-def main(film: Path, data: Path, captions: str) -> None:
+def main(film: Path, data: Path, captions: str, shortest: float) -> None:
     """A line of JSON for each segment with the seconds since the models were loaded, and one at the end."""
     began = time.perf_counter()
-    captioner = _captioner(data, captions == "captions")
+    captioner = _captioner(data, captions == "captions", shortest)
     known = len(captioner.known(film))
     loaded = time.perf_counter()
     reading = captioner.caption(film)
@@ -65,8 +67,9 @@ def main(film: Path, data: Path, captions: str) -> None:
     print(json.dumps({"loaded": loaded - began, "known": known, "document": document}), flush=True)
 
 
-def _captioner(data: Path, captions: bool) -> FilmCaptioner:
+def _captioner(data: Path, captions: bool, shortest: float) -> FilmCaptioner:
     settings = Settings(data=data)
+    segments = SegmentOptions("shots", minimum=shortest, maximum=max(20.0, 2.5 * shortest))
     options = CaptionOptions(attention=False)
     engine: SegmentEngine = NoCaptioner()
     load_space: Any = lambda: None  # noqa: E731
@@ -75,10 +78,8 @@ def _captioner(data: Path, captions: bool) -> FilmCaptioner:
         from app.segments.semantic_space import load_semantic_space
 
         engine, load_space = Engine(settings), lambda: load_semantic_space(settings)
-    return FilmCaptioner(
-        engine, settings, options, SegmentOptions("shots"), ["default"], load_space, summary=captions
-    )
+    return FilmCaptioner(engine, settings, options, segments, ["default"], load_space, summary=captions)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], float(sys.argv[4]))

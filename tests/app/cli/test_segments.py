@@ -8,12 +8,15 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from app.cli.main import PROGRAM, cli
 from app.cli.segments import SegmentOutput, caption_films
 from app.documents.segments import FilmDocument, clock
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError
 from app.segments.loading import find_films, segment_options
+from tests.app.captioners import WORDS, write_captioner
 from tests.app.segments.scripted_engine import colour_captioner
 from tests.extractors.shots.scenes import write_scenes
 
@@ -101,6 +104,98 @@ def test_what_makes_no_sense_is_wrong_usage(films: Path, tmp_path: Path) -> None
     blocked.write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         run(tmp_path, [films / "one.mp4"], SegmentOutput("vtt", blocked))
+
+
+@pytest.fixture(scope="module")
+def environment(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The checkout's data folder keeps the converted network from run to run."""
+    folder = tmp_path_factory.mktemp("service")
+    (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
+    (folder / "data").mkdir()
+    (folder / "data" / "cache").symlink_to(root / "data" / "cache")
+    write_captioner(folder / "weights", seed=3)  # which says something
+    return {
+        "REELWORD_DATA": str(folder / "data"),
+        "REELWORD_WEIGHTS": str(folder / "weights"),
+        "COLUMNS": "200",
+    }
+
+
+def command(environment: dict[str, str], *arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments], env=environment, prog_name=PROGRAM)
+
+
+def starts(run: Result) -> list[str]:
+    """Of the segments that are printed. A captioner that knows nothing may have nothing to say of them."""
+    return re.findall(r"^(\d:\d\d:\d\d\.\d) ", run.stdout, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scenes(tmp_path_factory.mktemp("films") / "minute.mp4", [20.0, 41.0], fps=4)
+
+
+def test_the_command_cuts_a_film_as_it_is_told(
+    environment: dict[str, str], minute: Path, tmp_path: Path
+) -> None:
+    run = command(environment, "caption", minute, "--segments", "30", "--format", "csv", "--out", tmp_path)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert starts(run) == ["0:00:00.0", "0:00:30.0"]
+    written = (tmp_path / "minute.csv").read_text()
+    assert [row.split(",")[:2] for row in written.splitlines()[1:]] == [
+        ["0.000", "30.000"],
+        ["30.000", "61.000"],
+    ]
+    again = command(environment, "caption", minute, "--segments", "30", "--format", "csv")
+    assert again.stdout == written
+
+
+def test_a_film_over_a_minute_has_its_shots_behind_its_caption(
+    environment: dict[str, str], minute: Path
+) -> None:
+    run = command(environment, "caption", minute, "--longest", "30")
+    assert set(run.stdout.splitlines()[0].split()) <= set(WORDS)
+    assert starts(run) == ["0:00:00.0", "0:00:20.0", "0:00:50.0"]
+    for arguments in (["--segments", "none"], ["--json"]):
+        assert len(command(environment, "caption", minute, *arguments).stdout.splitlines()) == 1
+
+
+def test_attention_is_kept_for_json(environment: dict[str, str], minute: Path) -> None:
+    run = command(environment, "caption", minute, "--segments", "shots", "--format", "json")
+    document = FilmDocument.model_validate_json(run.stdout)
+    assert all(segment.attention is not None for segment in document.segments)
+    run = command(environment, "caption", minute, "--segments", "shots", "--json")
+    [line] = run.stdout.splitlines()
+    assert all(segment.attention is None for segment in FilmDocument.model_validate_json(line).segments)
+
+
+def test_the_command_searches(environment: dict[str, str], minute: Path, tmp_path: Path) -> None:
+    run = command(environment, "search", " ".join(WORDS), minute, "--json", "--sheet", tmp_path / "sheet.png")
+    assert run.exit_code == 0
+    found = json.loads(run.stdout)
+    assert found
+    assert {each["source"] for each in found} == {str(minute)}
+    assert (tmp_path / "sheet.png").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--segments", "scenes"],
+        ["--format", "txt"],
+        ["--out", "somewhere"],
+        ["--segments", "shots", "--attention", "somewhere"],
+        ["--segments", "shots", "--captioner", "nobody"],
+        ["--shortest", "30"],
+    ],
+)
+def test_a_command_that_makes_no_sense_is_wrong_usage(
+    environment: dict[str, str], minute: Path, arguments: list[str]
+) -> None:
+    run = command(environment, "caption", minute, *arguments)
+    assert run.exit_code == 2
+    assert run.stdout == ""
+    assert run.stderr.strip().endswith(".")
 
 
 def test_times_of_any_length() -> None:

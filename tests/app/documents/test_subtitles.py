@@ -125,6 +125,12 @@ def test_json_is_the_whole_document() -> None:
     assert FilmDocument.model_validate(json.loads(to_json(document))) == document
 
 
+def test_a_segment_without_a_caption_has_no_cue() -> None:
+    told = film("first", " \n", "third")
+    assert to_vtt(told).count("-->") == to_srt(told).count("-->") == 2
+    assert to_csv(told).count("\n") == 4
+
+
 def test_a_film_without_segments_is_still_a_file() -> None:
     empty = film()
     assert to_vtt(empty).strip() == "WEBVTT"
