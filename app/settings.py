@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     @field_validator("allowed_hosts")
     @classmethod
     def _are_names(cls, hosts: str) -> str:
-        wrong = [name for name in _listed(hosts) if not HOST_PATTERN.fullmatch(name)]
+        wrong = [name for name in _split_names(hosts) if not HOST_PATTERN.fullmatch(name)]
         if wrong:
             raise ValueError(
                 f"{wrong[0]} is no host: give names as reel.example, *.example or *, without ports"
@@ -179,7 +179,7 @@ class Settings(BaseSettings):
 
     @property
     def host_names(self) -> list[str]:
-        return _listed(self.allowed_hosts)
+        return _split_names(self.allowed_hosts)
 
     @property
     def blob_url(self) -> str:
@@ -207,7 +207,7 @@ class Settings(BaseSettings):
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
 
 
-def _listed(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 

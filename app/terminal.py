@@ -55,8 +55,8 @@ def print_table(
         console: standard output where none is given.
     """
     console = console or Console()
-    cells = [[_text(cell) for cell in row] for row in rows]
-    widths = _widths([map(Text, columns), *cells], console)
+    cells = [[_to_text(cell) for cell in row] for row in rows]
+    widths = _share_width([map(Text, columns), *cells], console)
     if widths is None:
         _print_below_each_other(columns, cells, console)
         return
@@ -68,7 +68,7 @@ def print_table(
     console.print(table)
 
 
-def _widths(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
+def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
     """Of each column: its longest word at least, the room that is left shared by need; None where there is
     too little. Rich's own way shortens long columns first, whatever words are in them."""
     ranges = [
@@ -94,7 +94,7 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
     console.print()
 
 
-def _text(cell: str) -> Text:
+def _to_text(cell: str) -> Text:
     """A cell without markup: what stands in brackets is part of a name."""
     return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")
 

@@ -24,7 +24,7 @@ from models.captioner import AnyCaptioner, Memory
 from models.captioners.stats import STaTS
 from models.decoding.decode import DecodingOptions, decode
 from models.vocabulary import BOS, EOS, UNK, Vocabulary
-from training.recipes.recipe_book import DEMO, demo_stats
+from training.recipes.demo_recipes import DEMO, make_stats_config
 
 Captions = list[tuple[int, ...]]
 ROUNDS = 3
@@ -38,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    captioner = STaTS(demo_stats(), Vocabulary([f"w{i}" for i in range(DEMO.vocabulary_size)])).eval()
+    captioner = STaTS(make_stats_config(), Vocabulary([f"w{i}" for i in range(DEMO.vocabulary_size)])).eval()
     options = DecodingOptions(beam_size=arguments.beam_size, max_length=DEMO.max_length, length_penalty=0.0)
     with torch.inference_mode():
         features = [{"grid": _stream(arguments.frames)} for _ in range(arguments.videos)]

@@ -38,7 +38,7 @@ from benchmarks.support.material import clips, describe, windows
 from benchmarks.support.plain_loops import loop
 from extractors.engines.base import EngineName, Precision
 from extractors.engines.engine import HALVES
-from extractors.extractor import AnyExtractor, create, names
+from extractors.extractor import AnyExtractor, create, list_extractors
 from extractors.pretrained.errors import WeightsError
 from extractors.windows import WindowOptions
 
@@ -263,8 +263,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--stack-size", default="", help="shorter windows of slow networks: i3d_rgb=16,…")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     arguments = parser.parse_args()
-    arguments.chosen = (arguments.only or ",".join(names())).split(",")
-    if unknown := set(arguments.chosen) - set(names()):
+    arguments.chosen = (arguments.only or ",".join(list_extractors())).split(",")
+    if unknown := set(arguments.chosen) - set(list_extractors()):
         parser.error(f"no such network: {', '.join(sorted(unknown))}")
     return arguments
 

@@ -32,8 +32,8 @@ from torch import Tensor
 from benchmarks.support.likeness import HEADINGS, Likeness, compare
 from benchmarks.support.material import clips, describe, windows
 from extractors.engines.base import EngineName, Precision
-from extractors.extractor import AnyExtractor, create, names
-from extractors.windowing.rows import WindowRows
+from extractors.extractor import AnyExtractor, create, list_extractors
+from extractors.windowing.batching import WindowRows
 
 #: In fp32 the largest difference of a value that is no fault, as a share of the largest exact one.
 LARGEST = 1e-3
@@ -197,8 +197,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one pass of one window")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     arguments = parser.parse_args()
-    arguments.chosen = (arguments.only or ",".join(names())).split(",")
-    if unknown := set(arguments.chosen) - set(names()):
+    arguments.chosen = (arguments.only or ",".join(list_extractors())).split(",")
+    if unknown := set(arguments.chosen) - set(list_extractors()):
         parser.error(f"no such network: {', '.join(sorted(unknown))}")
     return arguments
 

@@ -43,7 +43,7 @@ def main(
         if not isinstance(extractor, EfficientNetLite2):
             raise typer.BadParameter(f"{captioner} looks at video ({network}), and these are pictures")
         evaluator = CaptioningRun(SingleWriter(checkpoint), extractor, options)
-        captioned = evaluator.on_pictures(images, captions, split, limit)
+        captioned = evaluator.caption_pictures(images, captions, split, limit)
         texts[name] = captioned.hypotheses
         reports[name] = evaluate(captioned.hypotheses, captioned.references, ("cider",))
         score = reports[name].metrics["cider"].corpus

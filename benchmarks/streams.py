@@ -32,12 +32,12 @@ from extractors.extractor import create
 from extractors.features import Frames
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import WindowOptions
-from training.batches.archives import Item, read_items, read_pictures
+from training.batches.archives import ArchiveItem, read_items, read_pictures
 from training.batches.picture_batches import SETS, hold_out
 from training.batches.picture_features import WINDOW
 from training.batches.picture_inputs import SELECTION_SEED, SELECTION_SET
-from training.datasets.words import words_of
-from training.recipes.recipe_book import DEMO
+from training.datasets.caption_set import split_words
+from training.recipes.demo_recipes import DEMO
 
 COMMON, WORDS = 25, 400
 #: Frames of a pan.
@@ -56,8 +56,8 @@ Matrix: TypeAlias = NDArray[np.float32]
 class Task:
     """Pictures to learn from and to be judged by, and what their captions say: (pictures, words) each."""
 
-    learned: Sequence[Item]
-    judged: Sequence[Item]
+    learned: Sequence[ArchiveItem]
+    judged: Sequence[ArchiveItem]
     said: Matrix
     truth: Matrix
 
@@ -82,22 +82,24 @@ def looking(name: str) -> WindowExtractor:
     return extractor
 
 
-def common_words(items: Sequence[Item]) -> list[str]:
-    counts = Counter(word for item in items for word in {w for c in item.captions for w in words_of(c)})
+def common_words(items: Sequence[ArchiveItem]) -> list[str]:
+    counts = Counter(word for item in items for word in {w for c in item.captions for w in split_words(c)})
     return [word for word, _ in counts.most_common(COMMON + WORDS)][COMMON:]
 
 
-def shares(items: Sequence[Item], words: Sequence[str]) -> Matrix:
+def shares(items: Sequence[ArchiveItem], words: Sequence[str]) -> Matrix:
     """(items, words): the share of an item's captions that have the word."""
     place = {word: i for i, word in enumerate(words)}
     found = np.zeros((len(items), len(words)), np.float32)
     for row, item in zip(found, items, strict=True):
         for caption in item.captions:
-            row[[place[word] for word in set(words_of(caption)) if word in place]] += 1 / len(item.captions)
+            row[[place[word] for word in set(split_words(caption)) if word in place]] += 1 / len(
+                item.captions
+            )
     return found
 
 
-def vectors(extractor: WindowExtractor, archive: Path, items: Sequence[Item]) -> Matrix:
+def vectors(extractor: WindowExtractor, archive: Path, items: Sequence[ArchiveItem]) -> Matrix:
     """(items, channels): the mean of the extractor's first stream over places and time."""
     names = [item.files[0] for item in items]
     found: dict[str, Matrix] = {}

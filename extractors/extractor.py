@@ -1,4 +1,4 @@
-"""The interface of every extractor, and the list of extractors by name (``MODULES``, ``FAMILIES``)."""
+"""Defines the interface of extractors, and lists them by name (``MODULES``, ``FAMILIES``)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
 from extractors.windows import WindowOptions, Windows
 
-# What every extractor can be told when it is made.
-
 
 def default_cache() -> Path:
-    """Below REELWORD_DATA, where what can be made again lies."""
+    """Return the folder below REELWORD_DATA where what can be made again lies."""
     return Path(os.environ.get("REELWORD_DATA", "data")) / "cache"
 
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """How to make an extractor; each field has a default that works anywhere.
+    """Options of making any extractor; each field has a default that works anywhere.
 
     device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto" and
     None take what measured best for the kind of network. threads: of the engine, on a CPU. cache: folder of
@@ -45,7 +43,7 @@ class ExtractorOptions:
     windows: Windows | WindowOptions | None = None
 
     def windows_over(self, own: Windows) -> Windows:
-        """How videos are cut by an extractor whose own windows are these."""
+        """Choose how videos are cut by an extractor whose own windows are these."""
         if isinstance(self.windows, WindowOptions):
             return self.windows.over(own)
         return self.windows or own
@@ -65,7 +63,7 @@ class Extractor(Protocol):
     width: int
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its streams by name, on the CPU. Videos are batched together."""
+        """Extract each video's streams by name, on the CPU. Videos are batched together."""
         ...
 
 
@@ -79,7 +77,7 @@ class SoundExtractor(Protocol):
     rate: int
 
     def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """The streams of a video that lasts ``duration`` seconds; audio is None where it has none."""
+        """Extract the streams of a video that lasts ``duration`` seconds; audio is None where it has none."""
         ...
 
 
@@ -96,7 +94,7 @@ class DerivedExtractor(Protocol):
     width: int
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Its streams by name, from streams that include those it needs."""
+        """Make its streams by name, from streams that include those it needs."""
         ...
 
 
@@ -104,7 +102,7 @@ AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor
 
 
 class UnknownExtractor(ReelwordError, ValueError):
-    """No extractor has that name; the message lists those there are."""
+    """Raised where no extractor has that name; the message lists those there are."""
 
     code = "unknown_extractor"
     hint = "Choose one of those that the message lists."
@@ -161,39 +159,39 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def names() -> tuple[str, ...]:
-    """The extractors that there are, those of FAMILIES left out."""
+def list_extractors() -> tuple[str, ...]:
+    """List the extractors that there are, those of FAMILIES left out."""
     return tuple(sorted(MODULES))
 
 
-def module_of(name: str) -> str:
-    """The module that makes it. Raises UnknownExtractor."""
+def find_module(name: str) -> str:
+    """Find the module that makes an extractor. Raises UnknownExtractor."""
     module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
     if module is None:
-        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(names())}")
+        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
     return module
 
 
-def inputs_of(name: str) -> tuple[str, ...]:
-    """The extractors whose streams that one takes. Raises UnknownExtractor."""
-    if module_of(name) != FAMILIES["roi"]:
+def list_inputs(name: str) -> tuple[str, ...]:
+    """List the extractors whose streams one takes. Raises UnknownExtractor."""
+    if find_module(name) != FAMILIES["roi"]:
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
-    return tuple(called_after(stream) for stream in streams)
+    return tuple(find_maker(stream) for stream in streams)
 
 
-def weights_of(name: str) -> tuple[str, ...]:
-    """The names in weights/manifest.toml of what an extractor is made of. Raises UnknownExtractor."""
+def list_weights(name: str) -> tuple[str, ...]:
+    """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
     own = name.partition(":")[0]
-    if module_of(name) == FAMILIES["roi"]:
+    if find_module(name) == FAMILIES["roi"]:
         return ()
     return SEVERAL_WEIGHTS.get(own, (own,))
 
 
-def called_after(stream: str) -> str:
-    """The extractor that makes a vector, a map or boxes of that name. Raises UnknownExtractor."""
+def find_maker(stream: str) -> str:
+    """Find the extractor that makes a vector, a map or boxes of that name. Raises UnknownExtractor."""
     name = OLDEST if stream in ("frames", "grid") else stream.removesuffix("_grid")
-    module_of(name)
+    find_module(name)
     return name
 
 
@@ -208,12 +206,27 @@ def create(
     weights: WeightsChoice = "published",
     windows: Windows | WindowOptions | None = None,
 ) -> AnyExtractor:
-    """The extractor of that name with its weights loaded; extractors/extractor.py says what the options mean.
+    """Make an extractor, with its weights loaded.
 
-    Raises UnknownExtractor, WeightsError where the weights are missing or damaged, ImportError where a
-    package that the extractor or the engine runs on is not installed.
+    Args:
+        name: of MODULES, or of a family with what follows its colon.
+        device: of the torch engine; "cpu" lets OpenVINO run where it is installed.
+        engine: "auto" takes what measured best for the kind of network.
+        precision: None takes what measured best.
+        threads: of the engine, on a CPU.
+        cache: folder of converted models, by default below REELWORD_DATA.
+        weights: "seeded" fills the network from a fixed seed, for tests and benchmarks.
+        windows: how videos are cut, or what of it differs from the extractor's own way.
+
+    Returns:
+        The extractor.
+
+    Raises:
+        UnknownExtractor: where there is none of that name.
+        WeightsError: where the weights are missing or damaged.
+        ImportError: where a package that the extractor or the engine runs on is not installed.
     """
-    module = module_of(name)
+    module = find_module(name)
     options = ExtractorOptions(
         torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
     )

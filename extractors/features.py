@@ -1,4 +1,4 @@
-"""The values that travel from a video file to a captioner.
+"""Defines the values that travel from a video file to a captioner.
 
 All streams of a video share one clock: seconds from the first shown frame. That is how a
 captioner aligns a motion stream with a picture stream, and how a reader reads its attention.

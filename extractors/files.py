@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """A file beside ``file`` to write to; when all has been written, it takes the place of ``file``.
+    """Open a file beside ``file`` to write to; when all has been written, it takes the place of ``file``.
 
     Its name is nobody else's, so that two may write the same file at a time, and begins with a dot. What
     takes the place is on the disk before it has the name, and anybody may read it, since a service may run
@@ -32,16 +32,14 @@ def atomic_write(file: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-# Digests of files, noted beside them.
-
-
 def sha256_of(file: Path) -> str:
+    """Compute the sha256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def git_blob_of(file: Path) -> str:
-    """The name under which git keeps such a file: what a repository publishes of a file too large to read."""
+    """Compute git's name of a file: what a repository publishes of one that is too large to read."""
     head = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
     with file.open("rb") as stream:
         while piece := stream.read(1 << 20):

@@ -1,8 +1,7 @@
 """The size in which an extractor is handed frames, as data that needs no torch.
 
-``extract`` streams frames as stored through the networks. Serving and training gather a video's frames before
-a network looks at them, so each is first made as small as its extractor makes it anyway, by Pillow as the
-extractor itself does on a CPU: preparing such a frame gives the very bytes that the stored one gives.
+The decoder makes each frame as small as the extractor makes it anyway, by Pillow as the extractor itself does
+on a CPU: preparing such a frame gives the very bytes that the stored one gives.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ class Resizing:
     filter: Filter = "bilinear"
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """(rows, columns) of a picture of that size once it is resized."""
+        """Compute (rows, columns) of a picture of that size once it is resized."""
         if isinstance(self.target, tuple):
             return self.target
         if self.longest is not None:
-            return resized_size(height, width, self.target, self.longest)
-        return kept_ratio(height, width, self.target)
+            return fit_between(height, width, self.target, self.longest)
+        return scale_short_side(height, width, self.target)
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Frames uint8 (T, H, W, 3) resized; left as they are where that would only make them larger."""
+        """Resize frames uint8 (T, H, W, 3); leave them as they are where that would only make them larger."""
         rows, columns = self.size(*pixels.shape[1:3])
         if rows * columns >= pixels.shape[1] * pixels.shape[2]:
             return pixels
@@ -56,27 +55,49 @@ class Resizing:
 
 @dataclass(frozen=True)
 class FrameSize:
-    """short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
+    """A size of frames by how they are made.
+
+    short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
     stored. resizing: what the extractor does to whole frames first, None where it does nothing or frames that
-    the decoder made smaller are small enough."""
+    the decoder made smaller are small enough.
+    """
 
     short_side: int | None = None
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Frames uint8 (T, H, W, 3) as the decoder hands them over, made as small as they may be."""
+        """Make frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
         return pixels if self.resizing is None else self.resizing.shrink(pixels)
 
 
-def kept_ratio(height: int, width: int, side: int) -> tuple[int, int]:
-    """(rows, columns) with the shorter one ``side``, the longer cut to a whole number."""
+def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
+    """Scale a size so that its shorter edge is as wished, keeping the aspect ratio.
+
+    Args:
+        height: pixels.
+        width: pixels.
+        side: pixels of the shorter edge afterwards.
+
+    Returns:
+        (rows, columns), the longer one cut to a whole number.
+    """
     short, long = min(height, width), max(height, width)
     longer = int(side * long / short)
     return (longer, side) if height > width else (side, longer)
 
 
-def resized_size(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """(height, width) with the shortest edge as wished, unless the longest would be too long."""
+def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
+    """Scale a size so that its shorter edge is as wished, unless the longer would be too long.
+
+    Args:
+        height: pixels.
+        width: pixels.
+        shortest: pixels of the shorter edge afterwards.
+        longest: pixels of the longer edge at most, which then decides.
+
+    Returns:
+        (rows, columns), rounded.
+    """
     scale = shortest / min(height, width)
     new_height, new_width = (shortest, scale * width) if height < width else (scale * height, shortest)
     if max(new_height, new_width) > longest:

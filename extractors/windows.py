@@ -1,8 +1,10 @@
-"""Which times of a video each row of a stream looks at: arithmetic only, nothing is decoded here.
+"""Chooses which times of a video are looked at: single frames, or windows of them for the rows of a stream.
 
-A clock ticks through the video: at its own average rate, at ``extraction_fps``, or ``extraction_total``
-times in all. Windows of ``stack_size`` ticks are laid ``step_size`` ticks apart. Times and not frame numbers
-are what is asked of the decoder, so that a video whose frames come unevenly is cut evenly.
+Arithmetic on presentation times, nothing is decoded here. ``Sampling`` is for who wants frames. For
+``Windows`` a clock ticks through the video: at its own average rate, at ``extraction_fps``, or
+``extraction_total`` times in all. Windows of ``stack_size`` ticks are laid ``step_size`` ticks apart. Times
+and not frame numbers are what is asked of the decoder, so that a video whose frames come unevenly is cut
+evenly.
 """
 
 from __future__ import annotations
@@ -12,6 +14,53 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Frames of a video that are looked at unless more are asked for: what the demo captioner was chosen with.
+FRAMES = 8
+# Times are sums of container ticks: a frame due at the asked instant must not be missed by rounding.
+TICK = 1e-6
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Frames by count, or by rate where ``fps`` is given.
+
+    count: the frame shown at the middle of each of ``count`` equal parts of the duration.
+    fps: the frames shown at 0, 1/fps, 2/fps, … seconds.
+    max_frames: a rate that would give more is lowered so that this many spread over the whole time.
+
+    A frame that would be taken twice is taken once, so fewer may come back than were asked for; who
+    needs a steady rate asks ``find_shown_frames`` which frame each instant falls on.
+    """
+
+    count: int = FRAMES
+    fps: float | None = None
+    max_frames: int = 512
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.max_frames < 1 or (self.fps is not None and not self.fps > 0):
+            raise ValueError("count, max_frames and fps must be above zero")
+
+    def instants(self, duration: float) -> NDArray[np.float64]:
+        """Compute the seconds (N,) at which to look: rising, below ``duration`` (or the single instant 0)."""
+        if self.fps is None:
+            parts = min(self.count, self.max_frames)
+            return (np.arange(parts, dtype=np.float64) + 0.5) * np.float64(duration / parts)
+        wanted = max(1, int(np.ceil(min(duration * self.fps - TICK, float(self.max_frames + 1)))))
+        if wanted > self.max_frames:
+            return np.arange(self.max_frames, dtype=np.float64) * np.float64(duration / self.max_frames)
+        return np.arange(wanted, dtype=np.float64) / np.float64(self.fps)
+
+    def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
+        """Choose positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        return np.unique(find_shown_frames(times, self.instants(duration)))
+
+
+def find_shown_frames(times: NDArray[np.float64], instants: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Find for each instant the position of the frame on screen: the last that starts no later."""
+    positions = np.searchsorted(times, instants + TICK, side="right") - 1
+    return np.maximum(positions, 0).astype(np.int64)
+
 
 #: Seconds by which a frame's time may have been rounded up and the frame is still not missed.
 LATENESS = 0.01
@@ -39,7 +88,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Windows:
-    """How a video is cut, by the field's names for it.
+    """Cuts a video into windows, by the field's names for it.
 
     stack_size: frames of a window; step_size: frames from one window's first to the next one's. Both count
     ticks of the extraction clock. extraction_fps: ticks a second, None for the video's own average rate.
@@ -72,7 +121,7 @@ class Windows:
             raise ValueError("extraction_fps must be above zero")
 
     def cut(self, duration: float, fps: float) -> Cut:
-        """The windows of a video of ``duration`` seconds whose own average rate is ``fps``.
+        """Cut a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
 
         There is always one at least, and while there are no more than ``most`` no tick between the first
         and the last is left out (unless step_size exceeds stack_size, which asks for that).
@@ -113,12 +162,9 @@ class Windows:
         return places.astype(np.int64)
 
 
-# What a user says about windows, of whichever extractor: the rest stays as the extractor has it.
-
-
 @dataclass(frozen=True)
 class WindowOptions:
-    """The members of ``Windows`` that a user may set; None leaves the extractor's own.
+    """The members of ``Windows`` that a user may set of any extractor; None leaves the extractor's own.
 
     Raises ValueError where both a rate and a total are given.
     """
@@ -134,13 +180,13 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """``own`` with what was said in its place; a rate takes a total's place, and the other way round.
+        """Put what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """
-        said: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not None}
+        chosen: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not None}
         if self.extraction_fps is not None:
-            said["extraction_total"] = None
+            chosen["extraction_total"] = None
         if self.extraction_total is not None:
-            said["extraction_fps"] = None
-        return replace(own, **said)
+            chosen["extraction_fps"] = None
+        return replace(own, **chosen)

@@ -15,8 +15,6 @@ from torch import Tensor
 from extractors.features import Features, Stream, StreamSpec
 from models.captioner import InputDescription, Memory
 
-# Streams of several videos as one padded batch.
-
 
 @dataclass(frozen=True, eq=False)
 class Batch(Memory):

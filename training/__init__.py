@@ -1,1 +1,1 @@
-"""From captioned data to a checkpoint and a table of scores."""
+"""Trains captioners: from captioned data to a checkpoint, and from a checkpoint to a table of scores."""

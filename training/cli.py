@@ -1,38 +1,29 @@
-"""``python -m app train`` and ``python -m app evaluate``."""
+"""Defines ``python -m app train``, ``evaluate`` and ``plot``: options, and errors by the option to change.
+
+What is heavy to import is imported where it is used, so that help comes at once.
+"""
 
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 
 if TYPE_CHECKING:
     from training.datasets.registry import SetFolder
+    from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions
     from training.recipes.recipe import Recipe
-    from training.sessions.videos import RunPaths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
-class CaptionerName(StrEnum):
-    """What can be trained: captioners, and the embedding that picks among captions."""
-
-    stats = "stats"
-    g2l = "g2l"
-    refocus = "refocus"
-    dual_afr = "dual_afr"
-    vanilla = "vanilla"
-    temporal = "temporal"
-    spatial = "spatial"
-    semantic_embedding = "semantic_embedding"
-
-
+#: Trained like a captioner: the embedding that picks among captions.
+EMBEDDING = "semantic_embedding"
 Branches = Literal["st", "ts"]
 DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
@@ -45,7 +36,13 @@ Data = Annotated[
 
 @app.command()
 def train(
-    captioner: CaptionerName,
+    captioner: Annotated[
+        str,
+        typer.Argument(
+            help="stats, g2l, refocus, dual_afr, vanilla, temporal, spatial, another name of "
+            f"models/captioners/registry.py, or {EMBEDDING}."
+        ),
+    ],
     data: Data,
     recipe: Annotated[
         str | None,
@@ -83,62 +80,75 @@ def train(
     ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions, UnreadOption
-    from training.recipes.papers import PAPER_NAMES
-    from training.sessions.videos import RunPaths
+    from training.recipes.paper_recipes import PAPER_NAMES
 
-    name = captioner.value
-    place = RunPaths(out or Path("runs", name), cache, typer.echo, threads)
+    _check_name(captioner)
+    settings = RunSettings(out or Path("runs", captioner), cache, typer.echo, threads)
     given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
     try:
         if recipe in PAPER_NAMES:
-            best = _as_paper(name, recipe, seed, data, given, place)
+            best = _train_as_paper(captioner, recipe, seed, data, given, settings)
         else:
-            best = _by_recipe(name, _recipe(recipe, name), seed, data, given, place)
+            best = _train_by_recipe(captioner, _find_recipe(recipe, captioner), seed, data, given, settings)
     except UnreadOption as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(f"best checkpoint: {best}")
 
 
-def _recipe(recipe: str | None, name: str) -> Recipe:
-    from training.recipes.recipe_book import UnknownRecipe, recipe_of
+def _check_name(captioner: str) -> None:
+    """Refuses what is neither a captioner nor the embedding."""
+    from models.captioners.registry import UnknownCaptioner, captioner_class
 
     try:
-        return recipe_of(recipe, name)
+        if captioner != EMBEDDING:
+            captioner_class(captioner)
+    except UnknownCaptioner as error:
+        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
+
+
+def _find_recipe(recipe: str | None, name: str) -> Recipe:
+    from training.recipes.demo_recipes import UnknownRecipe, find_recipe
+
+    try:
+        return find_recipe(recipe, name)
     except UnknownRecipe as error:
         raise typer.BadParameter(f"--recipe: {error}") from error
 
 
-def _by_recipe(
-    name: str, recipe: Recipe, seed: int | None, data: Path, given: TrainOptions, place: RunPaths
+def _train_by_recipe(
+    name: str, recipe: Recipe, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
-    """The embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
+    """Trains the embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
     from training.datasets.registry import SetFolder
+    from training.recipes.demo_recipes import FINETUNE, TUNING
     from training.recipes.option_check import (
-        unread_by_embedding,
-        unread_on_pictures,
-        unread_on_videos,
-        unread_with_network,
+        list_unread_by_embedding,
+        list_unread_on_pictures,
+        list_unread_on_videos,
+        list_unread_with_network,
     )
-    from training.recipes.recipe_book import FINETUNE, TUNING
 
     changed = {"seed": seed, "steps": given.steps}
     changed["self_critical_steps"] = 0 if given.self_critical is False else None
     plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
     if recipe.name in TUNING:
-        given.refuse(unread_with_network(recipe))
-        return _on_pictures(name, plan, data, given, place)
-    is_embedding = name == CaptionerName.semantic_embedding
+        given.refuse(list_unread_with_network(recipe))
+        return _train_on_pictures(name, plan, data, given, settings)
+    is_embedding = name == EMBEDDING
     if not is_embedding and (recipe.name == FINETUNE.name or given.data_set is not None):
-        given.refuse(unread_on_videos(recipe, given.start))
+        given.refuse(list_unread_on_videos(recipe, given.start))
         folder = SetFolder(data, given.data_set, given.paper)
-        return _on_videos(name, plan, given.start, folder, given.streams, place)
-    given.refuse(unread_by_embedding(recipe) if is_embedding else unread_on_pictures(recipe))
-    return _on_pictures(name, plan, data, given, place)
+        return _train_on_videos(name, plan, given.start, folder, given.streams, settings)
+    given.refuse(list_unread_by_embedding(recipe) if is_embedding else list_unread_on_pictures(recipe))
+    return _train_on_pictures(name, plan, data, given, settings)
 
 
-def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place: RunPaths) -> Path:
-    """``_learned_of_pictures``, whose errors are told by the option that is to be changed."""
+def _train_on_pictures(
+    name: str, plan: Recipe, data: Path, given: TrainOptions, settings: RunSettings
+) -> Path:
+    """Trains on pictures; says of an error which option is to be changed."""
     from extractors.pretrained.errors import WeightsError
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
@@ -149,7 +159,7 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place
     from training.optimization.network_tuning import NotOnGrid
 
     try:
-        return _learned_of_pictures(name, plan, data, given, place)
+        return _choose_picture_training(name, plan, data, given, settings)
     except (FileNotFoundError, CorpusError) as error:  # of a set that is not there, or not as it should be
         raise typer.BadParameter(f"--data: {error}") from error
     except NotOnGrid as error:
@@ -162,43 +172,44 @@ def _on_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place
         raise typer.BadParameter(f"--teacher: {error}") from error
 
 
-def _learned_of_pictures(name: str, plan: Recipe, data: Path, given: TrainOptions, place: RunPaths) -> Path:
-    """The embedding, a captioner, or one and the end of its image networks, on pictures and pans."""
+def _choose_picture_training(
+    name: str, plan: Recipe, data: Path, given: TrainOptions, settings: RunSettings
+) -> Path:
+    """Trains the embedding, a captioner, or one and the end of its image networks."""
     from models.checkpoint import read_card
     from models.feature_sources.stream_sets import find_stream_set
-    from training.recipes.recipe_book import CONTINUING, DEMO_STREAMS, TUNING
+    from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, TUNING
     from training.sessions.pictures import train_captioner, train_semantic_embedding
     from training.sessions.tuning import tune_network
 
-    out, cache, threads, start = place.out, place.cache, place.threads, given.start
-    teachers = given.teachers or ()
+    start, teachers = given.start, given.teachers or ()
     if plan.name in CONTINUING and start is None:
         raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
     if plan.name in TUNING and start is not None:
-        return tune_network(name, plan, data, out, cache, threads, start, teachers)
+        return tune_network(name, plan, data, settings, start, teachers)
     own = None if start is None else read_card(start).training.get("streams")
     wanted = find_stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
-    if name == CaptionerName.semantic_embedding:
-        return train_semantic_embedding(plan, data, out, cache, threads, start, wanted)
-    return train_captioner(name, plan, data, out, cache, threads, start, wanted, teachers)
+    if name == EMBEDDING:
+        return train_semantic_embedding(plan, data, settings, start, wanted)
+    return train_captioner(name, plan, data, settings, start, wanted, teachers)
 
 
-def _as_paper(
-    name: str, recipe: str, seed: int | None, data: Path, given: TrainOptions, place: RunPaths
+def _train_as_paper(
+    name: str, recipe: str, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
-    """A captioner trained as in its paper. Raises UnreadOption."""
+    """Trains a captioner as its paper did. Raises UnreadOption."""
     from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.optimization.rewards import NoReward
-    from training.recipes.option_check import unread_as_paper
-    from training.recipes.papers import paper_run
-    from training.recipes.recipe_book import UnknownRecipe
-    from training.sessions.videos import seeded, train_as_paper
+    from training.recipes.demo_recipes import UnknownRecipe
+    from training.recipes.option_check import list_unread_as_paper
+    from training.recipes.paper_recipes import find_paper_run
+    from training.sessions.videos import train_as_paper
 
     try:
-        run = seeded(paper_run(recipe, name), seed)
-        given.refuse(unread_as_paper(run))
-        return train_as_paper(name, run, data, place, given.streams, given.self_critical is not False)
+        run = find_paper_run(recipe, name).with_seed(seed)
+        given.refuse(list_unread_as_paper(run))
+        return train_as_paper(name, run, data, settings, given.streams, given.self_critical is not False)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     except (UnknownStream, UnknownStreamSet) as error:
@@ -207,24 +218,24 @@ def _as_paper(
         raise typer.BadParameter(f"--recipe {recipe}: {error}") from error
 
 
-def _on_videos(
-    name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, place: RunPaths
+def _train_on_videos(
+    name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, settings: RunSettings
 ) -> Path:
-    """A captioner trained on a captioned set of videos: on from ``start``, or from nothing without one."""
+    """Trains a captioner on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, find_stream_set
     from training.datasets.errors import DataSetError
-    from training.recipes.recipe_book import DEMO_STREAMS, FINETUNE
+    from training.recipes.demo_recipes import DEMO_STREAMS, FINETUNE
     from training.sessions.videos import finetune, train_on_videos
 
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
     try:
         if start is not None:
-            return finetune(start, name, plan, data.load(), place)
+            return finetune(start, name, plan, data.load(), settings)
         wanted = find_stream_set(streams or DEMO_STREAMS.get(name, "demo"))
-        return train_on_videos(name, wanted, plan, data.load(), data.rule, place)
+        return train_on_videos(name, wanted, plan, data.load(), data.rule, settings)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     except (UnknownStream, UnknownStreamSet) as error:
@@ -279,9 +290,8 @@ def evaluate(
     from models.feature_sources.stream_sets import UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
-    from training.evaluation.evaluated_captioner import evaluated_captioner
-    from training.evaluation.report import EvaluationSource, evaluate_captioner
-    from training.evaluation.report import record as write_scores
+    from training.evaluation.evaluated_captioner import load_evaluated_captioner
+    from training.evaluation.report import EvaluationSource, evaluate_captioner, record_scores
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
@@ -290,7 +300,7 @@ def evaluate(
     options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
     try:
         named = None if members is None else members.split(",")
-        entry = evaluated_captioner(captioner, named, streams, branches, frames)
+        entry = load_evaluated_captioner(captioner, named, streams, branches, frames)
         result = evaluate_captioner(entry, source, options, shuffled)
     except UnknownCaptioner as error:
         raise typer.BadParameter(str(error)) from error
@@ -301,7 +311,7 @@ def evaluate(
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     if record is not None:
-        write_scores(captioner, record, result.report)
+        record_scores(captioner, record, result.report)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

@@ -1,4 +1,4 @@
-"""``python -m app data``: is a captioned set all there, and what is missing?"""
+"""Defines ``python -m app data``: says whether a captioned set is all there, and what is missing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from extractors.decoder.decoder import Decoder
-from training.datasets.check import Annotation, Check, Probe, SplitCount, check, deep, header
+from training.datasets.check import (
+    FoundAnnotation,
+    Probe,
+    SetCheck,
+    SplitCount,
+    check_data_set,
+    make_deep_probe,
+    probe_header,
+)
 from training.datasets.errors import DataSetError
-from training.datasets.registry import DATA_SETS, data_set
+from training.datasets.registry import DATA_SETS, find_data_set
 
 Depth = Literal["none", "header", "deep"]
 #: As many unreadable files as are listed; all of them are in the JSON.
@@ -46,8 +54,8 @@ def check_command(
 ) -> None:
     """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
     try:
-        with _probe(probe) as opened:
-            found = check(data_set(name), root, paper, opened)
+        with _open_probe(probe) as opened:
+            found = check_data_set(find_data_set(name), root, paper, opened)
     except DataSetError as error:
         typer.echo(error.advice, err=True)
         raise typer.Exit(2) from error
@@ -59,19 +67,19 @@ def check_command(
 
 
 @contextmanager
-def _probe(depth: Depth) -> Iterator[Probe | None]:
+def _open_probe(depth: Depth) -> Iterator[Probe | None]:
     if depth != "deep":
-        yield header if depth == "header" else None
+        yield probe_header if depth == "header" else None
         return
     with Decoder() as decoder:
-        yield deep(decoder)
+        yield make_deep_probe(decoder)
 
 
-def _print(found: Check) -> None:
+def _print(found: SetCheck) -> None:
     console = Console()
-    console.print(_annotations(found.annotations))
+    console.print(_make_annotation_table(found.annotations))
     if found.splits:
-        console.print(_splits(found.splits))
+        console.print(_make_split_table(found.splits))
         printed = f" (the paper's: {found.printed:,})" if found.printed else ""
         said = f"words of the vocabulary: {found.words:,}{printed}; {found.rule}, as {found.paper} has it"
         console.print(said, highlight=False)
@@ -88,7 +96,7 @@ def _print(found: Check) -> None:
     console.print("everything is there" if found.complete else escape(found.obtain), soft_wrap=True)
 
 
-def _annotations(found: tuple[Annotation, ...]) -> Table:
+def _make_annotation_table(found: tuple[FoundAnnotation, ...]) -> Table:
     table = Table("annotation file", "holds", Column("found", overflow="fold"))
     for each in found:
         absent = "no" if each.needed else "no (not needed)"
@@ -100,7 +108,7 @@ def _annotations(found: tuple[Annotation, ...]) -> Table:
     return table
 
 
-def _splits(splits: tuple[SplitCount, ...]) -> Table:
+def _make_split_table(splits: tuple[SplitCount, ...]) -> Table:
     table = Table("split", "annotated", "expected", "files found", "unreadable", "captions")
     for each in splits:
         numbers = (each.annotated, each.expected, each.found, each.unreadable, each.captions)

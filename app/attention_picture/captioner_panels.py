@@ -19,13 +19,13 @@ def draw_captioner_panels(seen: PictureSource, width: int) -> list[Image.Image]:
     """Draws them; none for a captioner that has everything in its words' tiles."""
     extras, blocks = seen.attention.extras, []
     if extras.candidates:
-        blocks.append(_candidates(extras.candidates, width))
+        blocks.append(_draw_candidates(extras.candidates, width))
     if extras.key_frame is not None and extras.default_key_frame is not None:
-        blocks.append(_refocused(seen, extras.default_key_frame, extras.key_frame, width))
+        blocks.append(_draw_refocusing(seen, extras.default_key_frame, extras.key_frame, width))
     return blocks
 
 
-def _candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image:
+def _draw_candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image:
     """Draws a line for each that competed, with a bar for its merit, the winner's in ACCENT."""
     candidates = competed[:MOST_CANDIDATES]
     low = min(each.merit for each in candidates)
@@ -38,33 +38,35 @@ def _candidates(competed: Sequence[CandidateCaption], width: int) -> Image.Image
         y, ink = number * line, ACCENT if number == 0 else QUIET
         length = 20 + 130 * (each.merit - low) / span
         pen.rectangle((MARGIN, y + 4, MARGIN + length, y + SMALL), fill=ink)
-        said = f"{each.merit:.2f}  {each.text}  ({each.captioner}, {_place(each.beam)})"
+        said = f"{each.merit:.2f}  {each.text}  ({each.captioner}, {_name_place(each.beam)})"
         text, size = drawing.fit_text(said, SMALL, width - 2 * MARGIN - 170)
-        pen.text((MARGIN + 170, y), text, fill=INK if number == 0 else QUIET, font=_sized(font, size))
+        pen.text((MARGIN + 170, y), text, fill=INK if number == 0 else QUIET, font=_resize_font(font, size))
     return found
 
 
-def _sized(font: drawing.Font, size: float) -> drawing.Font:
+def _resize_font(font: drawing.Font, size: float) -> drawing.Font:
     return font if size == SMALL else ImageFont.load_default(size)
 
 
-def _place(beam: int) -> str:
+def _name_place(beam: int) -> str:
     return "best of its own" if beam == 0 else f"its number {beam + 1}"
 
 
-def _refocused(seen: PictureSource, default: ChosenMoment, key: ChosenMoment, width: int) -> Image.Image:
+def _draw_refocusing(
+    seen: PictureSource, default: ChosenMoment, key: ChosenMoment, width: int
+) -> Image.Image:
     """Draws figures 3 and 4: default and predicted key frame, their captions, the mask over the latter."""
     extras = seen.attention.extras
-    size, column = _third(seen.frames[0].size, width), (width - 2 * MARGIN - 2 * GAP) // 3
+    size, column = _fit_third(seen.frames[0].size, width), (width - 2 * MARGIN - 2 * GAP) // 3
     columns = [
         (seen.draw_moment(default.moment, None, size), f"Step 1, from the middle: {extras.step_1 or ''}"),
         (seen.draw_moment(key.moment, None, size), f"Step 2, from the key frame: {extras.step_2 or ''}"),
         (
-            seen.draw_moment(key.moment, _mean_map(seen.attention), size),
+            seen.draw_moment(key.moment, _average_maps(seen.attention), size),
             "Where its words looked, their mean",
         ),
     ]
-    parts = [_step(picture, time, said, column) for (picture, time), said in columns]
+    parts = [_draw_step(picture, time, said, column) for (picture, time), said in columns]
     found = drawing.make_block(width, max(part.height for part in parts) + 24)
     for number, part in enumerate(parts):
         found.paste(part, (MARGIN + number * (column + GAP), 0))
@@ -75,7 +77,7 @@ def _refocused(seen: PictureSource, default: ChosenMoment, key: ChosenMoment, wi
     return found
 
 
-def _step(picture: Image.Image, time: float, said: str, column: int) -> Image.Image:
+def _draw_step(picture: Image.Image, time: float, said: str, column: int) -> Image.Image:
     """Draws one frame with its time and a sentence below it."""
     font = ImageFont.load_default(SMALL)
     lines = [drawing.format_seconds(time), *drawing.wrap_text(said, font, column)]
@@ -88,13 +90,13 @@ def _step(picture: Image.Image, time: float, said: str, column: int) -> Image.Im
     return found
 
 
-def _third(size: tuple[int, int], width: int) -> tuple[int, int]:
+def _fit_third(size: tuple[int, int], width: int) -> tuple[int, int]:
     """Finds the size of a frame that fits a third of the page."""
     scale = min((width - 2 * MARGIN - 2 * GAP) / 3 / size[0], TALLEST / size[1])
     return max(1, int(size[0] * scale)), max(1, int(size[1] * scale))
 
 
-def _mean_map(attention: AttentionDocument) -> list[float] | None:
+def _average_maps(attention: AttentionDocument) -> list[float] | None:
     """Takes the mean over words of their maps of the key frame; None without any."""
     chosen, spatial = attention.extras.key_frame, attention.spatial
     if chosen is None or spatial is None:

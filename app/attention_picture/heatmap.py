@@ -58,7 +58,7 @@ def overlay_grid(picture: Image.Image, weights: Sequence[float], rows: int, colu
     Returns:
         A new picture of the same size, RGB.
     """
-    cells = _grey(scale_weights(weights), columns, rows)
+    cells = _make_grey(scale_weights(weights), columns, rows)
     return _overlay(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
 
 
@@ -80,47 +80,50 @@ def overlay_cells(
         A new picture of the same size, RGB.
     """
     (left, right), (top, bottom) = (
-        _reach(edges, pixels) for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
+        _find_reach(edges, pixels)
+        for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
     )
     box, size = (left, top, right, bottom), (right - left, bottom - top)
     cells = scale_weights(weights)
-    strength = _placed(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
+    strength = _place_cells(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
     heated = picture.convert("RGB")
     heated.paste(_overlay(heated.crop(box), strength), box)
     return heated
 
 
-def _reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
+def _find_reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
     """Finds the first and one past the last pixel between the outer edges, one at least."""
     first = min(int(edges[0] * pixels), pixels - 1)
     return first, max(first + 1, round(edges[-1] * pixels))
 
 
-def _placed(cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]) -> Image.Image:
+def _place_cells(
+    cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
+) -> Image.Image:
     """Turns strengths, row by row, into a grey map that can be enlarged evenly.
 
     It has a pixel a cell where cells are of one size, else FINE a side, read off between their middles.
     """
     rows, columns = len(row_edges) - 1, len(column_edges) - 1
     if _is_even(row_edges) and _is_even(column_edges):
-        return _grey(cells, columns, rows)
-    across = _between_middles(column_edges)
+        return _make_grey(cells, columns, rows)
+    across = _interpolate_middles(column_edges)
     wide = [
         [sum(part * cells[row * columns + column] for column, part in pair) for pair in across]
         for row in range(rows)
     ]
-    down = _between_middles(row_edges)
+    down = _interpolate_middles(row_edges)
     levels = [sum(part * wide[row][x] for row, part in pair) for pair in down for x in range(FINE)]
-    return _grey(levels, FINE, FINE)
+    return _make_grey(levels, FINE, FINE)
 
 
-def _grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
+def _make_grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
     found = Image.new("L", (columns, rows))
     found.putdata([round(255 * level) for level in levels])
     return found
 
 
-def _between_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
+def _interpolate_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
     """Finds for each of FINE even places between the outer edges the two nearest cells and their shares."""
     middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
     found = []
@@ -154,7 +157,7 @@ def overlay_boxes(
     glow = Image.new("L", picture.size)
     pen = ImageDraw.Draw(glow)
     ranked = sorted(zip(scale_weights(weights), boxes, strict=True), key=lambda pair: pair[0])
-    corners = [(strength, _corners(box, picture.size)) for strength, box in ranked]
+    corners = [(strength, _clip_corners(box, picture.size)) for strength, box in ranked]
     for strength, place in corners:
         pen.rectangle(place, fill=round(255 * strength))
     heated = _overlay(picture, glow)
@@ -178,7 +181,7 @@ def _overlay(picture: Image.Image, strength: Image.Image) -> Image.Image:
     return Image.composite(paint, picture.convert("RGB"), opacity)
 
 
-def _corners(box: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
+def _clip_corners(box: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
     """Pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector said."""
     width, height = size[0] - 1, size[1] - 1
     x0, x1 = sorted(min(max(box[k], 0.0), 1.0) * width for k in (0, 2))

@@ -59,23 +59,23 @@ def draw_attention_picture(
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
     seen, tiles = (
         PictureSource(attention, frames, frame_times),
-        _tiles(attention, frame_times, frames[0].size),
+        _lay_out_tiles(attention, frame_times, frames[0].size),
     )
     width = tiles.width
     blocks = [
         drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
-        _strip(frames, frame_times, _strip_of(len(frames), frames[0].size, width)),
+        _draw_strip(frames, frame_times, _lay_out_strip(len(frames), frames[0].size, width)),
         *draw_captioner_panels(seen, width),
         *draw_word_rows(seen, tiles),
-        *([_scale(width)] if attention.spatial is not None else []),
-        drawing.draw_paragraph(_explanation(attention), SMALL, QUIET, width),
+        *([_draw_scale(width)] if attention.spatial is not None else []),
+        drawing.draw_paragraph(_explain(attention), SMALL, QUIET, width),
     ]
     return drawing.stack_blocks(blocks, width)
 
 
-def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> TileLayout:
+def _lay_out_tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> TileLayout:
     words = len(attention.words)
-    tile = _fit(size)
+    tile = _fit_tile(size)
     cell = max(tile[0], TILE_NARROWEST)
     most = max(1, (CONTENT + GAP) // (cell + GAP))
     columns = math.ceil(max(words, 1) / math.ceil(max(words, 1) / most))
@@ -87,7 +87,7 @@ def _tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int
     return TileLayout(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
 
 
-def _fit(size: tuple[int, int]) -> tuple[int, int]:
+def _fit_tile(size: tuple[int, int]) -> tuple[int, int]:
     """Finds the size of a tile of the frame's shape: tall and wide ones get the same area, within bounds."""
     width, height = size
     scale = math.sqrt(TILE_AREA / (width * height))
@@ -95,7 +95,7 @@ def _fit(size: tuple[int, int]) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _strip_of(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
+def _lay_out_strip(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
     columns = math.ceil(frames / math.ceil(frames / STRIP_COLUMNS))
     width, height = size
     room = (page - 2 * MARGIN - 8 * (columns - 1)) / columns
@@ -103,12 +103,12 @@ def _strip_of(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
     return FrameStrip(page, (max(1, int(width * scale)), max(1, int(height * scale))), columns)
 
 
-def _strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameStrip) -> Image.Image:
+def _draw_strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameStrip) -> Image.Image:
     width, height = strip.thumb
     rows = math.ceil(len(frames) / strip.columns)
     found = drawing.make_block(strip.width, rows * (height + SMALL + 18))
     pen = ImageDraw.Draw(found)
-    pitch = _pitch(strip.width - 2 * MARGIN, width, strip.columns)
+    pitch = _find_pitch(strip.width - 2 * MARGIN, width, strip.columns)
     labelled = _label_every(times, pitch)
     for k, frame in enumerate(frames):
         row, column = divmod(k, strip.columns)
@@ -121,7 +121,7 @@ def _strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameSt
     return found
 
 
-def _pitch(content: int, width: int, columns: int) -> float:
+def _find_pitch(content: int, width: int, columns: int) -> float:
     """Finds the distance from frame to frame: near together, spread no wider than half a frame of air."""
     return width + 8 if columns == 1 else min(width * 1.6, (content - width) / (columns - 1))
 
@@ -133,7 +133,7 @@ def _label_every(times: Sequence[float], pitch: float) -> int:
     return max(1, math.ceil((widest + 8) / pitch))
 
 
-def _scale(width: int) -> Image.Image:
+def _draw_scale(width: int) -> Image.Image:
     font, left = ImageFont.load_default(SMALL), "even share"
     found = drawing.make_block(width, SMALL + 7)
     pen = ImageDraw.Draw(found)
@@ -145,7 +145,7 @@ def _scale(width: int) -> Image.Image:
     return found
 
 
-def _explanation(attention: AttentionDocument) -> str:
+def _explain(attention: AttentionDocument) -> str:
     places = {
         GridAttention: "; heat shows where in it",
         BoxAttention: "; lit boxes show which objects in it",
@@ -157,17 +157,17 @@ def _explanation(attention: AttentionDocument) -> str:
         f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
         "frame is the clip from its first to its last second, with a segment for the part that each moment "
         "stands for, darker for more weight, orange for the one that is shown."
-        f"{_spread_explanation(attention)}{_own_explanation(attention)}"
+        f"{_explain_spread(attention)}{_explain_extras(attention)}"
     )
 
 
-def _spread_explanation(attention: AttentionDocument) -> str:
+def _explain_spread(attention: AttentionDocument) -> str:
     if not any(attention.spread or []):
         return ""
     return f" “{SPREAD.capitalize()}”: its weights are nearly even, so that no moment stands out."
 
 
-def _own_explanation(attention: AttentionDocument) -> str:
+def _explain_extras(attention: AttentionDocument) -> str:
     extras = attention.extras
     said = ""
     if extras.branch is not None:

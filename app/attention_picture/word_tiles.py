@@ -137,10 +137,10 @@ def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:
     """Draws all words' tiles, a block for each row of them."""
     numbers = range(len(seen.attention.words))
     rows = [numbers[start : start + tiles.columns] for start in range(0, len(numbers), tiles.columns)]
-    return [_row(row, seen, tiles) for row in rows]
+    return [_draw_row(row, seen, tiles) for row in rows]
 
 
-def _row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
+def _draw_row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
     found = drawing.make_block(tiles.width, tiles.height)
     pen = ImageDraw.Draw(found)
     for column, word in enumerate(row):
@@ -148,29 +148,29 @@ def _row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
         said, size = drawing.fit_text(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
         drawing.draw_centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
         if tiles.has_bars:
-            _bars(pen, (left, WORD + 14), tiles.cell_width, seen.attention, word)
-        _frames(found, left, word, seen, tiles)
+            _draw_bars(pen, (left, WORD + 14), tiles.cell_width, seen.attention, word)
+        _draw_frames(found, left, word, seen, tiles)
     return found
 
 
-def _frames(page: Image.Image, left: int, word: int, seen: PictureSource, tiles: TileLayout) -> None:
+def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, tiles: TileLayout) -> None:
     pen, centre = ImageDraw.Draw(page), left + tiles.cell_width / 2
     x, y = round(centre - tiles.tile[0] / 2), tiles.head
     moments = [moment for moment, _ in list_tile_frames(seen.attention, word, seen.times)]
     if not moments:
-        _no_attention(pen, (x, y), tiles.tile)
+        _draw_nothing(pen, (x, y), tiles.tile)
     for moment in moments:
-        picture, time = seen.draw_moment(moment, _places(seen.attention, word, moment), tiles.tile)
+        picture, time = seen.draw_moment(moment, _find_places(seen.attention, word, moment), tiles.tile)
         page.paste(picture, (x, y))
         y += tiles.tile[1]
-        _moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
+        _draw_moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
         for number, said in enumerate(write_below(seen.attention, word, time)):
             fitted = drawing.fit_text(said, SMALL, tiles.cell_width + GAP - 6)
             drawing.draw_centred(pen, (centre, y + 18 + number * LINE), *fitted, QUIET)
         y += tiles.below
 
 
-def _moments(
+def _draw_moments(
     pen: ImageDraw.ImageDraw,
     corner: tuple[float, float],
     width: float,
@@ -197,22 +197,22 @@ def write_below(attention: AttentionDocument, word: int, time: float) -> list[st
     """
     is_spread = attention.is_spread(word)
     lines = [] if is_spread and attention.extras.selected is None else [drawing.format_seconds(time)]
-    return [*lines, *([SPREAD] if is_spread else []), *_branch(attention, word)]
+    return [*lines, *([SPREAD] if is_spread else []), *_write_branch(attention, word)]
 
 
-def _places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
+def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
     """Finds a word's weights of a moment's cells or boxes; None where it attended to time alone."""
     rows = None if attention.spatial is None else attention.spatial.weights[word]
     return None if rows is None else rows[moment]
 
 
-def _branch(attention: AttentionDocument, word: int) -> list[str]:
+def _write_branch(attention: AttentionDocument, word: int) -> list[str]:
     """Writes for STaTS how much of the word came from following regions, the rest from the chosen frame."""
     branch = attention.extras.branch
     return [] if branch is None else [f"ST {100 * branch[word][0][0]:.0f} %"]
 
 
-def _bars(
+def _draw_bars(
     pen: ImageDraw.ImageDraw, corner: tuple[int, int], width: int, attention: AttentionDocument, word: int
 ) -> None:
     """Draws a bar a layer, as high as its weight of the whole height, the heaviest in ACCENT; names below."""
@@ -253,7 +253,7 @@ def overlay_attention(
     return heatmap.overlay_cells(picture, weights, *spatial.edges())
 
 
-def _no_attention(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:
+def _draw_nothing(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:
     x, y = corner
     pen.rectangle((x, y, x + size[0] - 1, y + size[1] - 1), fill=FAINT)
     drawing.draw_centred(pen, (x + size[0] / 2, y + size[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)

@@ -73,7 +73,7 @@ def caption_files(
         for outcome, name in zip(outcomes, choose_names(videos), strict=True):
             if folder is not None:
                 write_attention(outcome, folder / name)
-            bar.print(_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
+            bar.print(_format_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
             if not as_json:
                 _warn(outcome)
             if segments is not None and _is_cut(outcome, segments):
@@ -81,7 +81,7 @@ def caption_files(
                 outcome = _caption_segments(outcome, films, bar, is_alone=len(files) == 1)
             failed += [outcome] if outcome.error else []
     if not as_json or failed:
-        _report(failed, len(files))
+        _list_failures(failed, len(files))
     return len(failed)
 
 
@@ -181,7 +181,7 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
 
 
-def _lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
+def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
     if as_json:
         return [printable_json(to_document(outcome).model_dump_json())]
     name = "" if is_alone else f"{outcome.file}: "
@@ -194,7 +194,7 @@ def _warn(outcome: Outcome) -> None:
         complain(f"{outcome.file}: {warning.message} [{warning.code}]")
 
 
-def _report(failed: Sequence[Outcome], count: int) -> None:
+def _list_failures(failed: Sequence[Outcome], count: int) -> None:
     """Lists which files failed, why, and what to do, after everything else."""
     if not failed:
         return

@@ -80,7 +80,7 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _without_password(str(getattr(settings, name))),
+            _hide_password(str(getattr(settings, name))),
             str(field.default),
             field.description or "",
         )
@@ -121,15 +121,15 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
     try:
         url = redis_url(settings)
     except RedisMissing:
-        yield from _embedded()
+        yield from _check_embedded()
         return
-    subject = f"Redis at {_without_password(url)}"
+    subject = f"Redis at {_hide_password(url)}"
     client = connect(url, patience=0.5)
     try:
         with unavailable_if_away():
             info = client.info("server")
-        yield Finding(subject, _server(info))
-        yield from _workers(client)
+        yield Finding(subject, _name_server(info))
+        yield from _check_workers(client)
     except QueueUnavailable as error:
         yield Finding(subject, "does not answer", f"{error} {error.hint}")
     except redis.RedisError as error:
@@ -140,20 +140,20 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
         client.close()
 
 
-def _embedded() -> Iterator[Finding]:
+def _check_embedded() -> Iterator[Finding]:
     try:
         yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
     except RedisMissing as error:
         yield Finding("Redis", "none", f"{error} {error.hint}")
 
 
-def _server(info: object) -> str:
+def _name_server(info: object) -> str:
     assert isinstance(info, dict)
     name = "valkey" if "valkey_version" in info else "redis"
     return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
 
 
-def _workers(client: redis.Redis) -> Iterator[Finding]:
+def _check_workers(client: redis.Redis) -> Iterator[Finding]:
     workers = WorkerRegistry(client).workers()
     ready = sum(worker.is_ready for worker in workers)
     trouble = None if ready else "No worker with loaded models lives: start one with python -m app worker."
@@ -175,10 +175,10 @@ def check_engines(settings: Settings) -> Iterator[Finding]:
         else None
     )
     yield Finding("GPUs", ", ".join(cards) or "none", trouble)
-    yield _openvino()
+    yield _check_openvino()
 
 
-def _openvino() -> Finding:
+def _check_openvino() -> Finding:
     try:
         from extractors.engines.openvino import fastest_precision
     except ImportError:
@@ -222,12 +222,12 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
 def check_networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
     """Finds the weights of the demo's image network, and of whatever else these extractors are made of."""
     from extractors.builtin.efficientnet_lite2 import NETWORK
-    from extractors.extractor import weights_of
+    from extractors.extractor import list_weights
     from extractors.pretrained.errors import WeightsError
     from extractors.pretrained.folder import WeightsFolder
 
     folder = WeightsFolder(settings.data, settings.manifest)
-    for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in weights_of(built))]):
+    for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in list_weights(built))]):
         label = "image network" if name == NETWORK else f"network {name}"
         try:
             yield Finding(label, str(folder.find(name).file))
@@ -244,7 +244,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
 )
 
 
-def _without_password(url: str) -> str:
+def _hide_password(url: str) -> str:
     """An address as it may be shown: ``redis://:secret@host`` → ``redis://:…@host``."""
     scheme, separator, rest = url.partition("://")
     credentials, at, place = rest.rpartition("@")

@@ -15,7 +15,7 @@ from app.jobs.captioner_choice import default_captioner
 from app.jobs.captioner_info import ABOUT, CaptionerInfo
 from app.pipeline.installed_captioners import captioner_info, combination_infos
 from app.terminal import print_table
-from extractors.extractor import weights_of
+from extractors.extractor import list_weights
 from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import candidates
 from extractors.windows import WindowOptions
@@ -35,18 +35,18 @@ def print_models(weights: Path, *, as_json: bool, default: str | None = None) ->
         default: the captioner that is marked; the best one where none is given.
     """
     files = list_checkpoints(weights)
-    infos = {name: info for name, path in files.items() if (info := _readable(name, path))}
+    infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
     alone = list(infos.values())
     joint = combination_infos(alone, find_embedding(weights))
     chosen = default or default_captioner(alone)
     found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
-    found += [_described(info) for info in joint]
+    found += [_describe_info(info) for info in joint]
     found = [{**each, "default": each["name"] == chosen} for each in found]
     if as_json:
         print(json.dumps(found))
     elif found:
         columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100), clips judged by eye")
-        print_table(columns, [_row(each) for each in found])
+        print_table(columns, [_format_row(each) for each in found])
     else:
         print("There is no captioner: train one with python -m app train stats.")
 
@@ -65,7 +65,7 @@ def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dic
     own = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
-        return {**_described(info), **own, "streams": streams}
+        return {**_describe_info(info), **own, "streams": streams}
     try:
         read_card(path)
         error = f"{path} is damaged; fetch it again."
@@ -74,14 +74,14 @@ def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dic
     return {"name": name, **own, "error": error}
 
 
-def _readable(name: str, path: Path) -> CaptionerInfo | None:
+def _read_info(name: str, path: Path) -> CaptionerInfo | None:
     try:
         return captioner_info(name, path)
     except CheckpointError:
         return None
 
 
-def _described(info: CaptionerInfo) -> dict[str, Any]:
+def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
     return {
         "name": info.name, "captioner": info.kind, "about": ABOUT.get(info.kind, ""),
         "features": {stream: spec["network"] for stream, spec in info.features.items()},
@@ -97,7 +97,7 @@ def print_sets(data: Path, *, as_json: bool) -> None:
         print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
         return
     rows = [
-        (each.name, each.captioner, "\n".join(map(_input, each.inputs)),
+        (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
          ", ".join(find_missing_weights(each, data)) or "nothing")
         for each in STREAM_SETS.values()
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
         "source": wanted.source,
         "streams": [
             {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
-             "use": each.use, "windows": _said(each.windows)}
+             "use": each.use, "windows": _list_windows(each.windows)}
             for each in wanted.inputs
         ],
         "missing": find_missing_weights(wanted, data),
@@ -122,45 +122,51 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
 def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
     folder = WeightsFolder.of(data)
-    names = dict.fromkeys(name for each in wanted.inputs for name in weights_of(each.extractor))
+    names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
     return [
         name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
     ]
 
 
-def _input(given: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _said(given.windows).items())
+def _format_input(given: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(given.windows).items())
     use = f" ({given.use})" if given.use else ""
     return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
 
 
-def _said(windows: WindowOptions) -> dict[str, Any]:
+def _list_windows(windows: WindowOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(windows).items() if value is not None}
 
 
-def _row(model: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(model: dict[str, Any]) -> tuple[str, ...]:
     name = f"{model['name']} (default)" if model["default"] else model["name"]
     if model["error"]:
-        return name, model["error"], _size(model), "", ""
+        return name, model["error"], _format_size(model), "", ""
     features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
     made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
-    return name, made_of, _size(model), _waiting(model), "\n".join(_scores(model["scores"]))
+    return (
+        name,
+        made_of,
+        _format_size(model),
+        _format_speed(model),
+        "\n".join(_format_scores(model["scores"])),
+    )
 
 
-def _size(model: dict[str, Any]) -> str:
+def _format_size(model: dict[str, Any]) -> str:
     millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
     size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
     return "\n".join(filter(None, (millions, size)))
 
 
-def _waiting(model: dict[str, Any]) -> str:
+def _format_speed(model: dict[str, Any]) -> str:
     speed = model["speed"]
     if speed is None:
         return "not measured"
     return f"{speed['feature_seconds']:.2f} + {speed['caption_seconds']:.2f} s"
 
 
-def _scores(scores: dict[str, Any]) -> list[str]:
+def _format_scores(scores: dict[str, Any]) -> list[str]:
     """A line for each set of data: ``flickr8k val: cider 54.1, bleu4 22.3``."""
     lines = []
     for data, metrics in scores.items():

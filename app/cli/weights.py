@@ -41,11 +41,13 @@ SOURCES: Mapping[Source, str] = {
 def print_weights(settings: Settings, *, as_json: bool) -> int:
     """Prints all entries of the manifest, as a table or as one JSON document."""
     folder = WeightsFolder(settings.data, settings.manifest)
-    described = [describe_weights(known, folder) for known in _manifest(folder)]
+    described = [describe_weights(known, folder) for known in _read_manifest(folder)]
     if as_json:
         print(json.dumps(described))
     else:
-        print_table(("name", "of", "source", "size", "here", "licence"), [_row(known) for known in described])
+        print_table(
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(known) for known in described]
+        )
     return 0
 
 
@@ -60,10 +62,10 @@ def get_weights(names: Sequence[str], settings: Settings) -> int:
     folder = WeightsFolder(settings.data, settings.manifest)
 
     def bring(known: Entry) -> Found:
-        with _bar(known) as downloader:
-            return fetch_weights(known, folder, downloader, _file_check(known), offline=settings.offline)
+        with _show_bar(known) as downloader:
+            return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
 
-    return _each(names, folder, bring)
+    return _do_each(names, folder, bring)
 
 
 def add_weights(file: Path, name: str, settings: Settings) -> int:
@@ -78,7 +80,7 @@ def add_weights(file: Path, name: str, settings: Settings) -> int:
         The exit code.
     """
     folder = WeightsFolder(settings.data, settings.manifest)
-    return _each([name], folder, lambda known: folder.add(file, known, _file_check(known)))
+    return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
 
 
 def verify_weights(names: Sequence[str], settings: Settings) -> int:
@@ -91,13 +93,13 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
             raise WeightsMissing(folder.remedy(known))
         return folder.check(known, file)
 
-    here = [known.name for known in _manifest(folder) if folder.locate(known) is not None]
+    here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
-    return _each(names or here, folder, check)
+    return _do_each(names or here, folder, check)
 
 
-def _manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
+def _read_manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
     try:
         return manifest(folder.manifest)
     except ManifestDamaged as error:
@@ -105,7 +107,7 @@ def _manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
         raise SystemExit(2) from error
 
 
-def _file_check(known: Entry) -> FileCheck:
+def _make_check(known: Entry) -> FileCheck:
     """Builds the network, for which torch is loaded; most commands do without."""
 
     def probe(file: Path) -> None:
@@ -116,9 +118,9 @@ def _file_check(known: Entry) -> FileCheck:
     return probe
 
 
-def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:
+def _do_each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:
     """Does it for each name; a failure costs that one alone, and is listed at the end."""
-    _manifest(folder)
+    _read_manifest(folder)
     try:
         entries = [entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
@@ -127,7 +129,7 @@ def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], F
     failed: list[tuple[str, WeightsError]] = []
     for known in entries:
         try:
-            print(printable(_sentence(work(known))), flush=True)
+            print(printable(_say_found(work(known))), flush=True)
         except WeightsError as error:
             failed.append((known.name, error))
     for name, failure in failed:
@@ -137,7 +139,7 @@ def _each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], F
     return 1 if failed else 0
 
 
-def _sentence(found: Found) -> str:
+def _say_found(found: Found) -> str:
     """One line: where it is and how far it can be trusted."""
     trust = f"sha256 {found.sha256[:12]}…"
     if found.pinned and found.entry.sha256 is not None:
@@ -148,7 +150,7 @@ def _sentence(found: Found) -> str:
 
 
 @contextmanager
-def _bar(known: Entry) -> Iterator[Downloader]:
+def _show_bar(known: Entry) -> Iterator[Downloader]:
     """A downloader that shows how far it is, on standard error, on a terminal only."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -161,7 +163,7 @@ def _bar(known: Entry) -> Iterator[Downloader]:
         )
 
 
-def _row(known: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
     """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
     source = SOURCES[known["source"]]
     size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"

@@ -17,9 +17,9 @@ from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
 from app.extract.pool import describe_videos
 from app.terminal import complain, printable, show_progress
-from extractors.extraction.feature_files import FeaturesDamaged, VideoSource, path_digest
-from extractors.extraction.npy_hdf5 import link
-from extractors.extractor import UnknownExtractor, inputs_of, names
+from extractors.extractor import UnknownExtractor, list_extractors, list_inputs
+from extractors.video_features.feature_files import FeaturesDamaged, VideoSource, path_digest
+from extractors.video_features.npy_hdf5 import link
 
 
 def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:
@@ -45,7 +45,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         bar.say(f"Extracting {', '.join(plan.extractors)}")
         for outcome in describe_videos(plan, videos, jobs):
             outcomes.append(outcome)
-            bar.print(_lines(outcome))
+            bar.print(_format_lines(outcome))
     if plan.form == "hdf5":
         for name in plan.extractors:
             link(plan.folder(name))
@@ -54,13 +54,13 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
 
 def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
     """Finds whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
-    sources = _sources(video, plan)
+    sources = _read_sources(video, plan)
     if not sources:
         return None
     return "own" if all(_is_of(source, video.file) for source in sources) else "other"
 
 
-def _sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
+def _read_sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
     form, found = choose_format(plan.form), set()
     for folder in map(plan.folder, plan.extractors):
         if form.main_file(folder, video.name).exists():
@@ -82,9 +82,9 @@ def _is_of(source: VideoSource, file: Path) -> bool:
 def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     """Adds the extractors that others take streams of. Raises UsageError where the plan cannot be done."""
     if not plan.extractors:
-        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(names())}.")
+        raise UsageError(f"Name an extractor with --extractor; there are: {', '.join(list_extractors())}.")
     try:
-        needed = [of for name in plan.extractors for of in inputs_of(name)]
+        needed = [of for name in plan.extractors for of in list_inputs(name)]
     except UnknownExtractor as error:
         raise UsageError(sentence(str(error))) from error
     try:
@@ -97,7 +97,7 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 
-def _lines(outcome: ExtractionOutcome) -> list[str]:
+def _format_lines(outcome: ExtractionOutcome) -> list[str]:
     return [printable(f"{outcome.file}: {line}") for line in outcome.predictions]
 
 

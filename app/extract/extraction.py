@@ -27,11 +27,11 @@ from app.extract.plan import (
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine import chosen_device
-from extractors.extraction.extract_videos import ExtractedVideo, extract_videos
-from extractors.extraction.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.extractor import OLDEST, AnyExtractor, create
 from extractors.features import Stream
 from extractors.media.errors import MediaError, MissingFile
+from extractors.video_features.extract_videos import ExtractedVideo, extract_videos
+from extractors.video_features.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
 from extractors.windows import Windows
 
 log = logging.getLogger(__name__)
@@ -273,9 +273,9 @@ def _without_padding(stream: Stream) -> Tensor:
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    said = ", ".join(f"{share:.2f} {_label(place, classes)}" for share, place in pairs if share > 0)
+    said = ", ".join(f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0)
     return said or "nothing that it knows"
 
 
-def _label(place: int, classes: Sequence[str] | None) -> str:
+def _name_class(place: int, classes: Sequence[str] | None) -> str:
     return classes[place] if classes is not None else f"class {place}"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import UsageError
-from extractors.extraction.feature_files import path_digest
 from extractors.media.containers.container import VIDEO_SUFFIXES
+from extractors.video_features.feature_files import path_digest
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 from app.settings import Settings
 from extractors.engines.base import Precision
 from extractors.errors import ReelwordError
-from extractors.extraction.feature_files import FileFormat, SafetensorsForm
-from extractors.extraction.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.media.request import Limits
 from extractors.pretrained.load import WeightsChoice
+from extractors.video_features.feature_files import FileFormat, SafetensorsForm
+from extractors.video_features.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.windows import WindowOptions
 
 FormName = Literal["safetensors", "npy", "hdf5"]

@@ -24,6 +24,7 @@ from app.settings import Settings
 from extractors.engines.engine import chosen_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
+from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.combining.caption_writers import Writer
 from models.decoding.options import DecodingOptions
@@ -183,7 +184,7 @@ def _decoding(options: CaptionOptions) -> DecodingOptions:
 
 def _grey(request: DecodeRequest) -> Footage:
     """Makes a video as short as the request's windows allow."""
-    count, side, rate = request.sampling.count, request.short_side, 1.0
+    count, side, rate = (request.sampling or Sampling()).count, request.short_side or 256, 1.0
     if request.windows:
         count = max(windows.stack_size + windows.ahead for windows in request.windows)
         rate = min(windows.extraction_fps or 25.0 for windows in request.windows)

@@ -14,7 +14,7 @@ from app.segments.journal import KnownSegment
 from app.segments.summary import INSTANT
 from extractors.decoder.decoder import Decoder
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 
 
 def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: Decoder) -> Iterator[Moment]:

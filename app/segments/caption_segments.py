@@ -24,10 +24,10 @@ from extractors.features import Footage, Frames
 from extractors.media.errors import NoFrames
 from extractors.media.request import Decoded, DecodeRequest, Limits, cut_clip
 from extractors.media.video import Video
-from extractors.sampling import FRAMES, Sampling
 from extractors.shots.held_frames import most_typical
 from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
 from extractors.shots.segment_reader import read_segments
+from extractors.windows import FRAMES, Sampling
 
 #: Pixels of the frames in which shots are looked for, where the captioner's own are read apart.
 SHORT_SIDE = 256

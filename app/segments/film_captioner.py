@@ -73,7 +73,7 @@ class FilmCaptioner:
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
             yield from (known.document for known in journal.segments)
             if journal.end is None:
-                with Decoder() as decoder:
+                with Decoder(self.settings.decoder) as decoder:
                     yield from self._go_on(film, journal, decoder)
             assert journal.end is not None
             return self._document(film, journal, journal.end)

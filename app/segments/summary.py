@@ -16,7 +16,7 @@ from app.segments.caption_segments import SegmentEngine
 from extractors.decoder.decoder import Decoder
 from extractors.features import Footage
 from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.sampling import Sampling
+from extractors.windows import FRAMES, Sampling
 
 INSTANT = 0.001  #: seconds: so short a part shows one frame
 SECONDS_EACH = 1.0  #: that a frame is shown in the clip
@@ -46,7 +46,7 @@ def summarize(
     """
     options = engine.info.resolve(options)
     request = engine.info.request_for(options.choice)
-    times = moments(segments, request.sampling.count)
+    times = moments(segments, request.sampling.count if request.sampling else FRAMES)
     decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
     footage = _as_a_clip(decoded)
     [answer] = engine.describe_and_caption(

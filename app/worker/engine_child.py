@@ -28,7 +28,7 @@ def main() -> None:
         link.send(("warm", engine.warm_up()))
     except Exception as error:
         traceback.print_exc()
-        link.send(("raised", _sentence(error)))
+        link.send(("raised", _format_error(error)))
         return
     answer_requests(engine, parent)
 
@@ -64,12 +64,12 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
             answers: Any = engine.describe_and_caption(frames, options, report)
         except Exception as error:
             traceback.print_exc()
-            link.send(("raised", _sentence(error)))
+            link.send(("raised", _format_error(error)))
         else:
             link.send(("answers", answers))
 
 
-def _sentence(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     named = str(error) if isinstance(error, EngineStartFailed) else f"{type(error).__name__}: {error}"
     return named[:500]
 

@@ -15,7 +15,7 @@ from extractors.features import Audio, Frames
 from extractors.media.decode import Sampling, decode_here
 from extractors.media.request import DecodeRequest
 from extractors.preprocessing.images import to_device
-from extractors.windowing.rows import WindowRows, joined, on_the_cpu
+from extractors.windowing.batching import WindowRows, join_rows, move_to_cpu
 from extractors.windowing.window_extractor import WindowExtractor
 
 HEIGHT, WIDTH = 256, 340
@@ -62,8 +62,8 @@ def windows(extractor: AnyExtractor, clip: Tensor, count: int) -> Tensor:
 def describe(extractor: AnyExtractor, stacks: Tensor) -> Mapping[str, WindowRows]:
     """Stream name → rows of windows, on the CPU, ``batch`` of them a forward pass."""
     if isinstance(extractor, WindowExtractor):
-        parts = [on_the_cpu(extractor.describe(part)) for part in torch.split(stacks, extractor.batch)]
-        return {name: joined([part[name] for part in parts]) for name in parts[0]}
+        parts = [move_to_cpu(extractor.describe(part)) for part in torch.split(stacks, extractor.batch)]
+        return {name: join_rows([part[name] for part in parts]) for name in parts[0]}
     seconds = float(len(stacks))
     if hasattr(extractor, "describe"):
         noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * SOUND_RATE)).astype(np.float32)

@@ -16,7 +16,12 @@ from extractors.networks.resnet3d import ResNet3D
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import random_weights
-from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
+from extractors.windowing.network_extractor import (
+    NetworkExtractor,
+    NetworkPlan,
+    NormalizeStacks,
+    flatten_cells,
+)
 from extractors.windows import Windows
 
 RESNEXT = NetworkPlan(
@@ -44,13 +49,13 @@ IR_CSN = NetworkPlan(
 class ClipsFromBytes(nn.Module):
     """Windows of bytes (N, S, h, w, 3) to the pooled vector, the map's cells and the logits."""
 
-    def __init__(self, network: ResNet3D | IrCsn, normalised: Normalised) -> None:
+    def __init__(self, network: ResNet3D | IrCsn, normalised: NormalizeStacks) -> None:
         super().__init__()
         self.network, self.normalised = network, normalised
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         features = self.network(self.normalised(stacks))
-        return features.pooled, cells(features.grid), features.logits
+        return features.pooled, flatten_cells(features.grid), features.logits
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
@@ -63,10 +68,10 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
             build,
             lambda: random_weights(ResNet3D(resnet3d.LAYOUTS["resnext101"]), ".bn3"),
         )
-        module = ClipsFromBytes(resnext, Normalised(resnet3d.MEAN_2018, (1.0, 1.0, 1.0), scale=1.0))
+        module = ClipsFromBytes(resnext, NormalizeStacks(resnet3d.MEAN_2018, (1.0, 1.0, 1.0), scale=1.0))
         return NetworkExtractor(RESNEXT, module, resnext.fc.out_features, sha256, options)
     network, sha256 = load_pretrained(
         name, options.weights, csn.from_checkpoint, lambda: random_weights(IrCsn(), ".conv3.1")
     )
-    module = ClipsFromBytes(network, Normalised(csn.MEAN, csn.DEVIATION))
+    module = ClipsFromBytes(network, NormalizeStacks(csn.MEAN, csn.DEVIATION))
     return NetworkExtractor(IR_CSN, module, network.fc.out_features, sha256, options)

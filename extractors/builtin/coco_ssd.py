@@ -22,8 +22,8 @@ from extractors.networks.labels import COCO_90
 from extractors.preprocessing.images import shrink_or_enlarge
 from extractors.pretrained.load import SEEDED, find_weights, seeded
 from extractors.pretrained.tensorflow import constants
-from extractors.windowing.rows import WindowRows
-from extractors.windowing.window_extractor import WindowExtractor, sampling
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
 from extractors.windows import Windows
 
 NAME, NETWORK = "coco_ssd", "ssd-mobilenet-v2-coco"
@@ -76,7 +76,7 @@ class CocoSSD(WindowExtractor):
             threads=options.threads,
             cache=options.cache,
         )
-        cut = f"{self.count} boxes; {sampling(self.windows)}"
+        cut = f"{self.count} boxes; {describe_windows(self.windows)}"
         self.spec = StreamSpec(NETWORK, weights, PREPROCESSING, cut, self.engine.name, self.engine.precision)
 
     def prepare(self, frames: Tensor) -> Tensor:

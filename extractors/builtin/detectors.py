@@ -28,8 +28,8 @@ from extractors.networks.labels import COCO_80
 from extractors.preprocessing.detection import blue_first
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint
-from extractors.windowing.rows import WindowRows
-from extractors.windowing.window_extractor import WindowExtractor, sampling
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
 from extractors.windows import Windows
 
 
@@ -135,7 +135,7 @@ class RegionsExtractor(WindowExtractor):
             kind.network,
             weights,
             detector.input.preprocessing,
-            f"{self.count} boxes; {sampling(self.windows)}",
+            f"{self.count} boxes; {describe_windows(self.windows)}",
             detector.engine,
             detector.precision,
         )

@@ -32,7 +32,7 @@ from extractors.networks.efficientnet_lite import (
 from extractors.preprocessing.images import squash, to_device
 from extractors.pretrained.load import WeightsChoice, load_pretrained
 from extractors.pretrained.parameters import random_weights
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Windows
 

@@ -20,8 +20,8 @@ from extractors.networks.i3d import CHANNELS, I3D, rgb_input
 from extractors.preprocessing.images import ResizeAndCrop, middle
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import random_weights
-from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, cells, lengthened
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, flatten_cells, lengthen
 from extractors.windows import Windows
 
 SHORT_SIDE, CROP = 256, 224
@@ -78,7 +78,7 @@ def halves(grid: Tensor) -> Tensor:
     """A map (N, C, T, H, W) as cells (N, H·W, 2·C): the mean of each half; a middle step is in both."""
     steps = grid.shape[2]
     first, second = grid[:, :, : (steps + 1) // 2], grid[:, :, steps // 2 :]
-    return torch.cat([cells(first), cells(second)], 2)
+    return torch.cat([flatten_cells(first), flatten_cells(second)], 2)
 
 
 class I3DFlow(NetworkExtractor):
@@ -107,7 +107,7 @@ class I3DFlow(NetworkExtractor):
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         flow = torch.stack([self._flow(stack) for stack in stacks])
         quantised = optical_flow.quantised(middle(flow, CROP, (3, 4)))
-        return self.rows(self.engine.outputs(lengthened(quantised, self.plan.least)))
+        return self.rows(self.engine.outputs(lengthen(quantised, self.plan.least)))
 
     def example(self) -> Tensor:
         return torch.full((2, max(self.windows.stack_size, LEAST), 2, CROP, CROP), 128.0)

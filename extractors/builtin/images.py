@@ -18,7 +18,12 @@ from extractors.networks.resnet import LAYOUTS, ResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint, random_weights
-from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
+from extractors.windowing.network_extractor import (
+    NetworkExtractor,
+    NetworkPlan,
+    NormalizeStacks,
+    flatten_cells,
+)
 from extractors.windows import Windows
 
 #: Our names, and those of torchvision's networks.
@@ -52,13 +57,13 @@ def plan(name: str) -> NetworkPlan:
 class ImagesFromBytes(nn.Module):
     """Windows of one frame, bytes (N, 1, h, w, 3), to the pooled vector, the map's cells and the logits."""
 
-    def __init__(self, network: ResNet | InceptionV4, normalised: Normalised) -> None:
+    def __init__(self, network: ResNet | InceptionV4, normalised: NormalizeStacks) -> None:
         super().__init__()
         self.network, self.normalised = network, normalised
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         features = self.network(self.normalised(stacks).squeeze(2))
-        return features.pooled, cells(features.grid), features.logits
+        return features.pooled, flatten_cells(features.grid), features.logits
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
@@ -68,14 +73,14 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
         network, sha256 = load_pretrained(
             name, options.weights, inception_v4.from_checkpoint, lambda: random_weights(InceptionV4())
         )
-        normalised = Normalised(inception_v4.MEAN, inception_v4.DEVIATION)
+        normalised = NormalizeStacks(inception_v4.MEAN, inception_v4.DEVIATION)
         classifier = "network.last_linear.weight"
     else:
         build: Callable[[Checkpoint], ResNet] = partial(resnet.from_checkpoint, RESNETS[name])
         network, sha256 = load_pretrained(
             name, options.weights, build, lambda: random_weights(ResNet(LAYOUTS[RESNETS[name]]), ".bn3")
         )
-        normalised = Normalised(resnet.MEAN, resnet.DEVIATION)
+        normalised = NormalizeStacks(resnet.MEAN, resnet.DEVIATION)
         classifier = "fc.weight"
     classes = len(network.get_parameter(classifier))
     return NetworkExtractor(plan(name), ImagesFromBytes(network, normalised), classes, sha256, options)

@@ -23,7 +23,12 @@ from extractors.networks.slow import DEVIATION, LAYOUTS, MEAN, Slow
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint, classes, load_strict, random_weights, unwrap
-from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, Normalised, cells
+from extractors.windowing.network_extractor import (
+    NetworkExtractor,
+    NetworkPlan,
+    NormalizeStacks,
+    flatten_cells,
+)
 from extractors.windows import Windows
 
 #: Every so many frames of 30 a second, as its recipes sample: 8 of every eighth, 32 of every second.
@@ -64,11 +69,11 @@ class Ours(nn.Module):
 
     def __init__(self, network: Slow) -> None:
         super().__init__()
-        self.network, self.normalised = network, Normalised(MEAN, DEVIATION)
+        self.network, self.normalised = network, NormalizeStacks(MEAN, DEVIATION)
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         said = self.network(self.normalised(stacks))
-        return said.pooled, cells(said.grid), said.logits
+        return said.pooled, flatten_cells(said.grid), said.logits
 
 
 class Csn(nn.Module):
@@ -76,14 +81,14 @@ class Csn(nn.Module):
 
     def __init__(self, network: Any) -> None:
         super().__init__()
-        self.network, self.normalised = network, Normalised(MEAN, DEVIATION)
+        self.network, self.normalised = network, NormalizeStacks(MEAN, DEVIATION)
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         *stages, head = self.network.blocks
         grid = self.normalised(stacks)
         for stage in stages:
             grid = stage(grid)
-        return head.pool(grid).mean((2, 3, 4)), cells(grid), head(grid)
+        return head.pool(grid).mean((2, 3, 4)), flatten_cells(grid), head(grid)
 
 
 class SlowFast(nn.Module):
@@ -91,7 +96,7 @@ class SlowFast(nn.Module):
 
     def __init__(self, network: Any) -> None:
         super().__init__()
-        self.network, self.normalised = network, Normalised(MEAN, DEVIATION)
+        self.network, self.normalised = network, NormalizeStacks(MEAN, DEVIATION)
 
     def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         *stages, pool, head = self.network.blocks
@@ -100,7 +105,7 @@ class SlowFast(nn.Module):
         paths = [torch.stack([fast[:, :, t] for t in slow_frames(fast.shape[2])], 2), fast]
         for stage in stages:
             paths = stage(paths)
-        grid = torch.cat([cells(path) for path in paths], 2)
+        grid = torch.cat([flatten_cells(path) for path in paths], 2)
         pooled = pool(list(paths))  # it writes into the list that it is given
         return pooled.mean((2, 3, 4)), grid, head(pooled)
 

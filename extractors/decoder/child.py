@@ -1,4 +1,4 @@
-"""The process that decodes: reads a request, decodes, answers, waits for the next.
+"""Runs the process that decodes: reads a request, streams its parts, waits for the next.
 
 Started by ``extractors.decoder.decoder`` with the name of the reader to use.
 It holds no torch, no secrets and no connection but the one to its parent, and dies with it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
@@ -18,17 +18,16 @@ from extractors.decoder.messages import (
     LONGEST_MESSAGE,
     SLOTS,
     TAKEN,
-    pack_answer,
     pack_error,
     pack_part,
     unpack_request,
 )
 from extractors.media import errors
-from extractors.media.chunks import Chunk, End, StreamPart, StreamRequest
-from extractors.media.decode import decode_here, stream_here
-from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.decode import stream_here
+from extractors.media.request import DecodeRequest, Limits
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
 
-Read: TypeAlias = Callable[[str, DecodeRequest, Limits], Decoded]
+StreamFile: TypeAlias = Callable[[str, DecodeRequest, Limits], Iterator[StreamPart]]
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
     parent = join_parent()
     link, shared = parent.link, parent.shared
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    decode = _reader(parent.arguments[0])
+    stream_file = _load_reader(parent.arguments[0])
     held = _address_space()
     link.send_bytes(b"ready")
     while True:
@@ -46,10 +45,7 @@ def main() -> None:
             return
         _limit_memory(held + limits.memory)
         try:
-            if isinstance(request, StreamRequest):
-                _stream(link, path, request, limits, shared)
-            else:
-                link.send_bytes(_answer(decode, path, request, limits, shared))
+            _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: say which, and let a fresh process go on
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
@@ -57,45 +53,33 @@ def main() -> None:
             return
 
 
-def _reader(name: str) -> Read:
+def _load_reader(name: str) -> StreamFile:
     if name == "decord":
         # its libraries alone map gigabytes, so they are loaded before memory is counted
-        from extractors.media.decord import decode_with_decord
+        from extractors.media.decord import stream_with_decord
 
-        return decode_with_decord
-    return decode_here
-
-
-def _answer(decode: Read, path: str, request: DecodeRequest, limits: Limits, shared: int) -> bytes:
-    try:
-        return pack_answer(decode(path, request, limits), shared)
-    except errors.MediaError as error:
-        return pack_error(error)
-    except MemoryError:
-        return pack_error(_out_of_memory())
+        return stream_with_decord
+    return stream_here
 
 
-def _out_of_memory() -> errors.MediaError:
-    return errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
-
-
-def _stream(link: Connection, path: str, request: StreamRequest, limits: Limits, shared: int) -> None:
+def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: _Slots) -> None:
     """Send the parts of a stream as they come; the last is its end or an error."""
-    slots = _Slots(link, shared, request.chunk_bytes)
     try:
-        for part in stream_here(path, request, limits):
+        for part in parts:
             slots.send(part)
         return
     except errors.MediaError as error:
         message = pack_error(error)
     except MemoryError:
-        message = pack_error(_out_of_memory())
+        message = pack_error(
+            errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
+        )
     slots.wait_until_empty()
     link.send_bytes(message)
 
 
 class _Slots:
-    """Places for chunks in the shared file. While all are full, decoding waits for the parent."""
+    """Keeps places for chunks in the shared file. While all are full, decoding waits for the parent."""
 
     def __init__(self, link: Connection, shared: int, chunk_bytes: int) -> None:
         self._link, self._shared, self._chunk_bytes = link, shared, chunk_bytes
@@ -104,13 +88,13 @@ class _Slots:
 
     def send(self, part: StreamPart) -> None:
         offset = 0
-        if isinstance(part, Chunk):
+        if isinstance(part, FrameChunk):
             self._wait(SLOTS - 1)
             # a frame may be larger than chunks are meant to be; all frames of a file are of the same sizes
             frame = sum(pixels[0].nbytes for pixels in part.pixels)
             offset = self._sent % SLOTS * max(self._chunk_bytes, frame)
             self._sent += 1
-        elif isinstance(part, End):
+        elif isinstance(part, StreamEnd):
             self.wait_until_empty()
         self._link.send_bytes(pack_part(part, self._shared, offset))
 

@@ -1,4 +1,4 @@
-"""Decoding in a child process, because media files are hostile and native code cannot be interrupted.
+"""Decodes in a child process, because media files are hostile and native code cannot be interrupted.
 
 One child is started ahead and used for many files, so that a job does not pay an interpreter's start. It
 is replaced after ``files_per_child`` files (native readers leak), after a crash, a time-out or a kill.
@@ -9,24 +9,25 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 from extractors.child_process import DISCARDED, LinkedProcess
-from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_answer, unpack_part
+from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_part
 from extractors.media import errors
-from extractors.media.chunks import Chunk, End, StreamPart, StreamRequest
-from extractors.media.gathered import gather, stream_request
+from extractors.media.collect import collect_stream
 from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
 
 Reader = Literal["pyav", "decord"]
-Answer = TypeVar("Answer")
 
 PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 START_SECONDS = 60.0  # an interpreter on a crowded machine; a start is no part of a file's time limit
+WITHOUT_SENSE = "The decoding process gave an answer without sense."
 GRACE_SECONDS = 1.0  # the child notices its own time limit first and can say where it was
 
 
@@ -75,34 +76,45 @@ class Decoder:
         request: DecodeRequest | None = None,
         limits: Limits | None = None,
     ) -> Decoded:
-        """Decode one file in the child; the arrays that come back are the caller's own.
+        """Decode one file in the child, all frames at once.
 
-        Frames in several ``sizes`` are gathered from a stream, which PyAV reads, whichever reader was chosen.
-        Raises any leaf of ``MediaError``. After DecodeTimeout or a DecoderError the next
-        call starts a new child.
+        Args:
+            path: the file.
+            request: which frames; by default eight of them. Frames in several sizes are read by PyAV,
+                whichever reader was chosen.
+            limits: what the file may cost.
+
+        Returns:
+            The frames, the sound and the decode report; the arrays are the caller's own.
+
+        Raises:
+            MediaError: any of its leaves. After DecodeTimeout or a DecoderError the next call starts a new
+                child.
         """
         request, limits = request or DecodeRequest(), limits or Limits()
-        if request.sizes:
-            return gather(self.stream(path, stream_request(request), limits), request, limits)
-        message = pack_request(os.path.abspath(path), request, limits)
-        with self._turn:
-            child = self._ready_child()
+        with self._turn, closing(self.stream(path, request, limits)) as parts:
             try:
-                return child.decode(message, limits)
-            except BaseException:
-                if not child.answered:
-                    self._drop(child)
-                raise
+                return collect_stream(parts, request, limits)
+            except ValueError as error:
+                raise errors.DecoderCrashed(WITHOUT_SENSE) from error
 
     def stream(
-        self, path: str | os.PathLike[str], request: StreamRequest, limits: Limits | None = None
-    ) -> Iterator[StreamPart]:
-        """The parts of one file as they are decoded, a few chunks ahead of the caller and no more.
+        self, path: str | os.PathLike[str], request: DecodeRequest, limits: Limits | None = None
+    ) -> Generator[StreamPart]:
+        """Decode one file in the child, a few chunks ahead of the caller and no more.
 
-        The child begins at once; the iterator raises any leaf of ``MediaError``. Only waiting for the child
-        counts towards ``limits.seconds``. Whatever is asked of the decoder before the iterator is at its end
-        gives the stream up, which costs the child: the iterator then raises DecoderKilled. PyAV reads,
-        whichever reader was chosen. Raises DecoderError where no child can be started.
+        Args:
+            path: the file, which the child begins at once.
+            request: which frames, in which sizes.
+            limits: what the file may cost. Only waiting for the child counts towards ``seconds``.
+
+        Returns:
+            The parts as they are decoded. Whatever is asked of the decoder before the last of them gives the
+            stream up, which costs the child: the iterator then raises DecoderKilled.
+
+        Raises:
+            DecoderError: where no child can be started.
+            MediaError: by the iterator, any of its leaves.
         """
         limits = limits or Limits()
         message = pack_request(os.path.abspath(path), request, limits)
@@ -111,13 +123,13 @@ class Decoder:
             child.begin(message, limits)
         return self._parts(child, limits)
 
-    def _parts(self, child: _Child, limits: Limits) -> Iterator[StreamPart]:
+    def _parts(self, child: _Child, limits: Limits) -> Generator[StreamPart]:
         try:
             ended = False
             while not ended:
                 with self._turn:
                     part = child.next_part(limits)
-                ended = isinstance(part, End)
+                ended = isinstance(part, StreamEnd)
                 yield part
         finally:
             with self._turn:
@@ -195,12 +207,6 @@ class _Child:
         self._receive(time.monotonic() + START_SECONDS)
         self.answered = True
 
-    def decode(self, message: bytes, limits: Limits) -> Decoded:
-        self.begin(message, limits)
-        decoded = self._unpacked(self._receive_in_time(), unpack_answer, limits)
-        self._finish()
-        return decoded
-
     def begin(self, message: bytes, limits: Limits) -> None:
         self.answered = False
         self.files += 1
@@ -208,10 +214,10 @@ class _Child:
         self._send(message)
 
     def next_part(self, limits: Limits) -> StreamPart:
-        part = self._unpacked(self._receive_in_time(), unpack_part, limits)
-        if isinstance(part, Chunk):
+        part = self._unpack(self._receive_in_time(), limits)
+        if isinstance(part, FrameChunk):
             self._send(TAKEN)
-        elif isinstance(part, End):
+        elif isinstance(part, StreamEnd):
             self._finish()
         return part
 
@@ -227,16 +233,14 @@ class _Child:
         self.seconds_left -= time.monotonic() - began
         return message
 
-    def _unpacked(
-        self, message: bytes, unpack: Callable[[bytes, int, int], Answer], limits: Limits
-    ) -> Answer:
+    def _unpack(self, message: bytes, limits: Limits) -> StreamPart:
         try:
-            return unpack(message, self.process.shared, limits.memory)
+            return unpack_part(message, self.process.shared, limits.memory)
         except errors.MediaError as error:
             self.answered = not isinstance(error, errors.DecoderError)
             raise
         except (ValueError, KeyError, TypeError) as error:
-            raise errors.DecoderCrashed("The decoding process gave an answer without sense.") from error
+            raise errors.DecoderCrashed(WITHOUT_SENSE) from error
 
     def _finish(self) -> None:
         os.ftruncate(self.process.shared, 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision.ops import batched_nms
 
 from extractors.detection.boxes import clipped, solid
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import WindowRows
 
 
 @dataclass(frozen=True)

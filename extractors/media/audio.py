@@ -1,4 +1,4 @@
-"""The sound of a video: any codec to mono float32 at one rate, on the clock of the picture."""
+"""Reads the sound of a video: any codec to mono float32 at one rate, on the clock of the picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from extractors.features import Audio
 from extractors.media import errors
-from extractors.media.containers.container import LEAST_ROOM, has_room, open_media, packets_of, sound_stream
+from extractors.media.containers.container import (
+    LEAST_ROOM,
+    find_sound_stream,
+    has_room,
+    open_media,
+    read_packets,
+)
 from extractors.media.frame_reader import MediaSource
 from extractors.media.video import MediaWarning
 
@@ -23,8 +29,8 @@ from extractors.media.video import MediaWarning
 SMALLEST_GAP = 0.1
 
 
-class Tape:
-    """Samples laid down at their times; what lies before zero or after the limit is cut off.
+class SampleBuffer:
+    """Lays samples down at their times; what lies before zero or after the limit is cut off.
 
     rate: samples a second. limit: samples kept at most.
     """
@@ -36,7 +42,7 @@ class Tape:
         self._length = 0
         self.cut = False
 
-    def lay(self, samples: NDArray[np.float32], start: float | None) -> bool:
+    def append_at(self, samples: NDArray[np.float32], start: float | None) -> bool:
         """Add a block that starts at ``start`` seconds (None: right behind the last). False when full."""
         at = self._length if start is None else round(start * self._rate)
         if self._length == 0 and at < 0:
@@ -54,7 +60,7 @@ class Tape:
             self._blocks.append(kept)
             self._length += len(kept)
 
-    def audio(self) -> Audio:
+    def to_audio(self) -> Audio:
         samples = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
         return Audio(samples, self._rate)
 
@@ -62,32 +68,42 @@ class Tape:
 def read_audio(
     source: MediaSource, rate: int, zero: float, limit: float
 ) -> tuple[Audio | None, list[MediaWarning]]:
-    """The first sound track, or None and a warning where it cannot be decoded.
+    """Read the first sound track that can be decoded.
 
-    zero: container seconds of the first shown frame. limit: seconds of sound kept at most.
+    Args:
+        source: the file.
+        rate: samples a second that are wanted.
+        zero: container seconds of the first shown frame.
+        limit: seconds of sound kept at most.
+
+    Returns:
+        The sound and its warnings; None and a warning where it cannot be decoded.
+
+    Raises:
+        DecodeTimeout, DecodeMemory: where a limit is passed.
     """
-    tape, lost = Tape(rate, int(limit * rate)), 0
+    buffer, lost = SampleBuffer(rate, int(limit * rate)), 0
     with open_media(source.path) as container:
-        stream = sound_stream(container)
+        stream = find_sound_stream(container)
         if stream is None:
             return None, []
         mixer = _Mixer(rate)
-        for frame in _sound(container, stream, source.deadline):
+        for frame in _decode_blocks(container, stream, source.deadline):
             if frame is None:
                 lost += 1
-            elif not all(tape.lay(samples, start) for samples, start in mixer.mix(frame, zero)):
+            elif not all(buffer.append_at(samples, start) for samples, start in mixer.mix(frame, zero)):
                 break
-        if not tape.cut:
-            for samples in mixer.rest():
-                tape.lay(samples, None)
-    audio = tape.audio()
+        if not buffer.cut:
+            for samples in mixer.flush():
+                buffer.append_at(samples, None)
+    audio = buffer.to_audio()
     if not len(audio.samples):
         return None, [MediaWarning("audio_unreadable", "The file's sound could not be decoded.")]
-    return audio, list(_warnings(tape.cut, lost, limit))
+    return audio, list(_find_warnings(buffer.cut, lost, limit))
 
 
 class _Mixer:
-    """Blocks to mono at one rate. Channels are averaged: FFmpeg's own mix may exceed full scale."""
+    """Mixes blocks to mono at one rate. Channels are averaged: FFmpeg's own mix may exceed full scale."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -95,33 +111,35 @@ class _Mixer:
         self._resampler: AudioResampler | None = None
 
     def mix(self, frame: AudioFrame, zero: float) -> Iterator[tuple[NDArray[np.float32], float | None]]:
-        """(samples, start in seconds after ``zero`` or None). Broadcasts change their layout in mid-film."""
+        """Yield (samples, start in seconds after ``zero`` or None). Broadcasts change layout in mid-film."""
         kind = (frame.layout.name, frame.sample_rate, frame.format.name)
         if kind != self._kind:
-            for samples in self.rest():
+            for samples in self.flush():
                 yield samples, None
             self._kind = kind
             self._resampler = AudioResampler(format="flt", layout=frame.layout, rate=self._rate)
         assert self._resampler is not None
         for block in self._resampler.resample(frame):
-            yield _mono(block), None if block.pts is None or block.time is None else block.time - zero
+            yield _to_mono(block), None if block.pts is None or block.time is None else block.time - zero
 
-    def rest(self) -> Iterator[NDArray[np.float32]]:
-        """What the resampler still holds; it follows the block before."""
+    def flush(self) -> Iterator[NDArray[np.float32]]:
+        """Return what the resampler still holds; it follows the block before."""
         if self._resampler is not None:
             for block in self._resampler.resample(None):
-                yield _mono(block)
+                yield _to_mono(block)
 
 
-def _mono(block: AudioFrame) -> NDArray[np.float32]:
-    """Channels are taken interleaved: PyAV reads past the planes of a frame with more than eight."""
+def _to_mono(block: AudioFrame) -> NDArray[np.float32]:
+    """Average the channels, taken interleaved: PyAV reads past the planes of a frame with more than eight."""
     channels = block.to_ndarray().reshape(-1, block.layout.nb_channels)
     return channels.mean(axis=1, dtype=np.float32)  # type: ignore[no-any-return]
 
 
-def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> Iterator[AudioFrame | None]:
-    """Decoded blocks; None for each packet that would not decode."""
-    for packet in packets_of(container, stream):
+def _decode_blocks(
+    container: InputContainer, stream: AudioStream, deadline: float
+) -> Iterator[AudioFrame | None]:
+    """Decode blocks; None stands for each packet that would not decode."""
+    for packet in read_packets(container, stream):
         if time.monotonic() > deadline:
             raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")
         try:
@@ -132,7 +150,7 @@ def _sound(container: InputContainer, stream: AudioStream, deadline: float) -> I
             yield None
 
 
-def _warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:
+def _find_warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:
     if cut:
         yield MediaWarning("audio_cut", f"Only the first {limit:g} seconds of sound were read.")
     if lost:

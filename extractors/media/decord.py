@@ -1,4 +1,4 @@
-"""decord as a second reader, only where it is known to return the right frames.
+"""Reads files with decord, a second reader, only where it is known to return the right frames.
 
 decord (installed by the package ``decord2``) gives a neighbour of the wanted frame, under the right
 timestamp, on long H.264, HEVC, open GOPs and streams with B-frames in AVI, and hangs on some transport
@@ -9,82 +9,99 @@ PyAV, and the answer says so.
 from __future__ import annotations
 
 import os
-import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import decord
 import numpy as np
 
-from extractors.features import Frames
-from extractors.media.containers.packet_index import PacketIndex, read_index
-from extractors.media.decode import decode_here, sound_of
+from extractors.media.containers.packet_index import PacketIndex
+from extractors.media.decode import examine, make_end, stream_here
+from extractors.media.display import Display
 from extractors.media.frame_reader import DecodePass, MediaSource
-from extractors.media.probe import Probe, probe_media
-from extractors.media.report import report
-from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.probe import Probe
+from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.pillow import is_picture
+from extractors.media.stream_parts import StreamEnd, StreamPart, StreamStart, split_into_chunks
 from extractors.media.timeline import timeline_of_index
 from extractors.media.video import MediaWarning
 
 LONGEST_SECONDS = 120.0
 
 
-def decode_with_decord(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
-    """As ``decode_here``, with a warning ``reader_fallback`` where decord was not used."""
+def stream_with_decord(
+    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
+) -> Iterator[StreamPart]:
+    """Decode with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
+
+    Args:
+        path: the file.
+        request: which frames. Frames in several sizes are read by PyAV, without a warning.
+        limits: what the file may cost.
+
+    Returns:
+        The parts that ``stream_here`` gives.
+
+    Raises:
+        MediaError: what ``stream_here`` raises.
+    """
+    if request.short_side is None or len(request.frame_sizes) > 1:
+        yield from stream_here(path, request, limits)
+        return
     reason: str | None = "a picture"
     if not is_picture(path):
-        source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
-        index = read_index(
-            path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline
-        )
-        seen = probe_media(source, request.short_side)
-        index.begin_at(seen.tick)
-        reason = why_not(index, seen)
-        decoded = None if reason else _read(source, request, limits, index, seen)
-        if decoded is not None:
-            return decoded
-    decoded = decode_here(path, request, limits)
-    warning = MediaWarning("reader_fallback", f"Read by PyAV and not decord: {reason or 'it failed'}.")
-    return replace(decoded, video=replace(decoded.video, warnings=(*decoded.video.warnings, warning)))
+        source, index, probe = examine(path, limits)
+        reason = find_objection(index, probe)
+        parts = None if reason else _read(source, index, probe, request, limits)
+        if parts is not None:
+            yield from parts
+            return
+    for part in stream_here(path, request, limits):
+        yield _with_warning(part, reason or "it failed") if isinstance(part, StreamEnd) else part
 
 
-def why_not(index: PacketIndex, seen: Probe) -> str | None:
-    """The first reason to keep decord from this file, or None where it may read it."""
+def _with_warning(end: StreamEnd, reason: str) -> StreamEnd:
+    warning = MediaWarning("reader_fallback", f"Read by PyAV and not decord: {reason}.")
+    return replace(end, video=replace(end.video, warnings=(*end.video.warnings, warning)))
+
+
+def find_objection(index: PacketIndex, probe: Probe) -> str | None:
+    """Find the first reason to keep decord from this file, or None where it may read it."""
     reasons = {
-        "not H.264 in mp4": seen.codec != "h264" or not seen.container.startswith("mov,"),
+        "not H.264 in mp4": probe.codec != "h264" or not probe.container.startswith("mov,"),
         "the index is not to be trusted": not index.trusted or index.damaged > 0,
         "some frames are hidden by an edit list": index.hidden > 0,
         "open groups of pictures": index.open_gops,
         "longer than two minutes": timeline_of_index(index).duration > LONGEST_SECONDS,
-        "cropped": seen.display.crop is not None,
-        "colours of HD without a tag": seen.assumes_bt709,
-        "rotated": seen.display.rotation != 0 or seen.display.mirrored,
+        "cropped": probe.display.crop is not None,
+        "colours of HD without a tag": probe.assumes_bt709,
+        "rotated": probe.display.rotation != 0 or probe.display.mirrored,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def _read(
-    source: MediaSource, request: DecodeRequest, limits: Limits, index: PacketIndex, seen: Probe
-) -> Decoded | None:
+    source: MediaSource, index: PacketIndex, probe: Probe, request: DecodeRequest, limits: Limits
+) -> list[StreamPart] | None:
     timeline = timeline_of_index(index)
     positions = request.choose(timeline.times, timeline.duration).tolist()
-    pixels = _pixels(source, seen, len(index.pts), positions)
+    pixels = _pixels(source, probe.display.at(request.short_side), len(index.pts), positions)
     if pixels is None:
         return None
-    video = report(seen, index, DecodePass(), timeline)
-    rate = len(timeline.times) / timeline.duration
-    frames = Frames(pixels, timeline.times[positions], timeline.duration, rate)
-    audio, warnings = sound_of(source, request.audio_rate, seen, limits)
-    warnings += request.shortfall(timeline.times, timeline.duration, len(positions))
-    return Decoded(replace(video, warnings=(*video.warnings, *warnings)), frames, audio)
+    times = timeline.times[positions]
+    return [
+        StreamStart(timeline.duration, len(timeline) / timeline.duration),
+        *split_into_chunks(((picture,) for picture in pixels), times, request.chunk_bytes),
+        make_end(source, probe, index, DecodePass(), timeline, request, limits),
+    ]
 
 
 def _pixels(
-    source: MediaSource, seen: Probe, count: int, positions: list[int]
+    source: MediaSource, display: Display, count: int, positions: list[int]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
-    """uint8 (T, H, W, 3), or None where decord fails or counts other frames than the index."""
+    """Read uint8 (T, H, W, 3), or None where decord fails or counts other frames than the index."""
     decord.logging.set_level(decord.logging.QUIET)
-    height, width, _ = seen.display.shape
+    height, width, _ = display.shape
     try:
         reader = decord.VideoReader(os.fspath(source.path), width=width, height=height, num_threads=1)
         if len(reader) != count:

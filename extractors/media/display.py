@@ -1,4 +1,4 @@
-"""From a decoded frame to pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
+"""Turns decoded frames into pixels as a viewer sees them: upright, at display aspect, 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import Colorspace, ColorTrc, Interpolation, VideoReformatter
 from numpy.typing import NDArray
 
-from extractors.media.containers.side_data import Crop, display_matrix
+from extractors.media.containers.side_data import Crop, read_display_matrix
 from extractors.media.video import MediaWarning
 
 # A pixel wider than this is a damaged header, not a format in use (the widest is 2.4).
@@ -26,7 +26,7 @@ SCALER = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL
 
 @dataclass(frozen=True)
 class Display:
-    """How the frames of one video are shown.
+    """Size, turn and crop with which the frames of one video are shown.
 
     width, height: pixels of a frame as displayed, before it is made smaller.
     stored_width, stored_height: pixels to scale to; turning these by ``quarter_turns`` (then
@@ -55,22 +55,26 @@ class Display:
         return self.stored_height, self.stored_width, 3
 
     def at(self, short_side: int | None) -> Display:
-        """The same frames handed out smaller, from a display of frames as stored; None leaves them so."""
-        width, height = _at_most(self.stored_width, self.stored_height, short_side)
+        """Make the display of the same frames handed out smaller; None leaves them as stored."""
+        width, height = _fit_short_side(self.stored_width, self.stored_height, short_side)
         return replace(self, stored_width=width, stored_height=height)
 
 
-def _at_most(width: int, height: int, short_side: int | None) -> tuple[int, int]:
+def _fit_short_side(width: int, height: int, short_side: int | None) -> tuple[int, int]:
     scale = 1.0 if short_side is None else min(1.0, short_side / min(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def plan_display(
-    frame: VideoFrame, sample_aspect: Fraction | None, short_side: int | None, crop: Crop | None = None
-) -> Display:
-    """Rotation from the frame's display matrix, aspect and crop from the stream.
+def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, crop: Crop | None = None) -> Display:
+    """Work out how the frames of a film are shown.
 
-    frame: the first of the film. short_side: pixels of the shorter edge at most, None for no limit.
+    Args:
+        frame: the first of the film, whose display matrix turns all of them.
+        sample_aspect: width of a stored pixel over its height, None where the stream names none.
+        crop: the part of a stored frame that is shown, None for all of it.
+
+    Returns:
+        The display of frames as stored; ``Display.at`` makes it smaller.
     """
     aspect = sample_aspect or Fraction(1)
     if not Fraction(1, WIDEST_PIXEL) <= aspect <= WIDEST_PIXEL:
@@ -81,18 +85,18 @@ def plan_display(
         width = round(width * aspect)
     else:
         height = round(height / aspect)
-    turns, mirrored = _orientation(frame)
+    turns, mirrored = _read_orientation(frame)
     shown = (height, width) if turns % 2 else (width, height)
-    return Display(*shown, *_at_most(width, height, short_side), turns, mirrored, crop)
+    return Display(*shown, *_fit_short_side(width, height, None), turns, mirrored, crop)
 
 
-def _orientation(frame: VideoFrame) -> tuple[int, bool]:
+def _read_orientation(frame: VideoFrame) -> tuple[int, bool]:
     """Quarter turns counter-clockwise, and whether a left-right mirroring follows.
 
     The display matrix sends a pixel to x' = a x + c y, y' = b x + d y with y downwards; it is stored as
     nine 32-bit numbers a b u c d v x y w, and a negative determinant mirrors (libavutil/display.h).
     """
-    matrix = display_matrix(frame)
+    matrix = read_display_matrix(frame)
     if matrix is None:
         return 0, False
     a, b, _, c, d = matrix[:5]
@@ -110,10 +114,10 @@ class FrameConverter:
         self._cropper = None if display.crop is None else _Cropper(display.crop)
 
     def pixels(self, frame: VideoFrame) -> NDArray[np.uint8]:
-        """uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
+        """Convert to uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
         display = self._display
         if self._cropper is not None:
-            frame = self._cropper.cropped(frame)
+            frame = self._cropper.crop_frame(frame)
         scaled = self._scaler.reformat(
             frame,
             display.stored_width,
@@ -135,18 +139,18 @@ class _Cropper:
         self._graph = Graph()
         self._fits: tuple[int, int, str] | None = None
 
-    def cropped(self, frame: VideoFrame) -> VideoFrame:
-        """The frame as it is where it is too small to be cropped."""
+    def crop_frame(self, frame: VideoFrame) -> VideoFrame:
+        """Crop a frame; one that is too small stays as it is."""
         crop = self._crop
         if frame.width < crop.left + crop.width or frame.height < crop.top + crop.height:
             return frame
         fits = (frame.width, frame.height, frame.format.name)
         if fits != self._fits:
-            self._graph, self._fits = self._filter(frame), fits
+            self._graph, self._fits = self._build_filter(frame), fits
         self._graph.push(frame)
         return self._graph.vpull()
 
-    def _filter(self, frame: VideoFrame) -> Graph:
+    def _build_filter(self, frame: VideoFrame) -> Graph:
         graph, crop = Graph(), self._crop
         source = graph.add_buffer(
             width=frame.width,
@@ -160,14 +164,14 @@ class _Cropper:
 
 
 def is_untagged_hd(frame: VideoFrame) -> bool:
-    """Whether the frame does not say how its colours are stored and is of a size that means BT.709."""
+    """Tell whether the frame does not say how its colours are stored and is of a size that means BT.709."""
     has_chroma = not frame.format.is_rgb and len(frame.format.components) > 2
     is_hd = frame.width >= HD_WIDTH or frame.height > SD_HEIGHT
     return has_chroma and is_hd and int(frame.colorspace) == UNTAGGED
 
 
-def picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
-    """What is lost when this frame is shown in 8-bit RGB, whole and still."""
+def find_picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
+    """Warn of all that is lost when this frame is shown in 8-bit RGB, whole and still."""
     found = []
     curve = HDR_CURVES.get(int(frame.color_trc))
     depth = max((component.bits for component in frame.format.components), default=8)

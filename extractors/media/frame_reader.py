@@ -1,8 +1,8 @@
-"""Two ways to get wanted frames out of a file: in order from the start, or by jumping to each.
+"""Reads wanted frames out of a file: in order from the start, or by jumping to each.
 
-Both decode packet by packet, so that one bad packet costs one picture and not the rest of the film.
-Jumping is checked: unless each wanted time is hit exactly, its result is thrown away. ``in_order`` and
-``by_jumps`` hand pictures over one by one; ``read_in_order`` and ``read_by_seeking`` keep them all.
+Both ways decode packet by packet, so that one bad packet costs one picture and not the rest of the film, and
+hand pictures over one by one. Jumping is checked: unless each wanted time is hit exactly, it ends with an
+error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
-from numpy.typing import NDArray
 
 from extractors.media import errors
-from extractors.media.containers.container import has_room, open_media, packets_of, picture_stream
+from extractors.media.containers.container import has_room, open_media, read_packets, select_picture_stream
 from extractors.media.containers.packet_index import UNTIMED, PacketIndex, is_cut_off
-from extractors.media.display import FrameConverter
 
 Picture = TypeVar("Picture")
 Paint: TypeAlias = Callable[[VideoFrame], Picture]
@@ -40,8 +38,11 @@ LEADS = (0, 1, 5)
 
 @dataclass
 class MediaSource:
-    """A file and what reading it may cost. deadline: on the clock of ``time.monotonic``; it is moved by the
-    time that who takes the frames keeps the reader waiting."""
+    """A file and what reading it may cost.
+
+    deadline: on the clock of ``time.monotonic``; it is moved by the time that who takes the frames keeps the
+    reader waiting.
+    """
 
     path: str | os.PathLike[str]
     max_pixels: int
@@ -50,20 +51,19 @@ class MediaSource:
     @contextmanager
     def open(self) -> Iterator[tuple[InputContainer, VideoStream]]:
         with open_media(self.path) as container:
-            yield container, picture_stream(container, self.max_pixels)
+            yield container, select_picture_stream(container, self.max_pixels)
 
 
 @dataclass
 class DecodePass:
-    """What one pass over the file gave.
+    """Times and losses of one pass over the file.
 
-    pictures: position among the shown frames → pixels. ticks: presentation times of the frames in the
-    order they came (UNTIMED where missing). lost: packets that would not decode. damaged: frames that
-    came with errors patched over. last_damaged: how many frames had come with the last of these. agrees:
-    whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
+    ticks: presentation times of the frames in the order they came (UNTIMED where missing).
+    lost: packets that would not decode. damaged: frames that came with errors patched over.
+    last_damaged: how many frames had come with the last of these.
+    agrees: whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
     """
 
-    pictures: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     ticks: array[int] = field(default_factory=lambda: array("q"))
     lost: int = 0
     damaged: int = 0
@@ -72,18 +72,31 @@ class DecodePass:
     complete: bool = False
 
     def ends_damaged(self, frames: int) -> bool:
-        """Whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
+        """Tell whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
         return self.damaged > 0 and self.damaged <= LAST_FRAMES and frames - self.last_damaged < LAST_FRAMES
 
 
 class JumpMissed(Exception):
-    """A jump did not hit the wanted frame; never seen outside the reading of files."""
+    """Raised where a jump did not hit the wanted frame; never seen outside the reading of files."""
 
 
-def decoded(
+def decode_packets(
     packets: Iterable[Packet[VideoStream]], container_format: str, source: MediaSource, reading: DecodePass
 ) -> Iterator[VideoFrame]:
-    """All shown frames of the packets; what cannot be decoded is counted in ``reading``."""
+    """Decode packet by packet.
+
+    Args:
+        packets: of the picture track, in the order of the file.
+        container_format: FFmpeg's name of the container.
+        source: the file; its deadline is kept.
+        reading: counts what cannot be decoded.
+
+    Returns:
+        All shown frames.
+
+    Raises:
+        DecodeTimeout, DecodeMemory: where a limit is passed.
+    """
     count = 0
     for packet in packets:
         if time.monotonic() > source.deadline:
@@ -106,29 +119,33 @@ def decoded(
 
 
 def read_in_order(
-    source: MediaSource, painter: FrameConverter, wanted: Collection[int], index: PacketIndex
-) -> DecodePass:
-    """Decode from the start and keep the frames at the ``wanted`` positions."""
-    reading = DecodePass()
-    reading.pictures.update(in_order(source, painter.pixels, wanted, index, reading))
-    return reading
-
-
-def in_order(
     source: MediaSource,
     paint: Paint[Picture],
     wanted: Collection[int],
     index: PacketIndex,
     reading: DecodePass,
 ) -> Iterator[tuple[int, Picture]]:
-    """(position, picture) of the frames at the ``wanted`` positions, decoded from the start.
+    """Decode from the start and pick the frames at some positions.
 
     Ends after the last of them as long as the frames keep to the index; else reads to the end, since
     only the whole then tells which frames there are.
+
+    Args:
+        source: the file.
+        paint: makes a picture of a frame.
+        wanted: positions among the shown frames.
+        index: the file's packets.
+        reading: an empty pass, which is filled in.
+
+    Returns:
+        (position, picture) of each wanted frame.
+
+    Raises:
+        DecodeTimeout, DecodeMemory: where a limit is passed.
     """
     last, reading.agrees = max(wanted, default=-1), index.trusted
     with source.open() as (container, stream):
-        frames = decoded(packets_of(container, stream), container.format.name, source, reading)
+        frames = decode_packets(read_packets(container, stream), container.format.name, source, reading)
         for position, frame in enumerate(frames):
             tick = UNTIMED if frame.pts is None else frame.pts
             reading.ticks.append(tick)
@@ -141,31 +158,36 @@ def in_order(
     reading.complete = True
 
 
-def read_by_seeking(
-    source: MediaSource, painter: FrameConverter, wanted: Sequence[int], index: PacketIndex
-) -> DecodePass | None:
-    """Jump to the key frame before each group of wanted positions; None where a jump went wrong."""
-    reading = DecodePass()
-    try:
-        reading.pictures.update(by_jumps(source, painter.pixels, wanted, index, reading))
-    except JumpMissed:
-        return None
-    return reading
-
-
-def by_jumps(
+def read_by_jumps(
     source: MediaSource, paint: Paint[Picture], wanted: Sequence[int], index: PacketIndex, reading: DecodePass
 ) -> Iterator[tuple[int, Picture]]:
-    """(position, picture) of the wanted frames, each decoded from the key frame before. Raises JumpMissed."""
+    """Jump to the key frame before each group of wanted frames and decode from there.
+
+    Args:
+        source: the file.
+        paint: makes a picture of a frame.
+        wanted: positions among the shown frames, rising.
+        index: the file's packets; it must be trusted.
+        reading: an empty pass, which is filled in.
+
+    Returns:
+        (position, picture) of each wanted frame.
+
+    Raises:
+        JumpMissed: where a jump does not land on the wanted frame.
+        DecodeTimeout, DecodeMemory: where a limit is passed.
+    """
     with source.open() as (container, stream):
-        for key, group in seek_groups(wanted, index):
+        for key, group in group_by_key_frame(wanted, index):
             targets = {index.pts[position]: position for position in group}
             packets = _packets_from(container, stream, key)
-            yield from _hits(decoded(packets, container.format.name, source, reading), paint, targets)
+            yield from _pick_hits(
+                decode_packets(packets, container.format.name, source, reading), paint, targets
+            )
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
-    """Packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
+    """Read packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
 
     Containers without an index of their own land near the asked time, often behind it: then the jump is
     tried again from further ahead. Packets that are skipped cost no decoding.
@@ -176,7 +198,7 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
             container.seek(key - lead, stream=stream, backward=True)
         except av.error.FFmpegError:
             continue
-        packets = packets_of(container, stream)
+        packets = read_packets(container, stream)
         for packet in packets:
             if packet.is_keyframe and packet.pts is not None and packet.pts >= key:
                 if packet.pts == key:
@@ -186,10 +208,10 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
                 break
 
 
-def _hits(
+def _pick_hits(
     frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
 ) -> Iterator[tuple[int, Picture]]:
-    """The frames at exactly the target ticks; raises JumpMissed as soon as one is passed over."""
+    """Pick the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
         tick = UNTIMED if frame.pts is None else frame.pts
@@ -203,19 +225,22 @@ def _hits(
     raise JumpMissed
 
 
-def ends_in_a_picture(source: MediaSource, index: PacketIndex) -> bool:
-    """Whether decoding from the last key frame on ends with a damaged picture."""
+def has_damaged_end(source: MediaSource, index: PacketIndex) -> bool:
+    """Tell whether decoding from the last key frame on ends with a damaged picture."""
     reading, frames = DecodePass(), 0
     with source.open() as (container, stream):
         stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage
         packets = _packets_from(container, stream, index.keys[-1])
-        for _ in decoded(packets, container.format.name, source, reading):
+        for _ in decode_packets(packets, container.format.name, source, reading):
             frames += 1
     return reading.ends_damaged(frames)
 
 
-def seek_groups(wanted: Sequence[int], index: PacketIndex) -> list[tuple[int, list[int]]]:
-    """(key tick, positions decoded from it), in order. Needs a trusted index."""
+def group_by_key_frame(wanted: Sequence[int], index: PacketIndex) -> list[tuple[int, list[int]]]:
+    """Group wanted positions by the tick of the key frame that they are decoded from, in order.
+
+    Needs a trusted index.
+    """
     keyed = [(index.key_before(index.pts[position]), position) for position in wanted]
     first = index.keys[0]
     return [
@@ -224,10 +249,10 @@ def seek_groups(wanted: Sequence[int], index: PacketIndex) -> list[tuple[int, li
     ]
 
 
-def seek_share(wanted: Sequence[int], index: PacketIndex) -> float:
-    """The share of the frames that jumping would decode."""
+def share_read_by_jumps(wanted: Sequence[int], index: PacketIndex) -> float:
+    """Compute the share of the file's frames that jumping would decode."""
     cost = 0
-    for key, positions in seek_groups(wanted, index):
+    for key, positions in group_by_key_frame(wanted, index):
         start = np.searchsorted(np.frombuffer(index.pts, np.int64), key)
         cost += positions[-1] + 1 - int(start)
     return cost / len(index.pts)

@@ -10,17 +10,17 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from extractors.media import errors
-from extractors.media.containers.completeness import opendml_frames
+from extractors.media.containers.completeness import read_opendml_frames
 from extractors.media.containers.container import (
     STILL_FORMATS,
-    keep_pixels,
-    packets_of,
-    picture_tracks,
-    sound_stream,
+    check_pixels,
+    find_sound_stream,
+    list_picture_tracks,
+    read_packets,
 )
-from extractors.media.containers.side_data import TrackFacts, track_facts
-from extractors.media.display import Display, is_untagged_hd, picture_warnings, plan_display
-from extractors.media.frame_reader import DecodePass, MediaSource, decoded
+from extractors.media.containers.side_data import TrackFacts, read_track_facts
+from extractors.media.display import Display, find_picture_warnings, is_untagged_hd, plan_display
+from extractors.media.frame_reader import DecodePass, MediaSource, decode_packets
 from extractors.media.video import MediaWarning
 
 ALIEN_COLOURS = 5  # the Dolby Vision profile whose base layer is in colours of its own
@@ -31,7 +31,7 @@ FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
 
 
 @dataclass(frozen=True)
-class Sound:
+class SoundTrack:
     """The sound track, where there is one that can be decoded."""
 
     codec: str
@@ -41,7 +41,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the file says about itself, and its first frame.
+    """Facts that the file states about itself, and its first frame.
 
     tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
     expected: frames the header claims. container_duration: seconds the header claims.
@@ -56,36 +56,36 @@ class Probe:
     expected: int | None
     fps: float | None
     container_duration: float | None
-    sound: Sound | None
+    sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
     assumes_bt709: bool = False
 
 
-def probe_media(source: MediaSource, short_side: int | None) -> Probe:
+def probe_media(source: MediaSource) -> Probe:
     """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     reading = DecodePass()
     with source.open() as (container, stream):
-        packets = packets_of(container, stream)
-        frame = next(decoded(packets, container.format.name, source, reading), None)
+        packets = read_packets(container, stream)
+        frame = next(decode_packets(packets, container.format.name, source, reading), None)
         if frame is None:
-            raise errors.NoFrames(_nothing_shown(reading.lost))
-        keep_pixels(frame.width, frame.height, source.max_pixels)
+            raise errors.NoFrames(_explain_no_frame(reading.lost))
+        check_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
-        facts = track_facts(stream)
-        warnings = [*picture_warnings(frame), *_track_warnings(container, stream, facts)]
+        facts = read_track_facts(stream)
+        warnings = [*find_picture_warnings(frame), *_track_warnings(container, stream, facts)]
         if still:
             warnings.append(MediaWarning("still_image", "The file is a single picture, not a video."))
         return Probe(
             container=container.format.name,
             codec=stream.codec_context.name,
-            display=plan_display(frame, stream.sample_aspect_ratio, short_side, facts.crop),
+            display=plan_display(frame, stream.sample_aspect_ratio, facts.crop),
             tick=frame.pts,
             zero=0.0 if frame.pts is None else float(frame.pts * time_base),
-            expected=_promised(source, container, stream),
-            fps=None if still else _nominal_rate(stream),
+            expected=_read_frame_count(source, container, stream),
+            fps=None if still else _read_nominal_rate(stream),
             container_duration=None if container.duration is None else container.duration / 1e6,
-            sound=_sound(container),
+            sound=_find_sound_track(container),
             warnings=tuple(warnings),
             assumes_bt709=is_untagged_hd(frame),
         )
@@ -94,7 +94,7 @@ def probe_media(source: MediaSource, short_side: int | None) -> Probe:
 def _track_warnings(
     container: InputContainer, stream: VideoStream, facts: TrackFacts
 ) -> Iterator[MediaWarning]:
-    tracks = sorted(picture_tracks(container), key=lambda track: track.index)
+    tracks = sorted(list_picture_tracks(container), key=lambda track: track.index)
     if len(tracks) > 1:
         number = 1 + [track.index for track in tracks].index(stream.index)
         size = f"{stream.codec_context.width} × {stream.codec_context.height}"
@@ -105,14 +105,14 @@ def _track_warnings(
         yield MediaWarning("dolby_vision", text)
 
 
-def _promised(source: MediaSource, container: InputContainer, stream: VideoStream) -> int | None:
+def _read_frame_count(source: MediaSource, container: InputContainer, stream: VideoStream) -> int | None:
     """Frames the header claims, less those that an edit list takes out of the container's own table.
 
     Other containers claim none: FFmpeg counts what it found in them, or takes ticks for frames.
     """
     frames = stream.frames
     if container.format.name == "avi":
-        frames = max(frames, opendml_frames(source.path) or 0)
+        frames = max(frames, read_opendml_frames(source.path) or 0)
         return frames if 0 < frames < LEAST_PLACEHOLDER else None
     listed = len(stream.index_entries)
     if container.format.name not in COUNTING_FORMATS or listed > frames:  # fragments: the header has a part
@@ -120,20 +120,20 @@ def _promised(source: MediaSource, container: InputContainer, stream: VideoStrea
     return min(frames, listed or frames) or None
 
 
-def _nothing_shown(lost: int) -> str:
+def _explain_no_frame(lost: int) -> str:
     if lost:
         return f"None of the {lost} packets of the picture track could be decoded."
     return "The picture track shows no frame."
 
 
-def _nominal_rate(stream: VideoStream) -> float | None:
+def _read_nominal_rate(stream: VideoStream) -> float | None:
     rate = stream.guessed_rate or stream.average_rate
     return float(rate) if rate and rate <= FASTEST_RATE else None
 
 
-def _sound(container: InputContainer) -> Sound | None:
-    stream = sound_stream(container)
+def _find_sound_track(container: InputContainer) -> SoundTrack | None:
+    stream = find_sound_stream(container)
     if stream is None:
         return None
     context = stream.codec_context
-    return Sound(context.name, context.channels, context.sample_rate)
+    return SoundTrack(context.name, context.channels, context.sample_rate)

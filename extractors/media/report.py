@@ -1,4 +1,4 @@
-"""The decode report: what was found in the file against what its header claims."""
+"""Makes the decode report: what was found in the file against what its header claims."""
 
 from __future__ import annotations
 
@@ -15,18 +15,28 @@ ANIMATIONS = ("gif", "apng")
 TICKS_SLACK = 1.1
 
 
-def report(check: Probe, index: PacketIndex, reading: DecodePass, timeline: Timeline) -> Video:
-    """Everything that is known about the file after its frames were read."""
-    expected = _frames_expected(check, index)
-    sound = check.sound
+def make_report(probe: Probe, index: PacketIndex, reading: DecodePass, timeline: Timeline) -> Video:
+    """Report on a file after its frames were read.
+
+    Args:
+        probe: its first frame and its tracks.
+        index: its packets.
+        reading: the pass that the frames came from.
+        timeline: the clock of its frames.
+
+    Returns:
+        The facts, with a warning for each thing that is amiss.
+    """
+    expected = _count_expected_frames(probe, index)
+    sound = probe.sound
     return Video(
-        container=check.container,
-        codec=check.codec,
+        container=probe.container,
+        codec=probe.codec,
         duration=timeline.duration,
-        width=check.display.width,
-        height=check.display.height,
-        rotation=check.display.rotation,
-        fps=check.fps,
+        width=probe.display.width,
+        height=probe.display.height,
+        rotation=probe.display.rotation,
+        fps=probe.fps,
         fps_average=len(timeline) / timeline.duration,
         frames=len(timeline),
         frames_expected=expected,
@@ -37,14 +47,14 @@ def report(check: Probe, index: PacketIndex, reading: DecodePass, timeline: Time
         audio_codec=sound.codec if sound else None,
         audio_channels=sound.channels if sound else None,
         audio_rate=sound.rate if sound else None,
-        warnings=(*check.warnings, *_file_warnings(index, reading, timeline, expected)),
+        warnings=(*probe.warnings, *_find_warnings(index, reading, timeline, expected)),
     )
 
 
-def _file_warnings(
+def _find_warnings(
     index: PacketIndex, reading: DecodePass, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    yield from _missing_end(index, reading, timeline, expected)
+    yield from _find_missing_end(index, reading, timeline, expected)
     if len(timeline) == 1 and index.container in ANIMATIONS:
         yield MediaWarning("still_image", "The file is a single picture, not a video.")
     if reading.lost:
@@ -62,28 +72,28 @@ def _file_warnings(
         yield MediaWarning("stay_shortened", f"{claim} and {stay}; the header was followed.")
 
 
-def _frames_expected(check: Probe, index: PacketIndex) -> int | None:
-    """What the header claims; a claim of fewer frames than there are was made of a part of the file."""
-    if check.expected is None:
+def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
+    """Take over the header's claim; one of fewer frames than there are was made of a part of the file."""
+    if probe.expected is None:
         return None
-    expected = max(0, check.expected - index.hidden)
+    expected = max(0, probe.expected - index.hidden)
     if index.container == "avi":  # counts ticks where frames do not follow each other at one rate
-        ticks = not index.missing and index.packets < expected <= TICKS_SLACK * _found(index)
+        ticks = not index.missing and index.packets < expected <= TICKS_SLACK * _count_frames(index)
         return None if ticks else expected
-    return expected if expected >= _found(index) else None
+    return expected if expected >= _count_frames(index) else None
 
 
-def _found(index: PacketIndex) -> int:
-    """Frames in the file, with those that AVI leaves out because they equal the one before."""
+def _count_frames(index: PacketIndex) -> int:
+    """Count the frames in the file, with those that AVI leaves out because they equal the one before."""
     found = index.packets - index.hidden - index.damaged
     return max(found, (index.newest or 0) + 1) if index.container == "avi" else found
 
 
-def _missing_end(
+def _find_missing_end(
     index: PacketIndex, reading: DecodePass, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    """One warning at most, by the plainest of the claims that are not kept."""
-    if expected is not None and _found(index) < expected:
+    """Make one warning at most, by the plainest of the claims that are not kept."""
+    if expected is not None and _count_frames(index) < expected:
         claim = f"The header promises {expected} frames and the file has {len(timeline)}."
     elif index.promises_more and expected is None:
         claim = f"The header promises {index.claimed_seconds:.1f} seconds"

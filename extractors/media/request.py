@@ -1,4 +1,4 @@
-"""Values that ask for a decode and that it returns."""
+"""Defines what a decode is asked for and what it returns, and chooses the frames."""
 
 from __future__ import annotations
 
@@ -12,123 +12,182 @@ from extractors.features import Audio, Footage, Frames
 from extractors.frame_size import FrameSize
 from extractors.media.errors import NoFrames
 from extractors.media.video import MediaWarning, Video
-from extractors.sampling import Sampling, shown
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows, find_shown_frames
 
 # A rate asks for what is on screen, and times that are rounded show some frame twice: not worth a word.
 LEAST_OF_A_RATE = 0.5
+CHUNK_BYTES = 16 << 20
 
 
-def looked_at(
-    windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float | None = None
+def choose_by_windows(
+    windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
 ) -> NDArray[np.int64]:
-    """Positions in ``times`` (rising) of the frames that any of the windows look at, rising, no doubles.
+    """Choose the frames that any of the windows look at.
 
-    fps: of the video on average, by default that of ``times``.
+    Args:
+        windows: ways to cut the video.
+        times: float64 (T,), seconds at which the frames are shown, rising.
+        duration: seconds of the video.
+        fps: frames a second of the video, on average.
+
+    Returns:
+        int64 (N,), positions in ``times``, rising, no doubles.
     """
-    instants = [each.cut(duration, fps or len(times) / duration).instants for each in windows]
-    return np.unique(shown(times, np.concatenate([np.zeros(0), *instants])))
+    instants = [each.cut(duration, fps).instants for each in windows]
+    return np.unique(find_shown_frames(times, np.concatenate([np.zeros(0), *instants])))
 
 
-def counted(windows: Sequence[Windows], duration: float, fps: float) -> int:
-    """How many frames the windows ask for, as far as they ask for a number of them."""
+def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
+    """Count the frames that the windows ask for, as far as they ask for a number of them.
+
+    Args:
+        windows: ways to cut the video; those at a rate ask for no number.
+        duration: seconds of the video.
+        fps: frames a second of the video, on average.
+
+    Returns:
+        Instants at which they look, those that fall together counted once.
+    """
     totals = [each for each in windows if each.extraction_total is not None]
     instants = [each.cut(duration, fps).instants for each in totals]
     return len(np.unique(np.concatenate([np.zeros(0), *instants])))
 
 
-def fewer_frames(asked: int, taken: int, there: int) -> list[MediaWarning]:
-    """A warning where fewer frames were taken than asked for though the file has more."""
-    if taken >= min(asked, there):
+def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
+    """Warn where fewer frames were taken than asked for though the file has more.
+
+    Args:
+        asked: frames that were wanted.
+        taken: frames that were chosen.
+        available: frames that there are.
+
+    Returns:
+        One warning, or none.
+    """
+    if taken >= min(asked, available):
         return []
     why = "no others are on screen at the times that were looked at"
-    found = f"{asked} frames were wanted and {taken} of the {there} taken"
+    found = f"{asked} frames were wanted and {taken} of the {available} taken"
     return [MediaWarning("fewer_frames", f"{found}: {why}.")]
 
 
-def part_of(
-    times: NDArray[np.float64], duration: float, start: float, end: float
-) -> tuple[int, NDArray[np.float64], float]:
-    """(position of the first frame, times from ``start`` on, seconds) of what is shown until ``end``.
+@dataclass(frozen=True)
+class TimeSpan:
+    """The frames of one part of a file.
 
-    Raises NoFrames where the video ends before ``start``.
+    first: position of the first of them in the file.
+    times: float64 (T,), seconds from the part's start at which they are shown.
+    duration: seconds of the part.
     """
-    end = min(end, duration)
+
+    first: int
+    times: NDArray[np.float64]
+    duration: float
+
+
+def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
+    """Select the frames that are shown in a part of a file.
+
+    Args:
+        times: float64 (T,), seconds at which the file's frames are shown, rising.
+        duration: seconds of the file.
+        part: (start, end) in seconds, None for the whole.
+
+    Returns:
+        The frames, the one on screen at the start being the first.
+
+    Raises:
+        NoFrames: where the video ends before its part begins.
+    """
+    if part is None:
+        return TimeSpan(0, times, duration)
+    start, end = part[0], min(part[1], duration)
     if start >= end:
         raise NoFrames(f"The video lasts {duration:.1f} seconds, and its part begins at {start:.1f}.")
-    first = int(shown(times, np.array([start]))[0])
+    first = int(find_shown_frames(times, np.array([start]))[0])
     inside = times[first : int(np.searchsorted(times, end))] - start
-    return first, np.maximum(inside, 0.0), end - start
-
-
-def looked_at_in(
-    part: tuple[float, float] | None,
-    windows: Sequence[Windows],
-    times: NDArray[np.float64],
-    duration: float,
-) -> NDArray[np.int64]:
-    """The same of a part of the file (None: all of it) cut as if nothing else were in it.
-
-    Raises NoFrames where the video ends before its part begins.
-    """
-    first, fps = 0, len(times) / duration
-    if part is not None:
-        first, times, duration = part_of(times, duration, *part)
-    return first + looked_at(windows, times, duration, fps)
+    return TimeSpan(first, np.maximum(inside, 0.0), end - start)
 
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """Which frames, how large, and whether sound.
+    """Asks for frames of a file, in some sizes, and for its sound.
 
-    short_side: pixels of the shorter edge at most; smaller videos are not enlarged.
+    sampling: frames by count or by rate; left aside where there are ``windows``. None takes no frame.
+    short_side: pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged.
+    None where frames are wanted in ``sizes`` alone, and without any of these as stored.
     audio_rate: samples a second of the mono sound, or None for no sound.
-    windows: ways to cut the video; where any are given, the frames that they look at are taken, and
-    ``sampling`` is left aside.
-    sizes: in which extractors are to be handed the frames beside ``short_side``'s; ``Decoder.decode`` and
-    extractors/media/gathered.py make them.
+    windows: ways to cut the video; where any are given, the frames that they look at are taken.
     part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
-    the sound stay the file's; extractors/media/request.py makes a video of its own of them.
+    the sound stay the file's; ``cut_clip`` makes a video of its own of them.
+    sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
+    does not depend on what others need.
+    chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
     """
 
-    sampling: Sampling = field(default_factory=Sampling)
-    short_side: int = 256
+    sampling: Sampling | None = field(default_factory=Sampling)
+    short_side: int | None = 256
     audio_rate: int | None = None
     windows: tuple[Windows, ...] = ()
     part: tuple[float, float] | None = None
     sizes: tuple[FrameSize, ...] = ()
+    chunk_bytes: int = CHUNK_BYTES
 
     def __post_init__(self) -> None:
-        if self.short_side < 1 or (self.audio_rate is not None and self.audio_rate < 1):
-            raise ValueError("short_side and audio_rate must be at least 1")
+        given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
+        if min(given) < 1:
+            raise ValueError("short_side, audio_rate and chunk_bytes must be at least 1")
+
+    @property
+    def frame_sizes(self) -> tuple[FrameSize, ...]:
+        """List the sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
+        own = () if self.short_side is None else (FrameSize(self.short_side),)
+        return tuple(dict.fromkeys((*own, *self.sizes))) or (FrameSize(),)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Positions in ``times`` (rising) of the frames to take, rising, no doubles.
+        """Choose the frames to take.
 
-        Raises NoFrames where the file ends before its part begins.
+        Args:
+            times: float64 (T,), seconds at which the file's frames are shown, rising.
+            duration: seconds of the file.
+
+        Returns:
+            int64 (N,), positions in ``times``, rising, no doubles.
+
+        Raises:
+            NoFrames: where the file ends before its part begins.
         """
-        if self.windows:
-            return looked_at_in(self.part, self.windows, times, duration)
-        first = 0
-        if self.part is not None:
-            first, times, duration = part_of(times, duration, *self.part)
-        return first + self.sampling.choose(times, duration)
+        span = select_span(times, duration, self.part)
+        if self.windows or self.sampling is None:
+            fps = len(times) / duration
+            return span.first + choose_by_windows(self.windows, span.times, span.duration, fps)
+        return span.first + self.sampling.choose(span.times, span.duration)
 
-    def shortfall(self, times: NDArray[np.float64], duration: float, taken: int) -> list[MediaWarning]:
-        """A warning where ``choose`` took fewer frames than asked for, from a file that has more."""
-        fps = len(times) / duration
-        if self.part is not None:
-            _, times, duration = part_of(times, duration, *self.part)
-        if self.windows:
-            return fewer_frames(counted(self.windows, duration, fps), taken, len(times))
-        asked = len(self.sampling.instants(duration))
-        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(asked, len(times)):
+    def warn_of_shortfall(
+        self, times: NDArray[np.float64], duration: float, taken: int
+    ) -> list[MediaWarning]:
+        """Warn where ``choose`` took fewer frames than asked for, from a file that has more.
+
+        Args:
+            times: float64 (T,), seconds at which the file's frames are shown, rising.
+            duration: seconds of the file.
+            taken: frames that ``choose`` took.
+
+        Returns:
+            One warning, or none.
+        """
+        fps, span = len(times) / duration, select_span(times, duration, self.part)
+        available = len(span.times)
+        if self.windows or self.sampling is None:
+            return warn_of_fewer_frames(count_asked_for(self.windows, span.duration, fps), taken, available)
+        asked = len(self.sampling.instants(span.duration))
+        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(asked, available):
             return []
-        return fewer_frames(asked, taken, len(times))
+        return warn_of_fewer_frames(asked, taken, available)
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
-        """One decode that has every frame, and the sound, that any of them asks for.
+        """Join requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Raises ValueError where there is none, or some ask by windows and others at a rate.
         """
@@ -140,13 +199,13 @@ class DecodeRequest:
         if all(replace(each, audio_rate=first.audio_rate) == first for each in distinct):
             return first
         windows = dict.fromkeys(window for each in distinct for window in each.as_windows())
-        side = max(each.short_side for each in distinct)
+        side = max((each.short_side for each in distinct if each.short_side is not None), default=None)
         sizes = dict.fromkeys(size for each in distinct for size in each.sizes)
         return replace(first, short_side=side, windows=tuple(windows), sizes=tuple(sizes))
 
     def as_windows(self) -> tuple[Windows, ...]:
-        """The frames in the words of windows. Raises ValueError where they are asked for at a rate."""
-        if self.windows:
+        """Express the choice of frames by windows. Raises ValueError where they are asked for at a rate."""
+        if self.windows or self.sampling is None:
             return self.windows
         if self.sampling.fps is not None:
             raise ValueError("frames at a rate cannot be joined with windows")
@@ -155,7 +214,7 @@ class DecodeRequest:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may cost. Passing any of them is a named error, the sound's length excepted.
+    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted.
 
     seconds: wall clock. memory: bytes of address space that decoding may add to its process.
     pixels: of one stored frame (8K has 33 million). max_duration: seconds of video.
@@ -174,8 +233,11 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """audio is None where none was asked for or the file has none (``video.has_audio`` tells). sized: the
-    same frames in each of the request's ``sizes``."""
+    """All frames and the sound of one request.
+
+    audio is None where none was asked for or the file has none (``video.has_audio`` tells).
+    sized: the same frames in each of the request's ``frame_sizes`` but the first.
+    """
 
     video: Video
     frames: Frames
@@ -184,25 +246,28 @@ class Decoded:
 
     @property
     def footage(self) -> Footage:
-        """What is shown and heard, without what the file is."""
+        """Frames and sound without the decode report."""
         frames = self.frames
         return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
 
 
-# Seconds of a file as a video of their own: a clip that is cut out of a film by its times alone.
-
-
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:
-    """What was decoded with ``DecodeRequest.part`` (start, end), its clock beginning at ``start``.
+    """Make a video of its own of what was decoded with ``DecodeRequest.part``.
 
-    The frame that is on screen at ``start`` begins there, and the sound is that of the part alone.
+    Args:
+        footage: frames and sound on the file's clock.
+        start: seconds; the frame that is on screen then begins there.
+        end: seconds.
+
+    Returns:
+        The same frames on a clock that begins at ``start``, and the sound of the part alone.
     """
     end = min(end, footage.duration)
     times = np.maximum(footage.pts - start, 0.0)
-    sound = None if footage.sound is None else _sound(footage.sound, start, end)
+    sound = None if footage.sound is None else _cut_sound(footage.sound, start, end)
     return replace(footage, pts=times, duration=end - start, sound=sound)
 
 
-def _sound(sound: Audio, start: float, end: float) -> Audio:
+def _cut_sound(sound: Audio, start: float, end: float) -> Audio:
     first, last = round(start * sound.rate), round(end * sound.rate)
     return replace(sound, samples=sound.samples[first:last])

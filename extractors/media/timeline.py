@@ -1,4 +1,4 @@
-"""The clock of a video: seconds of every shown frame, counted from the first.
+"""Works out the clock of a video: seconds of every shown frame, counted from the first.
 
 Files are believed as far as they agree with themselves. A wrong time among good ones is set between its
 neighbours and all others stay; a frame that would stay on longer than header and edit list let the film last
@@ -28,10 +28,13 @@ STAY_SLACK_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """times: float64 (N,) seconds from the first shown frame, rising. duration: seconds, the last frame's
+    """Times of all shown frames.
+
+    times: float64 (N,) seconds from the first shown frame, rising. duration: seconds, the last frame's
     stay included. estimated: True where the times were made from the nominal rate. mended: frames whose own
     time was wrong and was set between its neighbours'. shortened: seconds that a frame's stay was longer
-    than header and edit list allow."""
+    than header and edit list allow.
+    """
 
     times: NDArray[np.float64]
     duration: float
@@ -44,7 +47,7 @@ class Timeline:
 
 
 def timeline_of_index(index: PacketIndex) -> Timeline:
-    """As the packets promise it: their times, or as many steps of the rate as there are packets."""
+    """Make the clock that the packets promise: their times, or a step of the rate for each of them."""
     if index.container in BARE_FORMATS:
         return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
     if index.trusted:
@@ -53,7 +56,10 @@ def timeline_of_index(index: PacketIndex) -> Timeline:
 
 
 def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
-    """As decoding to the end showed it. Frames come in display order, even where their times do not."""
+    """Make the clock that decoding to the end showed.
+
+    Frames come in display order, even where their times do not.
+    """
     ticks = np.frombuffer(reading.ticks, np.int64)
     if index.container in BARE_FORMATS:
         return _from_rate(len(ticks), index)
@@ -62,19 +68,19 @@ def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
 
 
 def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
-    """Ticks in display order, wrong ones mended where they are few, else times from the rate."""
-    ticks = _without_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
+    """Believe ticks in display order, wrong ones mended where they are few, else times from the rate."""
+    ticks = _undo_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
     if len(ticks) and ticks.min() != UNTIMED and bool((np.diff(ticks) > 0).all()):
         return _from_ticks(ticks, index)
-    good = rising(ticks)
+    good = find_rising(ticks)
     wrong = len(ticks) - int(good.sum())
     if len(ticks) == 0 or wrong > LARGEST_WRONG_SHARE * len(ticks):
         frames = len(ticks) or index.packets - index.hidden - index.damaged
         return _from_rate(max(1, frames), index)
-    return replace(_from_ticks(mend(ticks, good, index.step), index), mended=wrong)
+    return replace(_from_ticks(mend_ticks(ticks, good, index.step), index), mended=wrong)
 
 
-def _without_false_wraps(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+def _undo_false_wraps(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
     """Undo what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
     places = np.flatnonzero(ticks != UNTIMED)
     around = np.cumsum(np.diff(ticks[places], prepend=ticks[places][:1]) > WRAP // 2)
@@ -92,7 +98,7 @@ def _from_ticks(
     last = index.last_length if known else index.step
     times = (values - values[0]).astype(np.float64) * tick
     timeline = Timeline(times, float(times[-1]) + last * tick, estimated=False)
-    return _within_claim(timeline, index.claimed_seconds, index.step * tick)
+    return _shorten_to_claim(timeline, index.claimed_seconds, index.step * tick)
 
 
 def _from_rate(frames: int, index: PacketIndex) -> Timeline:
@@ -100,7 +106,7 @@ def _from_rate(frames: int, index: PacketIndex) -> Timeline:
     return Timeline(np.arange(frames, dtype=np.float64) * np.float64(step), frames * step, estimated=True)
 
 
-def _within_claim(timeline: Timeline, claimed: float | None, step: float) -> Timeline:
+def _shorten_to_claim(timeline: Timeline, claimed: float | None, step: float) -> Timeline:
     """Shorten the longest stay where that alone makes the film longer than its header claims."""
     if claimed is None:
         return timeline
@@ -116,8 +122,8 @@ def _within_claim(timeline: Timeline, claimed: float | None, step: float) -> Tim
     return replace(timeline, times=times, duration=timeline.duration - excess, shortened=excess)
 
 
-def rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which ticks are good: the largest choice that rises strictly, of equal choices the earlier ticks.
+def find_rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Find the good ticks: the largest choice that rises strictly, of equal choices the earlier ticks.
 
     Found from the end to the begin by patience sorting, in N log N steps.
     """
@@ -138,27 +144,30 @@ def rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
     return good
 
 
-def mend(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> NDArray[np.float64]:
-    """All ticks, those that are not good set between their good neighbours.
+def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> NDArray[np.float64]:
+    """Set all ticks that are not good between their good neighbours.
 
-    ticks: in display order. good: which of them rise; one at least does. step: from one frame to the next
-    where the good ones do not tell.
+    Args:
+        ticks: int64 (N,), in display order.
+        good: bool (N,), which of them rise; one at least does.
+        step: ticks from one frame to the next where the good ones do not tell.
 
-    Returns float64 (N,), rising strictly.
+    Returns:
+        float64 (N,), rising strictly.
     """
     steps = np.diff(np.flatnonzero(good)), np.diff(ticks[good])
     usual = float(np.median(steps[1] / steps[0])) if len(steps[0]) else float(step)
-    good = _better_of_doubles(ticks, good, usual)
+    good = _choose_of_doubles(ticks, good, usual)
     times = ticks.astype(np.float64)
     places = np.concatenate([[-1], np.flatnonzero(good), [len(ticks)]])
     for gap in np.flatnonzero(np.diff(places) > 1):
         left, right = int(places[gap]), int(places[gap + 1])
-        times[left + 1 : right] = _between(ticks, left, right, usual)
+        times[left + 1 : right] = _interpolate_times(ticks, left, right, usual)
     return times
 
 
-def _better_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
-    """Of two frames with one time, the second is right where there is room for another before, not behind."""
+def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
+    """Choose of two frames with one time the second where there is room for one before, not behind."""
     good = good.copy()
     for place in map(int, np.flatnonzero(~good)):
         if place == 0 or not good[place - 1] or ticks[place] != ticks[place - 1]:
@@ -171,8 +180,8 @@ def _better_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual:
     return good
 
 
-def _between(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
-    """Times for the frames behind the good place ``left`` and before the good place ``right``.
+def _interpolate_times(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
+    """Find times for the frames behind the good place ``left`` and before the good place ``right``.
 
     They follow the one before by the usual step, or where they claim to be late precede the one behind by it;
     where there is too little room, they share it.

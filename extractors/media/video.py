@@ -1,4 +1,4 @@
-"""What is known about a video file once it has been looked at: the decode report."""
+"""Defines the decode report: facts about a video file once it has been looked at."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Video:
     warnings: tuple[MediaWarning, ...] = ()
 
     def media(self) -> dict[str, Any]:
-        """The ``media`` member of a job's answer."""
+        """Make the ``media`` member of a job's answer."""
         return {
             "container": self.container,
             "codec": self.codec,

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from extractors.features import WHOLE, View
-from extractors.frame_size import PILLOW, Filter, Resizing, kept_ratio
+from extractors.frame_size import PILLOW, Filter, Resizing, scale_short_side
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
@@ -43,7 +43,7 @@ def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") ->
     Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
     """
-    return resized(pixels, *kept_ratio(pixels.shape[1], pixels.shape[2], side), kernel)
+    return resized(pixels, *scale_short_side(pixels.shape[1], pixels.shape[2], side), kernel)
 
 
 def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:

@@ -14,7 +14,6 @@ from typing import Literal
 
 from extractors.features import Footage
 from extractors.frame_size import FrameSize
-from extractors.media.chunks import StreamRequest
 from extractors.media.request import DecodeRequest
 from extractors.windows import Windows
 
@@ -140,15 +139,17 @@ class FramePlan:
         """The plan that serves a captioner's request, or None where it needs the segment read once more.
 
         Frames spread over the time can be chosen while a segment is still open. Windows of neighbouring
-        frames, a steady rate, sound, and frames larger than those that are handed over cannot: how many, or
-        how they lie, is known only when the segment's length is.
+        frames, a steady rate, sound, and frames in other sizes than those that are handed over cannot: how
+        many they are, or how they lie, is known only when the segment's length is.
         """
-        too_large = [size for size in request.sizes if (size.short_side or math.inf) > request.short_side]
-        if request.windows or request.sampling.fps or request.audio_rate or too_large:
+        sampling, side = request.sampling, request.short_side
+        if request.windows or request.audio_rate or sampling is None or sampling.fps or side is None:
             return None
-        return cls(request.sampling.count, request.short_side, request.sizes)
+        if any(size.short_side != side for size in request.sizes):
+            return None
+        return cls(sampling.count, side, request.sizes)
 
-    def stream_request(self, options: SegmentOptions, start: float = 0.0) -> StreamRequest:
+    def stream_request(self, options: SegmentOptions, start: float = 0.0) -> DecodeRequest:
         """What is asked of the decoder.
 
         Args:
@@ -164,4 +165,4 @@ class FramePlan:
             rate = min(LOOKED_AT, 2 * self.count / options.seconds)
         windows = Windows(extraction_fps=rate, most=MOST)
         part = (start, math.inf) if start > 0 else None
-        return StreamRequest((windows,), (self.short_side,), part=part)
+        return DecodeRequest(None, self.short_side, windows=(windows,), part=part)

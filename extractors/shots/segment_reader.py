@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import Footage
-from extractors.media.chunks import Begin, Chunk, StreamPart
+from extractors.media.stream_parts import FrameChunk, StreamPart, StreamStart
 from extractors.media.video import Video
-from extractors.sampling import TICK, Sampling
 from extractors.shots.cut_detector import CutDetector, JudgedFrame
 from extractors.shots.held_frames import HeldFrames, most_typical
 from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
+from extractors.windows import TICK, Sampling
 
 #: Frames held for each that a captioner looks at: so near to the middle of its part lies the nearest one.
 HELD_PER_FRAME = 8
@@ -50,17 +50,17 @@ def read_segments(
     """
     reader: _Reader | None = None
     for part in parts:
-        if isinstance(part, Begin):
+        if isinstance(part, StreamStart):
             reader = _Reader(Segmenter(options, plan, start, part), options)
             continue
-        assert reader is not None, "a stream starts with a Begin"
-        found = reader.read(part) if isinstance(part, Chunk) else reader.finish(part.video.duration)
+        assert reader is not None, "a stream starts with a StreamStart"
+        found = reader.read(part) if isinstance(part, FrameChunk) else reader.finish(part.video.duration)
         for finished in found:
             start = finished.segment.end
             yield finished
-        if not isinstance(part, Chunk):
+        if not isinstance(part, FrameChunk):
             return part.video
-    raise AssertionError("a stream ends in an End or an error")
+    raise AssertionError("a stream ends in an StreamEnd or an error")
 
 
 class _Reader:
@@ -70,7 +70,7 @@ class _Reader:
         self._segmenter, self._start = segmenter, segmenter.start
         self._detector = CutDetector() if options.kind == "shots" else None
 
-    def read(self, chunk: Chunk) -> Iterator[SegmentFrames]:
+    def read(self, chunk: FrameChunk) -> Iterator[SegmentFrames]:
         next_times = np.append(chunk.pts[1:], chunk.until)
         for time, next_time, pixels in zip(chunk.pts, next_times, chunk.pixels[0], strict=True):
             if next_time <= self._start:
@@ -110,7 +110,7 @@ class Segmenter:
     options: SegmentOptions
     plan: FramePlan
     start: float
-    begin: Begin
+    begin: StreamStart
     _open: _Open = field(init=False)
     _next: _Open | None = field(init=False, default=None)
 

@@ -1,16 +1,18 @@
-"""From frames that come one chunk after another to rows: windows, batches of windows, streams.
+"""Turns frames that come one chunk after another into streams, by windows and batches of windows.
 
-Stacker   cuts the windows of one video out of its frames and forgets each frame that none will need
-Batcher   describes windows of all videos together, as many at a time as the extractor likes
-Ticket    gathers what was said of one video's windows until its streams can be made
+WindowCutter   cuts the windows of one video out of its frames and forgets each frame that none will need
+Batcher        describes windows of all videos together, as many at a time as the extractor likes
+PendingRows    collects the rows of one video's windows until its streams can be made
+WindowRows     the rows of some windows
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extractors.features import WHOLE, Stream, View
-from extractors.sampling import TICK
-from extractors.windowing.rows import WindowRows, on_the_cpu, stream
-from extractors.windows import Cut
+from extractors.features import WHOLE, Stream, StreamSpec, View
+from extractors.windows import TICK, Cut
 
 if TYPE_CHECKING:
     from extractors.windowing.window_extractor import WindowExtractor
@@ -30,8 +30,59 @@ if TYPE_CHECKING:
 FRAMES_AT_ONCE = 32
 
 
+@dataclass(frozen=True, eq=False)
+class WindowRows:
+    """Feature rows of N windows, in their order, on any device: one stream's share.
+
+    values: float16/32 (N, C), or (N, K, C) of grid cells (row by row) or boxes.
+    boxes: float32 (N, K, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
+    mask: bool (N, K), False where a box is padding, or None where all are real.
+    """
+
+    values: Tensor
+    boxes: Tensor | None = None
+    mask: Tensor | None = None
+
+
+def move_to_cpu(rows: Mapping[str, WindowRows]) -> dict[str, WindowRows]:
+    """Move rows to where streams are kept."""
+    return {
+        name: WindowRows(
+            row.values.cpu(),
+            None if row.boxes is None else row.boxes.cpu(),
+            None if row.mask is None else row.mask.cpu(),
+        )
+        for name, row in rows.items()
+    }
+
+
+def join_rows(rows: Sequence[WindowRows]) -> WindowRows:
+    """Join batches of one stream, one behind the other."""
+    boxes = [row.boxes for row in rows if row.boxes is not None]
+    masks = [row.mask for row in rows if row.mask is not None]
+    values = torch.cat([row.values for row in rows])
+    return WindowRows(values, torch.cat(boxes) if boxes else None, torch.cat(masks) if masks else None)
+
+
+def make_stream(rows: WindowRows, cut: Cut, spec: StreamSpec, view: View = WHOLE) -> Stream:
+    """Make a stream of rows once the times of their windows are known.
+
+    Args:
+        rows: of all windows of a video.
+        cut: the windows; padded ones are masked.
+        spec: the name tag of the stream.
+        view: the part of the frames that was looked at.
+
+    Returns:
+        The stream.
+    """
+    real = torch.from_numpy(~cut.padded)
+    mask = real if rows.mask is None else rows.mask & real[:, None]
+    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)
+
+
 class WindowCutter:
-    """The windows of one video for one extractor. Holds prepared frames of one window's span, and a few."""
+    """Cuts one video into windows for one extractor. Holds the prepared frames of one window, and a few."""
 
     def __init__(self, extractor: WindowExtractor, cut: Cut) -> None:
         self._extractor, self._cut = extractor, cut
@@ -40,15 +91,22 @@ class WindowCutter:
         self._settled = self._given = self._forgotten = 0
 
     def push(self, frames: Tensor, pts: NDArray[np.float64], until: float) -> Iterator[Tensor]:
-        """The windows uint8 (stack_size, h, w, 3) that have become whole, in their order.
+        """Take the next frames and cut out the windows that have become whole.
 
-        frames: uint8 (T, H, W, 3) on the extractor's device, all that were decoded since the last call; pts:
-        seconds (T,); until: when the next frame is shown. Must be read to its end before the next call.
+        Must be read to its end before the next call.
+
+        Args:
+            frames: uint8 (T, H, W, 3) on the extractor's device, all that were decoded since the last call.
+            pts: float64 (T,), seconds at which they are shown.
+            until: seconds at which the next frame is shown.
+
+        Returns:
+            Windows uint8 (stack_size, h, w, 3) of prepared frames, in their order.
         """
         for begin in range(0, len(pts), FRAMES_AT_ONCE):
             end = begin + FRAMES_AT_ONCE
             self._hold(frames[begin:end], np.append(pts[begin:end], pts[end] if end < len(pts) else until))
-            yield from self._whole()
+            yield from self._pop_whole()
 
     def _hold(self, frames: Tensor, edges: NDArray[np.float64]) -> None:
         """Prepare the frames that are on screen at any wanted instant, and keep them by those instants."""
@@ -60,7 +118,7 @@ class WindowCutter:
                 self._held.update(dict.fromkeys(range(bounds[place], bounds[place + 1]), frame))
         self._settled = int(bounds[-1])
 
-    def _whole(self) -> Iterator[Tensor]:
+    def _pop_whole(self) -> Iterator[Tensor]:
         index = self._cut.index
         while self._given < len(index) and index[self._given, -1] < self._settled:
             yield torch.stack([self._held[instant] for instant in index[self._given].tolist()])
@@ -73,8 +131,11 @@ class WindowCutter:
 
 @dataclass(eq=False)
 class PendingRows:
-    """One video's rows from one extractor. view: the part of its frames that was looked at. error: why there
-    will be no rows, or None. seconds: its share of the batches' time."""
+    """Collects one video's rows from one extractor.
+
+    view: the part of its frames that was looked at. error: why there will be no rows, or None.
+    seconds: its share of the batches' time.
+    """
 
     extractor: WindowExtractor
     cut: Cut
@@ -88,32 +149,37 @@ class PendingRows:
     def complete(self) -> bool:
         return self.error is not None or self._count == len(self.cut)
 
-    def take(self, said: Mapping[str, WindowRows], begin: int, count: int) -> None:
-        """What was said of the next ``count`` windows: rows of a batch from ``begin`` on.
+    def take(self, rows_of_batch: Mapping[str, WindowRows], begin: int, count: int) -> None:
+        """Copy the rows of the next windows to a place for all.
 
-        They are copied to a place for all. Kept one by one, small blocks between the large ones of each batch
-        would make the heap grow with the length of the film.
+        Kept one by one, small blocks between the large ones of each batch would make the heap grow with the
+        length of the film.
+
+        Args:
+            rows_of_batch: stream name → rows of a whole batch.
+            begin: the batch's first row that is this video's.
+            count: how many are.
         """
         if not self._rows:
-            self._rows = {name: _room(rows, len(self.cut)) for name, rows in said.items()}
-        for name, rows in said.items():
+            self._rows = {name: _allocate(rows, len(self.cut)) for name, rows in rows_of_batch.items()}
+        for name, rows in rows_of_batch.items():
             for ours, new in zip(_tensors(self._rows[name]), _tensors(rows), strict=True):
                 ours[self._count : self._count + count] = new[begin : begin + count]
         self._count += count
 
     def streams(self) -> dict[str, Stream]:
-        """Raises ``error`` where there is one; needs all rows."""
+        """Make the streams once all rows are there. Raises ``error`` where there is one."""
         if self.error is not None:
             raise self.error
         spec, view = self.extractor.spec, self.view
-        return {name: stream(rows, self.cut, spec, view) for name, rows in self._rows.items()}
+        return {name: make_stream(rows, self.cut, spec, view) for name, rows in self._rows.items()}
 
 
 def _tensors(rows: WindowRows) -> list[Tensor]:
     return [tensor for tensor in (rows.values, rows.boxes, rows.mask) if tensor is not None]
 
 
-def _room(like: WindowRows, count: int) -> WindowRows:
+def _allocate(like: WindowRows, count: int) -> WindowRows:
     """Uninitialised rows of as many windows, on the CPU."""
     values, boxes, mask = (
         None if tensor is None else torch.empty(count, *tensor.shape[1:], dtype=tensor.dtype)
@@ -124,7 +190,7 @@ def _room(like: WindowRows, count: int) -> WindowRows:
 
 
 class Batcher:
-    """Windows of any number of videos, described by one extractor in batches of one shape.
+    """Runs one extractor on the windows of any number of videos, in batches of one shape.
 
     seconds: spent describing so far.
     """
@@ -134,53 +200,49 @@ class Batcher:
         self.seconds = 0.0
         self._waiting: list[tuple[Tensor, PendingRows]] = []
 
-    def add(self, stack: Tensor, ticket: PendingRows) -> None:
-        """One window, prepared frames uint8 (stack_size, h, w, 3), of the video that holds the ticket."""
+    def add(self, stack: Tensor, pending: PendingRows) -> None:
+        """Add one window of a video, prepared frames uint8 (stack_size, h, w, 3)."""
         if self._waiting and stack.shape != self._waiting[0][0].shape:
             self.flush()
-        self._waiting.append((stack, ticket))
+        self._waiting.append((stack, pending))
         if len(self._waiting) >= self.extractor.batch:
             self.flush()
 
-    def forget(self, ticket: PendingRows) -> None:
-        """Drop the windows that still wait for this ticket."""
-        self._waiting = [pair for pair in self._waiting if pair[1] is not ticket]
+    def forget(self, pending: PendingRows) -> None:
+        """Drop the windows that still wait, of one video."""
+        self._waiting = [pair for pair in self._waiting if pair[1] is not pending]
 
     def flush(self) -> None:
         """Describe all that wait. Where a batch of several videos fails, each is tried by itself."""
         waiting, self._waiting = self._waiting, []
         of_each = [
-            (ticket, [stack for stack, _ in pairs]) for ticket, pairs in groupby(waiting, _pending_rows)
+            (pending, [stack for stack, _ in pairs]) for pending, pairs in groupby(waiting, key=itemgetter(1))
         ]
         try:
             self._describe(of_each)
         except Exception as error:  # whatever a network may raise: it costs the video that it is about
-            for ticket, stacks in of_each:
+            for pending, stacks in of_each:
                 if len(of_each) == 1:
-                    ticket.error = error
+                    pending.error = error
                 else:
-                    self._alone(ticket, stacks)
+                    self._describe_alone(pending, stacks)
 
-    def _alone(self, ticket: PendingRows, stacks: list[Tensor]) -> None:
+    def _describe_alone(self, pending: PendingRows, stacks: list[Tensor]) -> None:
         try:
-            self._describe([(ticket, stacks)])
+            self._describe([(pending, stacks)])
         except Exception as error:
-            ticket.error = error
+            pending.error = error
 
     def _describe(self, of_each: list[tuple[PendingRows, list[Tensor]]]) -> None:
         stacks = [stack for _, stacks in of_each for stack in stacks]
         if not stacks:
             return
         began = time.perf_counter()
-        said = on_the_cpu(self.extractor.describe(torch.stack(stacks)))
+        rows_of_batch = move_to_cpu(self.extractor.describe(torch.stack(stacks)))
         spent = time.perf_counter() - began
         self.seconds += spent
         begin = 0
-        for ticket, own in of_each:
-            ticket.take(said, begin, len(own))
-            ticket.seconds += spent * len(own) / len(stacks)
+        for pending, own in of_each:
+            pending.take(rows_of_batch, begin, len(own))
+            pending.seconds += spent * len(own) / len(stacks)
             begin += len(own)
-
-
-def _pending_rows(pair: tuple[Tensor, PendingRows]) -> PendingRows:
-    return pair[1]

@@ -1,7 +1,7 @@
-"""An extractor that is one network: frames cut to size, their windows through an engine, outputs as streams.
+"""Runs one network as an extractor: frames cut to size, their windows through an engine, outputs as streams.
 
-The families' files in extractors/builtin (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) say which
-network, which cut and which outputs.
+The families' files in extractors/builtin (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) name the
+network, the cut and the outputs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from extractors.features import StreamSpec, View
 from extractors.frame_size import Resizing
 from extractors.networks.labels import labels
 from extractors.preprocessing.images import ResizeAndCrop
-from extractors.windowing.rows import WindowRows
-from extractors.windowing.window_extractor import WindowExtractor, sampling
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
 from extractors.windows import Windows
 
 #: The largest number of float16; beyond it there is only infinity.
@@ -29,7 +29,7 @@ LARGEST = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """All that makes one extractor of a network, its weights apart.
+    """Describes one extractor of a network, all but its weights.
 
     network: for the name tag. outputs: the streams, in the order in which the module gives them, the map and
     the logits by their endings "_grid" and "_logits". width: channels of the first. values: what is done to
@@ -54,10 +54,17 @@ class NetworkPlan:
 
 
 class NetworkExtractor(WindowExtractor):
-    """One plan carried out.
+    """Carries out one plan.
 
-    module: stacks uint8 (N, S, h, w, 3) to the plan's outputs (N, …); classes: how many the logits tell
-    apart. Raises ValueError where windows are asked for that the network cannot take.
+    Args:
+        plan: network, cut, outputs and windows.
+        module: turns stacks uint8 (N, S, h, w, 3) into the plan's outputs (N, …).
+        classes: how many the logits tell apart.
+        sha256: of the weights, for the name tag.
+        options: device, engine and windows that were asked for.
+
+    Raises:
+        ValueError: where windows are asked for that the network cannot take.
     """
 
     short_side = None
@@ -77,7 +84,7 @@ class NetworkExtractor(WindowExtractor):
             plan.network,
             sha256,
             plan.preprocessing,
-            sampling(self.windows),
+            describe_windows(self.windows),
             self.engine.name,
             self.engine.precision,
         )
@@ -93,10 +100,10 @@ class NetworkExtractor(WindowExtractor):
         return self.plan.framing.view(height, width)
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
-        return self.rows(self.engine.outputs(lengthened(stacks, self.plan.least)))
+        return self.rows(self.engine.outputs(lengthen(stacks, self.plan.least)))
 
     def rows(self, outputs: Sequence[Tensor]) -> dict[str, WindowRows]:
-        """The network's outputs under the names of their streams."""
+        """Put the network's outputs under the names of their streams."""
         return {
             self.name + ending: WindowRows(
                 compact(values, self.engine.precision) if values.dim() > 2 else values
@@ -105,7 +112,7 @@ class NetworkExtractor(WindowExtractor):
         }
 
     def example(self) -> Tensor:
-        """Two windows as the module takes them."""
+        """Make two windows as the module takes them."""
         frames, side = max(self.windows.stack_size, self.plan.least), self.plan.framing.crop
         assert side is not None, "a plan that cuts nothing out has no one size"
         return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
@@ -123,27 +130,32 @@ class NetworkExtractor(WindowExtractor):
         )
 
 
-def lengthened(stacks: Tensor, least: int) -> Tensor:
-    """Windows (N, S, …) of ``least`` frames or more, the last frame repeated."""
+def lengthen(stacks: Tensor, least: int) -> Tensor:
+    """Lengthen windows (N, S, …) to ``least`` frames or more by repeating the last."""
     missing = least - stacks.shape[1]
     return stacks if missing <= 0 else torch.cat([stacks, stacks[:, -1:].expand(-1, missing, *[-1] * 3)], 1)
 
 
 def compact(values: Tensor, precision: Precision) -> Tensor:
-    """Maps in half the bytes where the network was computed in half precision; none becomes infinite."""
+    """Halve the bytes of maps where the network was computed in half precision; none becomes infinite."""
     return values if precision == "fp32" else values.clamp(-LARGEST, LARGEST).half()
 
 
-def cells(grid: Tensor) -> Tensor:
-    """A map (N, C, …, H, W) as cells row by row (N, H·W, C), the mean over time where it has any."""
+def flatten_cells(grid: Tensor) -> Tensor:
+    """Flatten a map (N, C, …, H, W) to cells row by row (N, H·W, C), the mean over time where it has any."""
     while grid.dim() > 4:
         grid = grid.mean(2)
     return grid.flatten(2).transpose(1, 2)
 
 
-class Normalised(nn.Module):
-    """Stacks of bytes (N, S, h, w, 3) as clips (N, 3, S, h, w): divided by ``scale``, less the mean, by the
-    deviation."""
+class NormalizeStacks(nn.Module):
+    """Normalizes stacks of bytes (N, S, h, w, 3) to clips (N, 3, S, h, w).
+
+    Args:
+        mean: of each channel, taken off after dividing by ``scale``.
+        deviation: of each channel, divided by last.
+        scale: of the bytes.
+    """
 
     def __init__(self, mean: tuple[float, ...], deviation: tuple[float, ...], scale: float = 255.0) -> None:
         super().__init__()

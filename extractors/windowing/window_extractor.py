@@ -1,8 +1,8 @@
-"""The base of extractors that look at windows of frames, a single frame being a window of one.
+"""Defines the base of extractors that look at windows of frames, a single frame being a window of one.
 
-A subclass says how frames are prepared, which is done once however many windows share a frame, and what it
-says of a batch of windows. extractors/windowing/batching.py cuts and batches them, in memory here or as a
-decoder hands the frames over (extractors/extraction/extract_videos.py).
+A subclass has two methods: one prepares frames, which is done once however many windows share a frame, one
+turns a batch of windows into rows. extractors/windowing/batching.py cuts and batches them, in memory here or
+as a decoder hands the frames over (extractors/video_features/extract_videos.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from torch import Tensor
 from extractors.features import WHOLE, Frames, Stream, StreamSpec, View
 from extractors.frame_size import FrameSize, Resizing
 from extractors.preprocessing.images import to_device
-from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import Batcher, PendingRows, WindowCutter, WindowRows
 from extractors.windows import Windows
 
 
 class WindowExtractor(ABC):
-    """Frames in, streams out. Streams are called ``<name>`` (T, C), ``<name>_grid`` (T, cells, C), row by
+    """Turns frames into streams. These are called ``<name>`` (T, C), ``<name>_grid`` (T, cells, C), row by
     row, and ``<name>_logits`` (T, classes).
 
     spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
@@ -49,37 +48,37 @@ class WindowExtractor(ABC):
 
     @property
     def frame_size(self) -> FrameSize:
-        """The size in which frames may be gathered for it without changing what ``prepare`` makes of them."""
+        """The size in which frames may be handed to it without changing what ``prepare`` makes of them."""
         return FrameSize(self.short_side, self.resizing)
 
     @abstractmethod
     def prepare(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) on the device, resized or cut to uint8 (T, h, w, 3)."""
+        """Resize or cut frames uint8 (T, H, W, 3), on the device, to uint8 (T, h, w, 3)."""
 
     def view(self, height: int, width: int) -> View:  # noqa: ARG002 - a subclass that cuts needs them
-        """What part of frames of that size ``prepare`` keeps."""
+        """Compute the part that ``prepare`` keeps of frames of that size."""
         return WHOLE
 
     @abstractmethod
     def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
-        """Stream name → what is said of windows, prepared frames uint8 (N, stack_size, h, w, 3)."""
+        """Turn windows, prepared frames uint8 (N, stack_size, h, w, 3), into rows by stream name."""
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """For each video its streams, on the CPU; windows of all videos are batched together."""
-        batcher, tickets = Batcher(self), []
+        """Extract each video's streams, on the CPU; windows of all videos are batched together."""
+        batcher, waiting = Batcher(self), []
         for video in videos:
             cut = self.windows.cut(video.duration, video.rate)
-            ticket = PendingRows(self, cut, self.view(*video.pixels.shape[1:3]))
+            pending = PendingRows(self, cut, self.view(*video.pixels.shape[1:3]))
             frames = to_device(video.pixels, self.device)
             for stack in WindowCutter(self, cut).push(frames, video.pts, video.duration):
-                batcher.add(stack, ticket)
-            tickets.append(ticket)
+                batcher.add(stack, pending)
+            waiting.append(pending)
         batcher.flush()
-        return [ticket.streams() for ticket in tickets]
+        return [pending.streams() for pending in waiting]
 
 
-def sampling(windows: Windows) -> str:
-    """How a video is cut, for the name tag."""
+def describe_windows(windows: Windows) -> str:
+    """Describe how a video is cut, for the name tag."""
     clock = f"{windows.extraction_fps:g} fps" if windows.extraction_fps else "every frame"
     if windows.extraction_total is not None:
         clock = f"extraction_total {windows.extraction_total}"

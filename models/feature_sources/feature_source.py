@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from extractors.errors import ReelwordError
-from extractors.extraction.extractor_group import ExtractorGroup
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, Stream
 from extractors.frame_size import FrameSize
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
-from extractors.windows import WindowOptions
+from extractors.video_features.extractor_group import ExtractorGroup
+from extractors.windows import Sampling, WindowOptions
 from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 
 #: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at

@@ -1,6 +1,6 @@
 """Lists which extractors feed which captioner: the papers' stream sets, and the one that needs no download.
 
-A stream set says which streams a captioner reads; a recipe (training/recipes/recipe_book.py) says how it is
+A stream set says which streams a captioner reads; a recipe (training/recipes/demo_recipes.py) says how it is
 trained. They are chosen apart: any captioner whose shapes fit can be trained on any set. What a set's
 extractors make is told by their streams' name tags, and a captioner takes only what it was trained on
 (models/feature_sources/stream_checks.py).
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from extractors.errors import ReelwordError
-from extractors.extractor import inputs_of
+from extractors.extractor import list_inputs
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
@@ -97,7 +97,7 @@ class StreamSet:
             built = ", ".join(self.streams)
             raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
         makers = {each.extractor for each in self.inputs if each.stream in streams}
-        makers |= {of for each in makers for of in inputs_of(each)}
+        makers |= {of for each in makers for of in list_inputs(each)}
         inputs = tuple(each for each in self.inputs if each.extractor in makers)
         return replace(self, inputs=inputs)
 

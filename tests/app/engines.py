@@ -22,7 +22,7 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from models.caption import ScoredCaption, ScoredWord
 
 

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu import Line, Results, judged
 from benchmarks.support.likeness import Likeness, compare
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import WindowRows
 
 LOGITS = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]])
 BOXES = torch.tensor([[[0.0, 0.0, 0.5, 0.5], [0.5, 0.5, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]])

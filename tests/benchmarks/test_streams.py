@@ -11,8 +11,8 @@ from benchmarks.streams import PAN, Task, frames_of, looking, precision, shares,
 from extractors.windowing.window_extractor import WindowExtractor
 from tests.training.tiny_corpus import write_corpus
 from training.batches import picture_batches
-from training.batches.archives import Item
-from training.recipes.recipe_book import DEMO
+from training.batches.archives import ArchiveItem
+from training.recipes.demo_recipes import DEMO
 
 
 def drawn(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,8 +33,8 @@ def test_a_stream_that_knows_is_told_from_one_that_does_not() -> None:
 
 def test_a_words_share_is_of_the_captions() -> None:
     items = [
-        Item("a", ("a.png",), ("A dog, a dog!", "two cats"), "train"),
-        Item("b", ("b.png",), ("cats",), "train"),
+        ArchiveItem("a", ("a.png",), ("A dog, a dog!", "two cats"), "train"),
+        ArchiveItem("b", ("b.png",), ("cats",), "train"),
     ]
     assert shares(items, ["dog", "cats", "bird"]).tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
 

@@ -1,4 +1,4 @@
-"""How a video is cut: every tick in some window, the tail padded and said to be."""
+"""Frames are the ones on screen at the asked times; every tick is in some window, and the tail padded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extractors.sampling import shown
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows, find_shown_frames
 
 
 def test_every_frame_is_in_a_window_and_the_tail_repeats_the_last() -> None:
@@ -50,7 +49,7 @@ def test_the_rate_of_extraction_sets_the_clock() -> None:
 def test_two_frames_a_second_are_shown_as_often_as_the_clock_asks() -> None:
     times = np.arange(4) / 2
     cut = Windows(stack_size=5, step_size=5, extraction_fps=10).cut(duration=2.0, fps=2)
-    positions = shown(times, cut.instants)[cut.index]
+    positions = find_shown_frames(times, cut.instants)[cut.index]
     assert positions.tolist() == [[0] * 5, [1] * 5, [2] * 5, [3] * 5]
     assert not cut.padded.any()
 
@@ -79,7 +78,7 @@ def test_times_rounded_to_milliseconds_still_give_every_frame_once() -> None:
     duration = float(times[-1]) + 0.033
     for windows in (Windows(most=1000), Windows(extraction_fps=30, most=1000)):
         cut = windows.cut(duration, fps=300 / duration)
-        assert shown(times, cut.instants).tolist() == list(range(300))
+        assert find_shown_frames(times, cut.instants).tolist() == list(range(300))
     assert len(Windows().cut(duration, fps=300 / duration)) == 64
 
 
@@ -87,7 +86,7 @@ def test_variable_rates_are_cut_by_time() -> None:
     times = np.concatenate([np.arange(10) / 10, 1 + np.arange(50) / 50])  # ten frames, then fifty
     cut = Windows(stack_size=10, step_size=10).cut(duration=2.0, fps=30)
     assert cut.start == pytest.approx(np.arange(6) / 3)
-    positions = shown(times, cut.instants)[cut.index]
+    positions = find_shown_frames(times, cut.instants)[cut.index]
     assert (positions[:3] < 10).all()
     assert (positions[3:] >= 10).all()
 
@@ -150,3 +149,42 @@ def test_what_makes_no_sense_is_refused(options: dict[str, float], message: str)
 def test_a_video_without_time_is_refused(duration: float, fps: float) -> None:
     with pytest.raises(ValueError, match="above zero"):
         Windows().cut(duration, fps)
+
+
+def test_count_takes_the_frame_shown_at_the_middle_of_each_part() -> None:
+    times = np.arange(100) / 10
+    assert Sampling(4).choose(times, 10.0).tolist() == [12, 37, 62, 87]
+
+
+def test_doubles_are_taken_once() -> None:
+    assert Sampling(8).choose(np.array([0.0, 0.1, 0.2]), 0.3).tolist() == [0, 1, 2]
+
+
+def test_a_rate_takes_what_is_on_screen_at_each_instant() -> None:
+    times = np.array([0.0, 0.1, 0.6, 1.6, 1.7])
+    assert Sampling(fps=1).choose(times, 2.0).tolist() == [0, 2]
+
+
+def test_a_frame_due_at_the_asked_instant_is_not_missed_by_rounding() -> None:
+    times = np.arange(300, dtype=np.float64) * np.float64(1001 / 30000)
+    assert Sampling(fps=30000 / 1001).choose(times, 300 * 1001 / 30000).tolist() == list(range(300))
+
+
+def test_the_instant_at_the_end_is_not_asked_for() -> None:
+    assert Sampling(fps=2).instants(2.0).tolist() == [0.0, 0.5, 1.0, 1.5]
+
+
+def test_a_rate_that_gives_too_many_is_spread_over_the_whole_time() -> None:
+    instants = Sampling(fps=25, max_frames=64).instants(7200.0)
+    assert len(instants) == 64
+    assert instants[-1] == pytest.approx(7200 * 63 / 64)
+
+
+def test_an_instant_before_the_first_frame_falls_on_it() -> None:
+    assert find_shown_frames(np.array([0.5, 1.0]), np.array([0.0, 0.7, 9.0])).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"fps": 0.0}, {"fps": -1.0}, {"max_frames": 0}])
+def test_nothing_less_than_one_frame_can_be_asked_for(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        Sampling(**wrong)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import torch
 from extractors.builtin.efficientnet_lite2 import pretrained
 from extractors.builtin.tuned_pair import PairEnd, save_changes
 from extractors.pretrained.manifest import MANIFEST
-from training.tools.pack_tuned import noted
+from training.tools.pack_tuned import note_facts
 
 
 def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:
@@ -27,6 +27,6 @@ def write_tuned(folder: Path, seed: int = 1) -> Path:
     """The changes of one below ``folder``, beside the whole manifest that knows them: manifest.toml there."""
     file = folder / "networks" / "tuned_pair.safetensors"
     digest = save_changes(moved(PairEnd(pretrained()), seed=seed), PairEnd(pretrained()), file)
-    text = noted(MANIFEST.read_text(), digest, file.stat().st_size)
+    text = note_facts(MANIFEST.read_text(), digest, file.stat().st_size)
     (folder / "manifest.toml").write_text(text)
     return file

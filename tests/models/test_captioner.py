@@ -33,7 +33,7 @@ from tests.models.tiny import (
     tiny_vanilla,
     videos,
 )
-from training.recipes.recipe_book import DEMO_CONFIGS
+from training.recipes.demo_recipes import DEMO_CONFIGS
 
 #: A small captioner of each registered name; a new name fails the first test until it stands here.
 TINY: dict[str, Callable[[], Captioner]] = {
@@ -187,7 +187,7 @@ def test_a_checkpoint_describes_as_what_was_saved(captioner: Captioner, tmp_path
 @pytest.mark.parametrize("name", DEMO_CONFIGS)
 def test_demo_widths_stay_small(name: str) -> None:
     from models.vocabulary import Vocabulary
-    from training.recipes.recipe_book import DEMO
+    from training.recipes.demo_recipes import DEMO
 
     words = [f"w{i}" for i in range(DEMO.vocabulary_size)]
     captioner = CAPTIONERS[name](DEMO_CONFIGS[name](), Vocabulary(words))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from extractors.features import StreamSpec
 from tests.training.tiny_corpus import Averages, write_corpus
-from training.ablations.data import Corpus
+from training.ablations.corpus import AblationCorpus
 from training.batches.archives import read_items
 from training.batches.picture_batches import CachedNetwork, hold_out, load_set
 from training.batches.picture_features import VIEWS
@@ -35,11 +35,13 @@ class DemoStreams(Averages):
         return {n: np.tile(by_count[count], (1, 1, width // 8)) for n, (count, width) in self.shapes.items()}
 
 
-def demo_shapes(folder: Path) -> Corpus:
+def demo_shapes(folder: Path) -> AblationCorpus:
     """In float32, so that what is compared to the bit can be."""
     archive, captions = write_corpus(folder, COUNT)
     describer = CachedNetwork(DemoStreams(), VIEWS)
     items = load_set([describer], archive, read_items(captions), folder / "cache")
     kept, held_out = hold_out(items, HELD_OUT, "shapes/", 1)
-    corpus = Corpus.of("demo", kept, held_out, dict.fromkeys(DemoStreams.shapes, DemoStreams.spec))
+    corpus = AblationCorpus.from_items(
+        "demo", kept, held_out, dict.fromkeys(DemoStreams.shapes, DemoStreams.spec)
+    )
     return replace(corpus, precision=torch.float32)

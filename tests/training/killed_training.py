@@ -1,6 +1,6 @@
 """A tiny run of training on drawn shapes, with a teacher; as a process it kills itself, as the kernel would.
 
-Arguments: the corpus's folder, the run's folder, and the step whose batch is never made.
+Arguments: the corpus's folder, the run's folder, and the step whose batch is never tiny.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from pathlib import Path
 
 import torch
 
-from models.captioner import AnyCaptioner
 from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
-from training.batches.picture_batches import Batches, TrainingBatch, TrainingItem, hold_out
+from training.batches.picture_batches import PictureBatches, TrainingItem, hold_out
 from training.batches.pseudo_video import Shots
-from training.batches.teacher_targets import SoftTargets, TeacherReading, soft_targets
+from training.batches.teacher_targets import SoftTargets, TeacherReading, load_soft_targets
+from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
+from training.optimization.learner import TrainedNetwork
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import Trainer
+from training.optimization.trainer import BestScore, Trainer
+from training.optimization.validation import PictureValidation
+from training.recipes.demo_recipes import DEMO
 from training.recipes.recipe import Recipe
-from training.recipes.recipe_book import DEMO
 
 STEPS, SAVED_EVERY = 30, 10
 RECIPE = DEMO.model_copy(
@@ -50,7 +52,7 @@ RECIPE = DEMO.model_copy(
 
 
 @dataclass(frozen=True, eq=False)
-class MortalBatches(Batches):
+class MortalBatches(PictureBatches):
     """The process ends where batch ``last`` is asked for."""
 
     last: int = -1
@@ -70,7 +72,7 @@ def teacher_of(items: Sequence[TrainingItem], folder: Path) -> SoftTargets:
     vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
     encoded = [(item.id, item.pictures, [vocabulary.encode(c) for c in item.captions]) for item in items]
     reading = TeacherReading(encoded, RECIPE.max_length)
-    return soft_targets(stats(vocabulary, seed=7), "0" * 64, reading, folder / "cache", torch.float32)
+    return load_soft_targets(stats(vocabulary, seed=7), "0" * 64, reading, folder / "cache", torch.float32)
 
 
 def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) -> Trainer:
@@ -87,16 +89,16 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
         last=last,
         soft=teacher_of(kept, folder),
     )
-    saved: list[tuple[float, str]] = []
 
-    def save(captioner: AnyCaptioner, cider: float, where: str) -> None:
-        saved.append((cider, where))
+    def save(network: TrainedNetwork, best: BestScore) -> None:
+        pass
 
-    return Trainer(recipe, batches, held_out, TrainingRun(out), save, torch.float32)
+    whole, shots = (PictureValidation(held_out, recipe.max_length, each) for each in (None, batches.shots))
+    return Trainer(recipe, batches, whole, TrainingRun(out), save, torch.float32, shots)
 
 
-def captioner(made: Trainer) -> STaTS:
-    return stats(made.batches.vocabulary, made.recipe.seed)
+def captioner(tiny: Trainer) -> STaTS:
+    return stats(tiny.batches.vocabulary, tiny.recipe.seed)
 
 
 def stats(vocabulary: Vocabulary, seed: int) -> STaTS:
@@ -114,9 +116,9 @@ def stats(vocabulary: Vocabulary, seed: int) -> STaTS:
     return STaTS(config, vocabulary)
 
 
-def refine(made: Trainer, refined: STaTS) -> None:
-    words = made.batches.vocabulary.words
-    made.refine(refined, SelfCritical.of(made.recipe, made.batches.items, words))
+def refine(tiny: Trainer, refined: STaTS) -> None:
+    words = tiny.batches.vocabulary.words
+    tiny.refine(refined, SelfCritical.for_items(tiny.recipe, tiny.batches.items, words))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 
 
 def stopped_before(last: int, batches: type[Any]) -> Callable[[Any, int], TrainingBatch]:
@@ -15,7 +15,7 @@ def stopped_before(last: int, batches: type[Any]) -> Callable[[Any, int], Traini
     def at(of: Any, step: int) -> TrainingBatch:
         if step == last:
             raise InterruptedError
-        made: TrainingBatch = real(of, step)
-        return made
+        batch: TrainingBatch = real(of, step)
+        return batch
 
     return at

@@ -1,1 +1,1 @@
-"""The papers' ablations on the demo's data: rows as data, one bench that runs them, one table of all."""
+"""Runs the papers' ablations on the demo's data, one row after another, and prints them as tables."""

@@ -1,4 +1,4 @@
-"""``python -m app ablate``."""
+"""Defines ``python -m app ablate``: its options, and the loop over rows."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ def ablate(
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from training.ablations.families.registry import FAMILIES
+    from training.ablations.families import FAMILIES
     from training.ablations.results import AblationPlan, AblationResults, AnotherPlan
-    from training.ablations.row import UnknownRow, jobs_of
-    from training.ablations.tables import tables
-    from training.batches.picture_inputs import cards_of
+    from training.ablations.row import UnknownRow, list_jobs
+    from training.ablations.tables import format_tables
+    from training.batches.picture_inputs import read_cards
 
     results = AblationResults(out)
     try:
-        jobs = jobs_of(FAMILIES, only, [name for name in rows.split(",") if name])
+        jobs = list_jobs(FAMILIES, only, [name for name in rows.split(",") if name])
         if listed:
             typer.echo("\n".join(f"{job.name:34}{job.row.title}" for job in jobs))
         elif table:
-            typer.echo(tables(FAMILIES, results.load(jobs)))
+            typer.echo(format_tables(FAMILIES, results.load(jobs)))
         elif data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
         else:
             plan = AblationPlan(
                 steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing
             )
-            cards_of(plan.teachers)  # before the folder has a plan that cannot be followed
+            read_cards(plan.teachers)  # before the folder has a plan that cannot be followed
             results.follow(plan)
             _run(jobs, results, plan, data, cache, threads, minutes)
     except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
@@ -88,7 +88,7 @@ def _run(
 ) -> None:
     import torch
 
-    from training.ablations.data import Corpus
+    from training.ablations.corpus import AblationCorpus
     from training.ablations.row import NotThere
     from training.ablations.row_training import TooLittleTime
     from training.ablations.runner import AblationRunner
@@ -96,20 +96,20 @@ def _run(
     torch.set_num_threads(threads)
 
     @remembered
-    def corpus(streams: str) -> Corpus:
-        return Corpus.load(streams, data, cache, plan.judged, plan.teachers)
+    def corpus(streams: str) -> AblationCorpus:
+        return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers)
 
-    bench = AblationRunner(plan, results, corpus, minutes)
+    runner = AblationRunner(plan, results, corpus, minutes)
     for place, job in enumerate(jobs, 1):
         if results.has(job):
             continue
         typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
         try:
-            result = bench.run(job)
+            result = runner.run(job)
         except (NotThere, TooLittleTime) as error:
             typer.echo(f"{job.name} is left out: {error}", err=True)
             continue
         scores = ", ".join(
-            f"{sum(each.cider) / len(each.cider):.1f} on {sheet}" for sheet, each in result.sheets.items()
+            f"{sum(each.cider) / len(each.cider):.1f} on {name}" for name, each in result.scores.items()
         )
         typer.echo(f"{job.name}: CIDEr-D {scores}")

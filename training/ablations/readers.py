@@ -1,4 +1,4 @@
-"""From a batch of streams to captions: one captioner, refocus's first step, or several together."""
+"""Writes captions of a batch of streams: by one captioner, refocus's first step, or several together."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Words = tuple[str, ...]
 
 
 class Reader(Protocol):
-    """batches: a batch for each stream, of the same videos."""
+    """Writes captions of batches, one for each stream, of the same videos."""
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,27 +37,31 @@ class SingleReader:
     captioner: AnyCaptioner
     step_1: bool = False
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
-        found = decode(self.captioner, self._memory(batches), OPTIONS)
-        return [_words(self.captioner, hypotheses[0]) for hypotheses in found]
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the best caption of each video."""
+        found = decode(self.captioner, self._encode(batches), OPTIONS)
+        return [_decode_words(self.captioner, hypotheses[0]) for hypotheses in found]
 
-    def attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
-        """Where the words of given captions look, one caption a video, but for words that look nowhere."""
+    def read_attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
+        """Returns where the words of given captions look, one caption a video.
+
+        Words that look nowhere are left out.
+        """
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
-        forced = teacher_force(self.captioner, self._memory(batches), targets)
-        looks = [(place, check) for place, check in enumerate(forced.attentions) if check is not None]
-        written = (targets > EOS)[:, [place for place, _ in looks]]
-        temporal = torch.stack([check.temporal for _, check in looks], 1)
+        forced = teacher_force(self.captioner, self._encode(batches), targets)
+        steps = [(place, step) for place, step in enumerate(forced.attentions) if step is not None]
+        written = (targets > EOS)[:, [place for place, _ in steps]]
+        temporal = torch.stack([step.temporal for _, step in steps], 1)
         extras = {
-            name: torch.stack([check.extras[name] for _, check in looks], 1) for name in looks[0][1].extras
+            name: torch.stack([step.extras[name] for _, step in steps], 1) for name in steps[0][1].extras
         }
         return [
             StepAttention(temporal[video][kept], None, {name: of[video][kept] for name, of in extras.items()})
             for video, kept in enumerate(written)
         ]
 
-    def _memory(self, batches: Mapping[str, Batch]) -> Any:
+    def _encode(self, batches: Mapping[str, Batch]) -> Any:
         memory = self.captioner.encode_batches(order_inputs(self.captioner, batches))
         if not self.step_1:
             return memory
@@ -68,15 +72,16 @@ class SingleReader:
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged:
+class AveragedReader:
     """The mean of several captioners' probabilities at every word."""
 
     ensemble: Ensemble
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the best caption of each video."""
         memory = self.ensemble.encode_batches(order_inputs(self.ensemble, batches))
         found = decode(self.ensemble, memory, OPTIONS)
-        return [_words(self.ensemble, hypotheses[0]) for hypotheses in found]
+        return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,17 +93,18 @@ class RerankedReader:
     embedding: SemanticEmbedding
     likelihood_weight: float = 0.0
 
-    def captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+    def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
+        """Writes the caption of each video that is picked."""
         chosen = Reranker(self.members, self.embedding, self.likelihood_weight).caption_batches(
             batches, OPTIONS
         )
         return [each.best.words for each in chosen]
 
 
-def _words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
+def _decode_words(captioner: AnyCaptioner, hypothesis: Hypothesis) -> Words:
     return tuple(captioner.vocabulary.decode(hypothesis.tokens))
 
 
-def joined(captioners: Sequence[AnyCaptioner]) -> Averaged:
-    """Raises ValueError where their vocabularies differ."""
-    return Averaged(Ensemble(captioners).eval())
+def average_readers(captioners: Sequence[AnyCaptioner]) -> AveragedReader:
+    """Joins captioners whose probabilities are averaged. Raises ValueError for different vocabularies."""
+    return AveragedReader(Ensemble(captioners).eval())

@@ -1,4 +1,4 @@
-"""What is kept of a row: a JSON file in the ablations' folder, and the plan that all of them follow."""
+"""Keeps the results of rows, a JSON file each, in the ablations' folder, with the plan that all follow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
@@ -21,7 +21,7 @@ class AnotherPlan(ReelwordError, ValueError):
 
 
 class AblationPlan(BaseModel):
-    """What must be the same for rows to be comparable. steps: None leaves each family its own.
+    """The numbers that must be the same for rows to be comparable. steps: None leaves each family its own.
 
     judged: how many held-out pictures. teachers: captioners whose probabilities are learned too. words:
     whether rows begin with the shipped captioners' words (word_weights.py), or with nothing, as all did
@@ -36,24 +36,25 @@ class AblationPlan(BaseModel):
     words: bool = False
 
 
-class SheetScores(BaseModel):
-    """Item by item, in the sheet's order.
+class EvalSetScores(BaseModel):
+    """Scores item by item, in the order of the held-out pictures.
 
-    cider: CIDEr-D × 100. looked: by what was measured
-    (scoring.py), shares from 0 to 1.
+    cider: CIDEr-D × 100. attention_shares: by what was measured (scoring.py), from 0 to 1; "looked" in files.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     captions: tuple[str, ...]
     cider: tuple[float, ...]
-    looked: Mapping[str, tuple[float, ...]]
+    attention_shares: Mapping[str, tuple[float, ...]] = Field(alias="looked")
 
 
 class RowResult(BaseModel):
-    """steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
+    """A row's result.
 
-    model_config = ConfigDict(frozen=True)
+    steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     row: str
     seed: int
@@ -61,7 +62,7 @@ class RowResult(BaseModel):
     planned: int | None
     seconds: float
     parameters: int
-    sheets: Mapping[str, SheetScores]
+    scores: Mapping[str, EvalSetScores] = Field(alias="sheets")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class AblationResults:
     folder: Path
 
     def follow(self, plan: AblationPlan) -> None:
-        """Raises AnotherPlan where the folder's rows were run by another one."""
+        """Notes the plan, or checks that it is the folder's. Raises AnotherPlan."""
         path = self.folder / "plan.json"
         if not path.exists():
             with atomic_write(path) as unfinished:
@@ -80,15 +81,16 @@ class AblationResults:
             raise AnotherPlan(f"{self.folder} holds rows of another plan ({known}): give another --out")
 
     def has(self, job: AblationJob) -> bool:
+        """Tells whether a job is finished."""
         return self._path(job.name).exists()
 
     def save(self, job: AblationJob, result: RowResult) -> None:
-        """The file appears whole or not at all."""
+        """Writes a result; the file appears whole or not at all."""
         with atomic_write(self._path(job.name)) as unfinished:
-            unfinished.write_text(result.model_dump_json())
+            unfinished.write_text(result.model_dump_json(by_alias=True))
 
     def load(self, jobs: Sequence[AblationJob]) -> dict[str, list[RowResult]]:
-        """Row → the results that are there, a seed each."""
+        """Reads the results that are there: row → one a seed."""
         found: dict[str, list[RowResult]] = {}
         for job in jobs:
             if self.has(job):
@@ -97,6 +99,7 @@ class AblationResults:
         return found
 
     def run_folder(self, name: str) -> Path:
+        """Returns the folder of a trained row."""
         return self.folder / name
 
     def _path(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Values that define ablations: families of rows, each trained for equal steps or read from trained rows."""
+"""Defines ablations as values: families of rows, each trained for equal steps or read from trained rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.vocabulary import Vocabulary
-from training.recipes.recipe_book import DEMO, DEMO_CONFIGS
+from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS
 
-#: A sheet shows the held-out pictures as stills, or as one of several shots (judged_pictures.py).
-SheetName = Literal["stills", "shots"]
-SHEETS: tuple[SheetName, ...] = ("stills", "shots")
+#: The held-out pictures as stills, or each as one of several shots (corpus.py).
+EvalSetName = Literal["stills", "shots"]
+EVAL_SETS: tuple[EvalSetName, ...] = ("stills", "shots")
 #: Every row is trained with the first; the two headline rows of a family with all.
 SEEDS = (2020, 2021, 2022)
 
@@ -33,23 +33,23 @@ RECIPE = DEMO.model_copy(
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingSpec:
     """A captioner that is trained; config and recipe: what differs from the demo's and from RECIPE."""
 
     captioner: str
     config: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
-    def captioner_of(self, vocabulary: Vocabulary) -> AnyCaptioner:
-        """With random weights."""
+    def build(self, vocabulary: Vocabulary) -> AnyCaptioner:
+        """Builds the captioner with random weights."""
         config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
         built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
         return built
 
 
 @dataclass(frozen=True)
-class Read:
-    """What is there already, read in some way.
+class ReadingSpec:
+    """A row that is read from captioners which are there already.
 
     of: rows of the family, or with ``shipped`` the name of a captioner in weights/. how: "alone" is the one
     there is; "step_1" refocus's first caption; "averaged" the mean of probabilities; "fused" what the
@@ -68,18 +68,18 @@ class AblationRow:
     """One line of the table.
 
     against: the row it is compared with, None for what others are compared with. paper: what the paper
-    claims, with its figures. headline: run first, and with every seed. looks: whether its temporal attention
-    is in use.
+    claims, with its figures. headline: run first, and with every seed. measures_attention:
+    whether its temporal attention is in use. eval_sets: what it is scored on.
     """
 
     name: str
     title: str
-    make: Trained | Read
+    make: TrainingSpec | ReadingSpec
     against: str | None
     paper: str
     headline: bool = False
-    looks: bool = True
-    sheets: tuple[SheetName, ...] = SHEETS
+    measures_attention: bool = True
+    eval_sets: tuple[EvalSetName, ...] = EVAL_SETS
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class AblationJob:
 
 
 class NotThere(ReelwordError, ValueError):
-    """What a row begins with or reads is not there, or does not fit the pictures; the message says which."""
+    """A row's start or source is not there, or does not fit the pictures; the message says which."""
 
     code = "row_lacks_input"
     hint = "Train or bring what the message names, then run the row again."
@@ -130,12 +130,18 @@ class UnknownRow(ReelwordError, ValueError):
     hint = "Choose one of those that the message lists."
 
 
-def jobs_of(
+def list_jobs(
     families: Sequence[RowFamily], only: str | None = None, rows: Sequence[str] = ()
 ) -> list[AblationJob]:
-    """What is to be run, what matters most first: headline rows, all others, and then further seeds.
+    """Lists what is to be run, what matters most first: headline rows, all others, and then further seeds.
 
-    only: one family. rows: some rows, with those that they read. Raises UnknownRow.
+    Args:
+        families: all that there are.
+        only: the name of one family.
+        rows: names of some rows; those that they read come too.
+
+    Raises:
+        UnknownRow: no family or row has that name.
     """
     chosen = [family for family in families if only in (None, family.name)]
     if not chosen:
@@ -152,13 +158,13 @@ def jobs_of(
 
 
 def _with_sources(families: Sequence[RowFamily], rows: Sequence[str]) -> set[str]:
-    """The names asked for, all where none is, and the rows that they read."""
+    """Returns the names asked for, all where none is, and the rows that they read."""
     known = {row.name: row for family in families for row in family.rows}
     if unknown := [name for name in rows if name not in known]:
         raise UnknownRow(f"no row is called {unknown[0]!r}; --list shows those there are")
     wanted = set(rows) or set(known)
     for name in rows:
         make = known[name].make
-        if isinstance(make, Read) and not make.shipped:
+        if isinstance(make, ReadingSpec) and not make.shipped:
             wanted.update(make.of)
     return wanted

@@ -1,4 +1,4 @@
-"""A row's training: the demo's trainer under the ablations' recipe, without a choice among checkpoints.
+"""Trains a row: by the demo's trainer under the ablations' recipe, without a choice among checkpoints.
 
 What is judged are the averaged weights after the last step, never the best of several by validation, so
 that rows differ by what they are and not by when they were stopped. Refocus with both passes has its own
@@ -20,13 +20,15 @@ from torch import Tensor
 from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from training.ablations.data import Corpus, OutOfTime
+from training.ablations.corpus import AblationCorpus, OutOfTime
 from training.ablations.results import AblationPlan
-from training.ablations.row import RECIPE, AblationJob, Trained
-from training.ablations.word_weights import begin_with
-from training.optimization.refocus_phases import Refocusing
+from training.ablations.row import RECIPE, AblationJob, TrainingSpec
+from training.ablations.word_weights import copy_words
+from training.optimization.learner import TrainedNetwork
+from training.optimization.refocus_phases import RefocusPhases, has_refocus_phases
 from training.optimization.run_folder import TrainingRun
-from training.optimization.trainer import Trainer
+from training.optimization.trainer import BestScore, Trainer
+from training.optimization.validation import PictureValidation
 from training.recipes.recipe import Recipe
 
 #: Held-out pictures that the trainer's own validation looks at; it chooses nothing here.
@@ -43,8 +45,8 @@ class TooLittleTime(ReelwordError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """steps of ``planned`` were taken, in ``seconds`` of this process."""
+class TrainedRow:
+    """A trained captioner; ``steps`` of ``planned`` were taken, in ``seconds`` of this process."""
 
     captioner: AnyCaptioner
     steps: int
@@ -52,13 +54,13 @@ class Learned:
     seconds: float
 
 
-def checkpoint_in(folder: Path) -> Path:
-    """Where a row's run leaves its weights."""
+def locate_checkpoint(folder: Path) -> Path:
+    """Returns where a row's run leaves its weights."""
     return folder / "final.safetensors"
 
 
-def recipe_for(job: AblationJob, plan: AblationPlan) -> Recipe:
-    """Steps are the family's or the plan's; a short run warms up and saves sooner."""
+def build_recipe(job: AblationJob, plan: AblationPlan) -> Recipe:
+    """Builds a row's recipe: steps are the family's or the plan's; a short run warms up and saves sooner."""
     steps = plan.steps or job.family.steps
     update = {
         "steps": steps,
@@ -69,55 +71,73 @@ def recipe_for(job: AblationJob, plan: AblationPlan) -> Recipe:
         "combined_steps": steps - steps // 4,
         "soft_weight": 0.5 if plan.teachers else 0.0,
     }
-    own = job.row.make.recipe if isinstance(job.row.make, Trained) else {}
+    own = job.row.make.recipe if isinstance(job.row.make, TrainingSpec) else {}
     return RECIPE.model_copy(update={**update, **own})
 
 
-def learned(
+def train_row(
     job: AblationJob,
-    corpus: Corpus,
+    corpus: AblationCorpus,
     plan: AblationPlan,
     folder: Path,
     minutes: float,
     words: Mapping[str, Tensor],
-) -> Learned:
-    """Trains, or goes on training, or finds what was trained.
+) -> TrainedRow:
+    """Trains a row, or goes on training it, or loads what was trained.
 
-    words: parameters to begin with (word_weights.py). Raises TooLittleTime.
+    Args:
+        job: the row and its seed.
+        corpus: pictures of the row's streams.
+        plan: what all rows have alike.
+        folder: the row's.
+        minutes: the most that the training may take.
+        words: parameters to begin with (word_weights.py).
+
+    Raises:
+        TooLittleTime: the minutes ended before the first saved state.
     """
-    path = checkpoint_in(folder)
+    path = locate_checkpoint(folder)
     if not path.exists():
-        _train(job, corpus, recipe_for(job, plan), folder, minutes, words)
+        _train(job, corpus, build_recipe(job, plan), folder, minutes, words)
     checkpoint = load_checkpoint(path)
     reported = checkpoint.card.training
-    return Learned(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
+    return TrainedRow(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
 
 
-def untrained(make: Trained, corpus: Corpus, seed: int, words: Mapping[str, Tensor]) -> AnyCaptioner:
-    """Random but for the words."""
+def build_captioner(
+    make: TrainingSpec, corpus: AblationCorpus, seed: int, words: Mapping[str, Tensor]
+) -> AnyCaptioner:
+    """Builds a captioner of random weights but for the words.
+
+    Args:
+        make: which captioner, with which changes of its config.
+        corpus: whose vocabulary it has.
+        seed: of the random weights.
+        words: parameters that are copied into it (word_weights.py).
+    """
     torch.manual_seed(seed)
-    built = make.captioner_of(corpus.vocabulary)
-    begin_with(built, words)
+    built = make.build(corpus.vocabulary)
+    copy_words(built, words)
     return built
 
 
 def _train(
     job: AblationJob,
-    corpus: Corpus,
+    corpus: AblationCorpus,
     recipe: Recipe,
     folder: Path,
     minutes: float,
     words: Mapping[str, Tensor],
 ) -> None:
-    assert isinstance(job.row.make, Trained)
+    assert isinstance(job.row.make, TrainingSpec)
     started, run = time.monotonic(), TrainingRun(folder)
-    batches = corpus.batches(recipe, started + 60 * minutes, job.family.videos)
-    watched = corpus.held_out[:WATCHED]
-    captioner = untrained(job.row.make, corpus, job.seed, words)
+    batches = corpus.make_batches(recipe, started + 60 * minutes, job.family.videos)
+    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.max_length)
+    captioner = build_captioner(job.row.make, corpus, job.seed, words)
     with suppress(OutOfTime):
-        _take_steps(Trainer(recipe, batches, watched, run, _choose_none, corpus.precision), captioner)
+        _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
     state = run.load()
-    taken = 0 if state is None else _taken(state, recipe)
+    taken = 0 if state is None else _count_steps(state, recipe)
     if state is None or not taken:
         raise TooLittleTime(f"{job.name} saved nothing in {minutes:g} minutes: give more --minutes")
     weights = {name.removeprefix("module."): value for name, value in state["average"].items()}
@@ -127,25 +147,25 @@ def _train(
     specs = {name: corpus.specs[name] for name in (stream.name for stream in captioner.inputs)}
     ids = [item.id for item in batches.items]
     training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **reported}
-    save_checkpoint(checkpoint_in(folder), captioner, Card(captioner.name, specs, {}, training))
+    save_checkpoint(locate_checkpoint(folder), captioner, Card(captioner.name, specs, {}, training))
     (folder / "last.pt").unlink()
 
 
 def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
-    if captioner.training_phases:
-        refocusing = Refocusing(trainer, trainer)
-        refocusing.first_step(captioner)
-        refocusing.combined(captioner)
+    if has_refocus_phases(captioner):
+        phases = RefocusPhases(trainer)
+        phases.train_first_step(captioner)
+        phases.train_combined(captioner)
     else:
         trainer.train(captioner)
 
 
-def _taken(state: Mapping[str, Any], recipe: Recipe) -> int:
-    """Steps of a run's state, over its phases."""
+def _count_steps(state: Mapping[str, Any], recipe: Recipe) -> int:
+    """Counts the steps of a run's state, over its phases."""
     before = recipe.first_step_steps if state["phase"] == "combined" else 0
     return before + int(state["step"])
 
 
-def _choose_none(captioner: AnyCaptioner, score: float, where: str) -> None:
-    """In the place of keeping the best."""
-    del captioner, score, where
+def _keep_none(captioner: TrainedNetwork, best: BestScore) -> None:
+    """Stands in the place of keeping the best."""
+    del captioner, best

@@ -14,40 +14,48 @@ import torch
 from numpy.typing import NDArray
 
 from models.captioner import StepAttention
-from training.ablations.data import Corpus
-from training.ablations.judged_pictures import JudgedPictures
+from training.ablations.corpus import AblationCorpus, JudgedPictures
 from training.ablations.readers import Reader, SingleReader, Words
-from training.ablations.results import SheetScores
-from training.batches.pseudo_video import batch_of
-from training.precision import autocast
+from training.ablations.results import EvalSetScores
+from training.batches.pseudo_video import stack_samples
+from training.batches.training_batch import autocast
 
 DIGITS = 4
 
 
-def score(reader: Reader, sheet: JudgedPictures, corpus: Corpus, looks: bool) -> SheetScores:
-    """looks: whether the reader's temporal attention is worth reading."""
+def score_row(
+    reader: Reader, pictures: JudgedPictures, corpus: AblationCorpus, measures_attention: bool
+) -> EvalSetScores:
+    """Scores a reader on pictures.
+
+    Args:
+        reader: writes the captions.
+        pictures: as they are shown to it.
+        corpus: has the scorer.
+        measures_attention: whether the reader's temporal attention is worth reading.
+    """
     captions: list[Words] = []
-    looked: defaultdict[str, list[float]] = defaultdict(list)
-    for items, samples in sheet.groups():
-        batches = batch_of(samples, corpus.precision)
+    attention_shares: defaultdict[str, list[float]] = defaultdict(list)
+    for items, samples in pictures.draw_groups():
+        batches = stack_samples(samples, corpus.precision)
         with torch.inference_mode(), autocast(corpus.precision):
-            captions += reader.captions(batches)
+            captions += reader.write_captions(batches)
             attentions: Sequence[StepAttention] = ()
-            if looks and sheet.steps > 1 and isinstance(reader, SingleReader):
-                attentions = reader.attention(batches, [item.captions[0] for item in items])
+            if measures_attention and pictures.steps > 1 and isinstance(reader, SingleReader):
+                attentions = reader.read_attention(batches, [item.captions[0] for item in items])
         for attention, shown in zip(attentions, samples, strict=False):
-            for name, share in where_it_looked(attention, shown.true).items():
-                looked[name].append(round(share, DIGITS))
-    scores = 100 * corpus.scorer.score([item.id for item in sheet.items], captions)
-    return SheetScores(
+            for name, share in measure_attention(attention, shown.true).items():
+                attention_shares[name].append(round(share, DIGITS))
+    scores = 100 * corpus.scorer.score([item.id for item in pictures.items], captions)
+    return EvalSetScores(
         captions=tuple(" ".join(words) for words in captions),
         cider=tuple(np.round(scores, DIGITS).tolist()),
-        looked={name: tuple(shares) for name, shares in looked.items()},
+        attention_shares={name: tuple(shares) for name, shares in attention_shares.items()},
     )
 
 
-def where_it_looked(attention: StepAttention, true: NDArray[np.bool_]) -> Mapping[str, float]:
-    """Shares of one caption, where the sample's steps ``true`` (T,) are of the captioned picture.
+def measure_attention(attention: StepAttention, true: NDArray[np.bool_]) -> Mapping[str, float]:
+    """Measures shares of one caption, where the sample's steps ``true`` (T,) are of the captioned picture.
 
     chance: of the steps that are true. attention: of the words' attention that lies on them. word_frame: of
     the words whose most attended step is one of them. selected: G2L, of the key frames. key_frame, middle:

@@ -1,4 +1,4 @@
-"""What all rows of a family begin with: the words, as the family's shipped captioner has learned them.
+"""Loads the words that all rows of a family begin with, as its shipped captioner has learned them.
 
 From nothing, the minutes of a row go into learning to write, and what a row is about, how to look, hardly
 begins. So the embedding of the words, the decoder and the output come from the shipped checkpoint, as far
@@ -16,7 +16,7 @@ from torch import Tensor
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 from models.vocabulary import Vocabulary
-from training.ablations.row import NotThere, RowFamily, Trained
+from training.ablations.row import NotThere, RowFamily, TrainingSpec
 
 #: The captioners' modules that know of words and not of pictures, by their names.
 PARTS = (
@@ -26,10 +26,19 @@ PARTS = (
 )
 
 
-def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> dict[str, Tensor]:
-    """Parameter name → its last columns, which may be all, of ``family.words`` in the folder ``weights``.
+def load_word_weights(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> dict[str, Tensor]:
+    """Loads the shipped captioner's parameters that know of words, as far as all rows of a family have them.
 
-    Raises NotThere where that checkpoint is not there or knows other words.
+    Args:
+        family: whose ``words`` name the captioner.
+        vocabulary: of the rows.
+        weights: the folder of shipped checkpoints.
+
+    Returns:
+        Parameter name → its last columns, which may be all.
+
+    Raises:
+        NotThere: the checkpoint is not there or knows other words.
     """
     path = weights / f"{family.words}.safetensors"
     if not path.exists():
@@ -37,7 +46,7 @@ def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> d
     shipped = load_checkpoint(path).captioner
     if shipped.vocabulary.words != vocabulary.words:
         raise NotThere(f"{path} knows other words than these captions have: give --from-nothing")
-    columns = common_columns(family, vocabulary)
+    columns = count_common_columns(family, vocabulary)
     return {
         name: value[..., -columns[name] :]
         for name, value in shipped.state_dict().items()
@@ -45,24 +54,24 @@ def language_side(family: RowFamily, vocabulary: Vocabulary, weights: Path) -> d
     }
 
 
-def begin_with(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
+def copy_words(captioner: AnyCaptioner, words: Mapping[str, Tensor]) -> None:
     """Puts the words' parameters, or their last columns, in the place of the captioner's own."""
     parameters = captioner.state_dict()
     for name, value in words.items():
         parameters[name][..., -value.shape[-1] :] = value
 
 
-def common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, int]:
-    """Parameter name → how many of its last columns all of the family's trained rows share.
+def count_common_columns(family: RowFamily, vocabulary: Vocabulary) -> Mapping[str, int]:
+    """Counts for each parameter how many of its last columns all of the family's trained rows share.
 
     What has one shape in all of them is shared whole; of a decoder that reads more in one row than in
     another, the columns that read the last word, which stand last.
     """
     with torch.device("meta"):
         every = [
-            {name: value.shape for name, value in row.make.captioner_of(vocabulary).state_dict().items()}
+            {name: value.shape for name, value in row.make.build(vocabulary).state_dict().items()}
             for row in family.rows
-            if isinstance(row.make, Trained)
+            if isinstance(row.make, TrainingSpec)
         ]
     shared = set.intersection(*(set(each) for each in every))
     columns = {}

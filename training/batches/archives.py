@@ -1,4 +1,4 @@
-"""Captioned pictures and videos as one list of items, whatever set they come from.
+"""Reads captioned pictures and videos as one list of items, whatever set they come from.
 
 Two JSON forms are read (plain or gzip): COCO's ``{"images", "annotations"}``, which Flickr8k comes
 in too, and MSR-VTT's ``{"videos", "annotations"}`` whose videos list their frames in time order.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from extractors.errors import ReelwordError
-from training.datasets.words import words_of
+from training.datasets.caption_set import split_words
 
 
 class CorpusError(ReelwordError, ValueError):
@@ -33,7 +33,7 @@ class CorpusError(ReelwordError, ValueError):
 
 
 @dataclass(frozen=True)
-class Item:
+class ArchiveItem:
     """One captioned picture (one file) or video (its frames in time order)."""
 
     id: str
@@ -42,8 +42,8 @@ class Item:
     split: str
 
 
-def read_items(captions: Path, split: str | None = None) -> list[Item]:
-    """Items that have captions, in the file's order; ``split`` keeps one of them.
+def read_items(captions: Path, split: str | None = None) -> list[ArchiveItem]:
+    """Reads the items that have captions, in the file's order; ``split`` keeps one of the splits.
 
     Raises CorpusError where the file has neither form or the split is empty.
     """
@@ -54,7 +54,7 @@ def read_items(captions: Path, split: str | None = None) -> list[Item]:
         raise CorpusError(
             f'{captions} holds neither "images" nor "videos" with "annotations"; see docs/training.md'
         )
-    items = list(_items(document, captions.name.split("_")[0]))
+    items = list(_parse_items(document, captions.name.split("_")[0]))
     chosen = [item for item in items if split is None or item.split == split]
     if not chosen:
         splits = ", ".join(sorted({item.split for item in items}))
@@ -62,20 +62,20 @@ def read_items(captions: Path, split: str | None = None) -> list[Item]:
     return chosen
 
 
-def _items(document: dict[str, Any], prefix: str) -> Iterator[Item]:
+def _parse_items(document: dict[str, Any], prefix: str) -> Iterator[ArchiveItem]:
     is_video = "videos" in document
     by_owner: dict[Any, list[str]] = defaultdict(list)
     for annotation in document["annotations"]:
         by_owner[annotation["video_id" if is_video else "image_id"]].append(annotation["caption"])
     for entry in document["videos" if is_video else "images"]:
         files = [f["file_name"] for f in entry["frames"]] if is_video else [entry["file_name"]]
-        captions = tuple(c for c in by_owner[entry["id"]] if words_of(c))
+        captions = tuple(c for c in by_owner[entry["id"]] if split_words(c))
         if captions:
-            yield Item(f"{prefix}/{entry['id']}", tuple(files), captions, entry.get("split", "train"))
+            yield ArchiveItem(f"{prefix}/{entry['id']}", tuple(files), captions, entry.get("split", "train"))
 
 
 def read_pictures(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """(name, uint8 RGB (H, W, 3)) for every name, in the archive's order.
+    """Yields (name, uint8 RGB (H, W, 3)) for every name, in the archive's order.
 
     Raises CorpusError when the archive lacks one of the names.
     """

@@ -1,4 +1,4 @@
-"""Features of every training picture, computed once and read as a memory map.
+"""Computes features of every training picture once, and reads them as a memory map.
 
 A still has five views: the whole picture, the same mirrored, and three windows along a path
 (two of a pan's ends and its middle), so that a pseudo-video can pan and zoom over a picture
@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,27 +40,27 @@ class FeatureCache:
 
     @property
     def views(self) -> int:
-        """How many views every stream has."""
+        """The number of views that every stream has."""
         return min(int(values.shape[1]) for values in self.streams.values())
 
-    def rows(
+    def take(
         self, rows: Sequence[int] | NDArray[np.int64], views: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, NDArray[np.float16]]:
-        """Stream → (T, N, C) of T pairs of row and view."""
+        """Returns stream → (T, N, C) of T pairs of row and view."""
         return {name: values[rows, views] for name, values in self.streams.items()}
 
-    def only(self, names: Collection[str]) -> FeatureCache:
-        """The same pictures without other streams, which then are not read."""
+    def keep_streams(self, names: Collection[str]) -> FeatureCache:
+        """Returns the same pictures without other streams, which then are not read."""
         kept = {name: values for name, values in self.streams.items() if name in names}
         return FeatureCache(kept, self.row)
 
-    def joined(self, other: FeatureCache) -> FeatureCache:
-        """The same pictures with the streams of both."""
+    def join(self, other: FeatureCache) -> FeatureCache:
+        """Returns the same pictures with the streams of both."""
         return FeatureCache({**self.streams, **other.streams}, self.row)
 
 
 class PictureNetwork(Protocol):
-    """What describes pictures. shapes: stream → (N, C). spec: the network's, its weights' and its input's."""
+    """A network that describes pictures. shapes: stream → (N, C). spec: of network, weights and input."""
 
     spec: StreamSpec
 
@@ -68,14 +68,22 @@ class PictureNetwork(Protocol):
     def shapes(self) -> Mapping[str, tuple[int, int]]: ...
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> Mapping[str, NDArray[np.float16]]:
-        """Pictures uint8 (B, H, W, 3) → stream → (B, N, C)."""
+        """Computes stream → (B, N, C) of pictures uint8 (B, H, W, 3)."""
 
 
-def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
-    """(count, 224, 224, 3): the first ``count`` of the five views, squashed to squares.
+def cut_views(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
+    """Cuts the first of a picture's five views, squashed to squares.
 
-    The pan's direction, and whether it is mirrored, follow from the picture's name, so that a
-    cache can be made again to the bit.
+    The pan's direction, and whether it is mirrored, follow from the picture's name, so that a cache can be
+    made again to the bit.
+
+    Args:
+        picture: uint8 (H, W, 3).
+        name: the picture's.
+        count: how many views.
+
+    Returns:
+        uint8 (count, 224, 224, 3).
     """
     image = Image.fromarray(picture)
     mirrored = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -86,12 +94,12 @@ def views_of(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.ui
     moving = mirrored if rng.random() < 0.5 else image
     whole = (0.0, 0.0, float(image.width), float(image.height))
     return np.concatenate(
-        [_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _pan(image, rng))]
+        [_squash(image, [whole]), _squash(mirrored, [whole]), _squash(moving, _place_windows(image, rng))]
     )
 
 
-def _pan(image: Image.Image, rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
-    """Three windows of 0.8 of each side along a straight path from edge to edge."""
+def _place_windows(image: Image.Image, rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    """Places three windows of 0.8 of each side along a straight path from edge to edge."""
     free_x, free_y = image.width * (1 - WINDOW), image.height * (1 - WINDOW)
     angle = rng.uniform(0, 2 * np.pi)
     dx, dy = np.array([np.cos(angle), np.sin(angle)]) / max(abs(np.cos(angle)), abs(np.sin(angle)))
@@ -106,12 +114,19 @@ def _squash(image: Image.Image, boxes: Sequence[tuple[float, float, float, float
     return np.stack([np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box)) for box in boxes])
 
 
-def cached_features(
+def load_features(
     network: PictureNetwork, archive: Path, names: Sequence[str], views: int, folder: Path
 ) -> FeatureCache:
-    """The archive's features from ``folder``, computed first where they are not there yet.
+    """Loads an archive's features, which are computed first where they are not there yet.
 
     Resumes after a kill at the last whole chunk; the finished files appear under their names at the end.
+
+    Args:
+        network: computes them.
+        archive: a tar or a folder of pictures.
+        names: the pictures'.
+        views: how many of each picture.
+        folder: where they are kept.
     """
     ordered = sorted(names)
     key = json.dumps([network.spec.identity, views, WINDOW, ordered])
@@ -133,15 +148,15 @@ def _fill(
     done = int(done_file.read_text() or 0) if begun else 0
     shape = (len(names), views)
     arrays = {
-        stream: _array(partials[stream], None if done else (*shape, *network.shapes[stream]))
+        stream: _open_array(partials[stream], None if done else (*shape, *network.shapes[stream]))
         for stream in paths
     }
     row = {name: i for i, name in enumerate(names)}
     with tqdm(total=len(names), initial=done, desc=f"features of {archive.name}", unit="picture") as bar:
-        for start, chunk in enumerate(_chunks(archive, names)):
+        for start, chunk in enumerate(_read_chunks(archive, names)):
             if (start + 1) * CHUNK <= done:
                 continue
-            pictures = np.concatenate([views_of(picture, name, views) for name, picture in chunk])
+            pictures = np.concatenate([cut_views(picture, name, views) for name, picture in chunk])
             rows = [row[name] for name, _ in chunk]
             for stream, values in network.of_pictures(pictures).items():
                 arrays[stream][rows] = values.reshape(len(chunk), views, *values.shape[1:])
@@ -153,13 +168,18 @@ def _fill(
     done_file.unlink(missing_ok=True)
 
 
-def _array(path: Path, shape: tuple[int, ...] | None) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
-    """A new array of that shape, or the one that is there for None."""
+Float16Array: TypeAlias = "np.memmap[tuple[int, ...], np.dtype[np.float16]]"
+
+
+def _open_array(
+    path: Path, shape: tuple[int, ...] | None
+) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
+    """Opens a new array of that shape, or the one that is there for None."""
     mode: Literal["r+", "w+"] = "r+" if shape is None else "w+"
     return np.lib.format.open_memmap(path, mode=mode, dtype=np.float16, shape=shape)
 
 
-def _chunks(archive: Path, names: Sequence[str]) -> Iterator[list[tuple[str, NDArray[np.uint8]]]]:
+def _read_chunks(archive: Path, names: Sequence[str]) -> Iterator[list[tuple[str, NDArray[np.uint8]]]]:
     chunk: list[tuple[str, NDArray[np.uint8]]] = []
     for named in read_pictures(archive, names):
         chunk.append(named)

@@ -1,11 +1,13 @@
-"""Inputs of a captioner on pictures: the streams, and the networks that compute them."""
+"""Collects what a captioner needs of pictures: its streams, and the networks that compute them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol, runtime_checkable
+
+from pydantic import BaseModel
 
 from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
 from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
@@ -14,10 +16,11 @@ from extractors.builtin.tuned_pair import TUNED, TunedPair
 from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
+from models.captioner import InputDescription
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
-from models.inputs import rename_streams
+from models.inputs import ConfigT, rename_streams
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 
@@ -42,22 +45,32 @@ class NeedsVideo(ReelwordError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class PictureInputs:
-    """A stream set, the streams that a captioner eats of it, and the networks that make them of pictures."""
+    """The streams that a captioner reads of pictures.
+
+    streams: the set that it is fed from. names: those of its streams that it reads. describers: the networks
+    that compute these, and what teachers read.
+    """
 
     streams: StreamSet
     names: tuple[str, ...]
     describers: tuple[CachedNetwork, ...]
 
     @classmethod
-    def of(cls, streams: StreamSet, names: Sequence[str], teachers: Sequence[Card] = ()) -> PictureInputs:
-        """teachers: of those who are fed from the same items.
+    def build(cls, streams: StreamSet, names: Sequence[str], teachers: Sequence[Card] = ()) -> PictureInputs:
+        """Builds the networks that a captioner and its teachers need.
 
-        Raises NeedsVideo for a set that looks at what stills and pans over them do not show, UnknownStream
-        for a stream that the set does not make, StreamMismatch for a teacher of video or of another network's
-        streams.
+        Args:
+            streams: the set that the captioner is fed from.
+            names: the streams of it that the captioner reads.
+            teachers: cards of captioners that are fed from the same items.
+
+        Raises:
+            NeedsVideo: the set looks at what stills and pans over them do not show.
+            UnknownStream: the set does not make one of ``names``.
+            StreamMismatch: a teacher reads video, or another network's streams.
         """
-        _for_pictures(streams)
-        parts = [streams.select(names), *(_of_teacher(card) for card in teachers)]
+        _check_shown_by_pictures(streams)
+        parts = [streams.select(names), *(_find_teacher_streams(card) for card in teachers)]
         makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
         built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
         for card in teachers:
@@ -65,24 +78,36 @@ class PictureInputs:
         return built
 
     def items(self, data: Path, cache: Path, held_out: int) -> tuple[list[TrainingItem], list[TrainingItem]]:
-        """(training, held out) of every set below ``data``. Raises FileNotFoundError where there is none."""
+        """Loads the items of every set below ``data``, with features.
+
+        Args:
+            data: the folder with archives and captions.
+            cache: where features are kept.
+            held_out: how many items are set aside.
+
+        Returns:
+            The items to train on, and those that are held out.
+
+        Raises:
+            FileNotFoundError: ``data`` holds no set.
+        """
         every = load_training_sets(self.describers, data, cache)
         return hold_out(every, held_out, SELECTION_SET, SELECTION_SEED)
 
     @property
     def specs(self) -> dict[str, StreamSpec]:
-        """The name tag of each stream that the captioner eats."""
+        """The spec of each stream that the captioner reads."""
         built = self._specs
         return {name: built[name] for name in self.names}
 
     def check_streams(self, card: Card) -> None:
-        """Raises StreamMismatch unless the card's streams are the ones that these networks make."""
+        """Checks that a card's streams are the ones that these networks compute. Raises StreamMismatch."""
         built = self._specs
         for name, spec in card.streams.items():
             if built[name].identity != spec.identity:
                 raise StreamMismatch(
-                    f"{card.captioner} was trained on another {name} ({_described_spec(spec)}) "
-                    f"than is made here ({_described_spec(built[name])})"
+                    f"{card.captioner} was trained on another {name} ({_describe_spec(spec)}) "
+                    f"than is made here ({_describe_spec(built[name])})"
                 )
 
     @property
@@ -90,37 +115,54 @@ class PictureInputs:
         return {name: each.network.spec for each in self.describers for name in each.network.shapes}
 
 
-def _described_spec(spec: StreamSpec) -> str:
+def _describe_spec(spec: StreamSpec) -> str:
     return f"{spec.network}, {spec.weights_sha256[:12]}"
 
 
-def cards_of(teachers: Sequence[str]) -> list[Card]:
-    """Of captioners by name or file. Raises UnknownCaptioner, or CheckpointError for a damaged file."""
+def read_cards(teachers: Sequence[str]) -> list[Card]:
+    """Reads the cards of captioners by name or file. Raises UnknownCaptioner, CheckpointError."""
     return [read_card(find_checkpoint(teacher)) for teacher in teachers]
 
 
-def config_for_streams(config: Any, streams: StreamSet) -> Any:
-    """A captioner's config whose inputs are the set's: what the set lacks is taken from its one stream of the
-    same width, where it has one."""
+@runtime_checkable
+class ReadsStreams(Protocol):
+    """A configuration that lists the streams which are read by it; every captioner's does."""
+
+    @property
+    def streams(self) -> Sequence[InputDescription]: ...
+
+
+def list_streams(config: BaseModel) -> Sequence[InputDescription]:
+    """Returns the streams that a configuration reads. Raises TypeError for one that lists none."""
+    if not isinstance(config, ReadsStreams):
+        raise TypeError(f"{type(config).__name__} lists no streams: a captioner's configuration needs them")
+    return config.streams
+
+
+def fit_to_streams(config: ConfigT, streams: StreamSet) -> ConfigT:
+    """Renames the inputs of a captioner's config to streams of the set.
+
+    What the set lacks is taken from its one stream of the same width, where it has one.
+    """
     given = {}
-    for stream in config.streams:
+    for stream in list_streams(config):
         alike = [each.stream for each in streams.inputs if each.width == stream.width]
         if stream.name not in streams.streams and len(alike) == 1:
             given[stream.name] = alike[0]
     return rename_streams(config, given)
 
 
-def _of_teacher(card: Card) -> StreamSet:
-    """What a teacher is fed with. Raises StreamMismatch where pictures do not show it."""
+def _find_teacher_streams(card: Card) -> StreamSet:
+    """Returns the set that a teacher is fed from. Raises StreamMismatch where pictures do not show it."""
     try:
         streams = select_stream_set(card)
-        _for_pictures(streams)
+        _check_shown_by_pictures(streams)
     except (NeedsVideo, UnknownStreamSet) as error:
         raise StreamMismatch(f"{card.captioner} cannot teach here: {error}") from error
     return streams
 
 
-def _for_pictures(streams: StreamSet) -> None:
+def _check_shown_by_pictures(streams: StreamSet) -> None:
     if others := set(streams.extractors) - PICTURE_NETWORKS.keys():
         raise NeedsVideo(
             f"the stream set {streams.name} looks at video ({', '.join(sorted(others))}), "

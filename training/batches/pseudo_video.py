@@ -1,4 +1,4 @@
-"""Stills and sparse frames dressed as videos: moving windows, and shots that belong to other pictures.
+"""Makes pseudo-videos of stills and sparse frames: moving windows, between shots of other pictures.
 
 A captioner that has only ever seen one frame learns nothing about time. So a sample is 1 to 8 steps long:
 its true shot pans or zooms over the captioned picture (or runs through the captioned video's frames), and
@@ -31,7 +31,7 @@ PATH_ODDS = (0.4, 0.2, 0.1, 0.1, 0.1, 0.1)
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Where the features of one item's frames lie: the cache and the rows in time order."""
+    """The place of an item's features: the cache, and the rows of its frames in time order."""
 
     cache: FeatureCache
     rows: tuple[int, ...]
@@ -39,12 +39,13 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Shots:
-    """How samples are made. lengths: odds of 1, 2, … steps; distractors: share of longer samples with any."""
+    """Odds of samples. lengths: of 1, 2, … steps. distractors: the share of longer ones with other shots."""
 
     lengths: tuple[float, ...]
     distractors: float = 0.5
 
     def draw_length(self, rng: np.random.Generator) -> int:
+        """Draws a sample's number of steps."""
         return 1 + int(rng.choice(len(self.lengths), p=np.array(self.lengths) / sum(self.lengths)))
 
 
@@ -56,14 +57,25 @@ class Sample:
     true: NDArray[np.bool_]
 
 
-def whole(pictures: Pictures) -> Sample:
-    """The item's frames as they are, one step each."""
+def sample_whole(pictures: Pictures) -> Sample:
+    """Takes the item's frames as they are, one step each."""
     rows = list(pictures.rows)
-    return Sample(pictures.cache.rows(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
+    return Sample(pictures.cache.take(rows, [WHOLE] * len(rows)), np.ones(len(rows), bool))
 
 
-def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[str, NDArray[np.float16]]:
-    """Stream → (steps, N, C): the frames in order along one path of the views that the cache has."""
+def sample_shot(
+    pictures: Pictures, steps: int, rng: np.random.Generator
+) -> Mapping[str, NDArray[np.float16]]:
+    """Takes the frames in order along one path of the views that the cache has.
+
+    Args:
+        pictures: the item's frames.
+        steps: of the shot.
+        rng: draws the path.
+
+    Returns:
+        Stream → (steps, N, C).
+    """
     odds = np.array(
         [odd * (max(path) < pictures.cache.views) for path, odd in zip(PATHS, PATH_ODDS, strict=True)]
     )
@@ -71,33 +83,41 @@ def shot(pictures: Pictures, steps: int, rng: np.random.Generator) -> Mapping[st
     at = np.linspace(0, 1, steps) if steps > 1 else rng.random(1)
     views = np.array(path)[np.round(at * (len(path) - 1)).astype(int)]
     rows = np.array(pictures.rows)[np.round(at * (len(pictures.rows) - 1)).astype(int)]
-    return pictures.cache.rows(rows, views)
+    return pictures.cache.take(rows, views)
 
 
-def sample(
+def draw_sample(
     pictures: Pictures, others: Sequence[Pictures], steps: int, shots: Shots, rng: np.random.Generator
 ) -> Sample:
-    """One sample of ``steps``; ``others`` are what distractor shots are drawn from."""
+    """Draws one sample.
+
+    Args:
+        pictures: of the captioned item.
+        others: which distractor shots are drawn from.
+        steps: of the sample.
+        shots: how often there are distractors.
+        rng: draws all of it.
+    """
     if steps == 1 or rng.random() >= shots.distractors:
-        return Sample(shot(pictures, steps, rng), np.ones(steps, bool))
+        return Sample(sample_shot(pictures, steps, rng), np.ones(steps, bool))
     length = int(rng.integers(1, steps))
     before = int(rng.integers(0, steps - length + 1))
     true = np.zeros(steps, bool)
     true[before : before + length] = True
-    parts = [shot(pictures, length, rng)]
+    parts = [sample_shot(pictures, length, rng)]
     if before:
-        parts.insert(0, shot(others[int(rng.integers(len(others)))], before, rng))
+        parts.insert(0, sample_shot(others[int(rng.integers(len(others)))], before, rng))
     if after := steps - before - length:
-        parts.append(shot(others[int(rng.integers(len(others)))], after, rng))
+        parts.append(sample_shot(others[int(rng.integers(len(others)))], after, rng))
     return Sample({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, true)
 
 
-def batch_of(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
-    """Samples of one length as one batch a stream, one second a step."""
-    return {name: _batch([s.values[name] for s in samples], dtype) for name in samples[0].values}
+def stack_samples(samples: Sequence[Sample], dtype: torch.dtype = torch.float32) -> dict[str, Batch]:
+    """Stacks samples of one length to one batch a stream, one second a step."""
+    return {name: _stack_stream([s.values[name] for s in samples], dtype) for name in samples[0].values}
 
 
-def _batch(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
+def _stack_stream(samples: Sequence[NDArray[np.float16]], dtype: torch.dtype) -> Batch:
     values = torch.from_numpy(np.stack(samples)).to(dtype)
     videos, steps, cells = values.shape[:3]
     start = torch.arange(steps, dtype=torch.float64).expand(videos, steps)

@@ -16,33 +16,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from tqdm import tqdm
 
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner, TensorRows
+from models.captioner import AnyCaptioner
 from models.inputs import order_inputs
 from models.likelihood import predict_top_words
 from models.vocabulary import pad_captions
-from training.batches.pseudo_video import Pictures, batch_of, whole
-from training.precision import autocast
-
-# Soft targets of a batch: a teacher's most probable words in every place.
-
-
-@dataclass(frozen=True, eq=False)
-class TeacherTargets(TensorRows):
-    """words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended."""
-
-    words: Tensor
-    shares: Tensor
-
-    def loss(self, log_probs: Tensor, place: int) -> Tensor:
-        """(R,) cross-entropy in nats of log_probs (R, V) against the teacher at word ``place``."""
-        shares = self.shares[:, place]
-        kept = (shares * log_probs.gather(1, self.words[:, place])).sum(1)
-        return -kept - (1 - shares.sum(1)) * log_probs.mean(1)
-
+from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
+from training.batches.training_batch import TeacherTargets, autocast
 
 KEPT = 16
 #: Videos in one reading of the teacher.
@@ -57,8 +39,8 @@ class SoftTargets:
     shares: NDArray[np.float16]
     first: dict[tuple[str, int], tuple[int, int]]
 
-    def rows(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
-        """Captions by (item id, index), padded to ``length`` words."""
+    def take(self, captions: Sequence[tuple[str, int]], length: int) -> TeacherTargets:
+        """Returns the targets of captions by (item id, index), padded to ``length`` words."""
         kept = self.words.shape[1]
         words = np.zeros((len(captions), length, kept), np.int64)
         shares = np.zeros((len(captions), length, kept), np.float32)
@@ -69,8 +51,8 @@ class SoftTargets:
         return TeacherTargets(torch.from_numpy(words), torch.from_numpy(shares))
 
 
-def together(teachers: Sequence[SoftTargets]) -> SoftTargets:
-    """The mean of several teachers of the same captions: each one's kept words stand beside the others'."""
+def average_teachers(teachers: Sequence[SoftTargets]) -> SoftTargets:
+    """Averages several teachers of the same captions: each one's kept words stand beside the others'."""
     words = np.concatenate([teacher.words for teacher in teachers], 1)
     shares = np.concatenate([teacher.shares / np.float16(len(teachers)) for teacher in teachers], 1)
     return SoftTargets(words, shares, teachers[0].first)
@@ -83,8 +65,8 @@ class TeacherReading:
     items: Sequence[tuple[str, Pictures, Sequence[Sequence[int]]]]
     max_length: int
 
-    def index(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Where each caption's rows lie, its end counted as a word."""
+    def index_rows(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Returns where each caption's rows lie, its end counted as a word."""
         found, begin = {}, 0
         for name, _, captions in self.items:
             for i, caption in enumerate(captions):
@@ -94,11 +76,19 @@ class TeacherReading:
         return found
 
 
-def soft_targets(
+def load_soft_targets(
     teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
-    """From ``folder``, read by the teacher first where they are not there yet."""
-    first = reading.index()
+    """Loads a teacher's targets, which it computes first where they are not there yet.
+
+    Args:
+        teacher: is put into evaluation mode.
+        sha256: of its file.
+        reading: the captions that it reads.
+        folder: where targets are kept.
+        precision: what it computes in.
+    """
+    first = reading.index_rows()
     key = json.dumps([sha256, KEPT, reading.max_length, sorted(map(str, first.items()))])
     path = folder / f"soft-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     if not path.exists():
@@ -115,32 +105,32 @@ def _read(
     words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
     at = 0
     teacher.eval()
-    for top_words, top_shares in _distributions(teacher, reading, precision):
+    for top_words, top_shares in _compute_distributions(teacher, reading, precision):
         words[at : at + len(top_words)] = top_words
         shares[at : at + len(top_words)] = top_shares
         at += len(top_words)
     return words, shares
 
 
-def _distributions(
+def _compute_distributions(
     teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The kept words and shares of groups of items, in the order of ``TeacherReading.index``."""
-    for items in tqdm(_groups(reading), desc="soft targets", unit="group"):
+    """Yields the kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
+    for items in tqdm(_group_items(reading), desc="soft targets", unit="group"):
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
-        samples = [whole(pictures) for _, pictures, _ in items]
+        samples = [sample_whole(pictures) for _, pictures, _ in items]
         with torch.inference_mode(), autocast(precision):
-            memory = teacher.encode_batches(order_inputs(teacher, batch_of(samples, precision)))
+            memory = teacher.encode_batches(order_inputs(teacher, stack_samples(samples, precision)))
             top = predict_top_words(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)
         yield top.indices[valid].numpy(), top.values[valid].float().numpy()
 
 
-def _groups(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
-    """Neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
+def _group_items(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:
+    """Groups neighbours of as many frames, ``GROUP`` at most, so that no sample has to be padded."""
     groups: list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]] = []
     for item in reading.items:
         if not groups or len(groups[-1]) == GROUP or len(groups[-1][0][1].rows) != len(item[1].rows):

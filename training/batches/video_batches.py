@@ -1,4 +1,4 @@
-"""Real videos with their captions as training batches: each has as many rows of each stream as it has."""
+"""Makes training batches of real videos: each has as many rows of each stream as the video has."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
 import torch
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
-from models.vocabulary import Vocabulary, pad_captions
-from training.batches.picture_batches import TrainingBatch
-from training.batches.video_features import VideoFeatures, failure_lines
-from training.datasets.caption_set import VideoItem, words
+from models.vocabulary import pad_captions
+from training.batches.training_batch import TrainingBatch, TrainingBatches
+from training.batches.video_features import VideoFeatures, describe_failures
+from training.datasets.caption_set import VideoItem, split_words
 from training.datasets.errors import NothingToUse
 
 #: Is given sentences that the user should know.
-Tell: TypeAlias = Callable[[str], None]
+Notify: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,92 +32,82 @@ class CaptionedVideo:
     captions: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, video: VideoItem, features: VideoFeatures) -> CaptionedVideo:
-        return cls(video, features, tuple(tuple(words(caption)) for caption in video.captions))
+    def from_video(cls, video: VideoItem, features: VideoFeatures) -> CaptionedVideo:
+        """Splits the video's captions into words."""
+        captions = tuple(tuple(split_words(caption, fold_accents=True)) for caption in video.captions)
+        return cls(video, features, captions)
 
     @property
     def id(self) -> str:
         return self.video.id
 
     def load(self) -> Features:
-        """Raises FeaturesDamaged."""
+        """Reads the features. Raises FeaturesDamaged."""
         return self.features.load(self.video)
 
 
-def with_features(
-    name: str, videos: Sequence[VideoItem], features: VideoFeatures, tell: Tell
+def load_captioned_videos(
+    name: str, videos: Sequence[VideoItem], features: VideoFeatures, notify: Notify
 ) -> list[CaptionedVideo]:
-    """Those of a set's videos that can be read, with features, which are made now where they are not there.
+    """Makes the features that are not there yet, and returns the videos that can be read.
 
-    tell: is given a sentence for each of the first few that cannot. Raises NothingToUse where none can.
+    Args:
+        name: what the set is called in errors.
+        videos: of the set, each with a file.
+        features: makes and keeps the videos' features.
+        notify: is given a sentence for each of the first few videos that cannot be read.
+
+    Raises:
+        NothingToUse: no video can be read.
     """
     with closing(Decoder()) as decoder:  # its process starts with the first file, if there is one
         failed = features.make(videos, decoder)
-    for line in failure_lines(failed):
-        tell(line)
+    for line in describe_failures(failed):
+        notify(line)
     lost = {each.id for each in failed}
-    read = [CaptionedVideo.of(video, features) for video in videos if video.id not in lost]
+    read = [CaptionedVideo.from_video(video, features) for video in videos if video.id not in lost]
     if not read:
         raise NothingToUse(f"None of the {len(videos)} videos of {name} can be read.")
     return read
 
 
 @dataclass(frozen=True)
-class Inputs:
+class VideoInputs:
     """The streams that a captioner reads. optional: those that a video may lack."""
 
     streams: tuple[InputStream, ...]
     optional: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, captioner: AnyCaptioner) -> Inputs:
+    def for_captioner(cls, captioner: AnyCaptioner) -> VideoInputs:
+        """Lists the captioner's inputs, each once."""
         named = {each.name: InputStream(name=each.name, width=each.width) for each in captioner.inputs}
         return cls(tuple(named.values()), captioner.optional_streams)
 
-    def batches(self, features: Sequence[Features]) -> dict[str, Batch]:
-        """One padded batch a stream."""
+    def collate(self, features: Sequence[Features]) -> dict[str, Batch]:
+        """Pads features of B videos to one batch a stream."""
         collated = collate_inputs(features, self.streams, torch.device("cpu"), self.optional)
         return {stream.name: batch for stream, batch in zip(self.streams, collated, strict=True)}
 
+    def load(self, videos: Sequence[CaptionedVideo]) -> Mapping[str, Batch]:
+        """Reads whole videos as one batch a stream. Raises FeaturesDamaged."""
+        return self.collate([video.load() for video in videos])
+
 
 @dataclass(frozen=True, eq=False)
-class VideoBatches:
-    """An endless, resumable order of batches, as ``training.batches.picture_batches.Batches`` is for
-    pictures.
+class VideoBatches(TrainingBatches[CaptionedVideo]):
+    """Batches of whole videos."""
 
-    Where there are fewer videos than a batch has, a batch is all of them.
-    """
-
-    items: Sequence[CaptionedVideo]
-    vocabulary: Vocabulary
-    inputs: Inputs
-    videos: int
-    captions: int
-    max_length: int
-    seed: int
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return max(1, len(self.items) // self.videos)
+    inputs: VideoInputs
 
     def at(self, step: int) -> TrainingBatch:
-        """Batch ``step`` is a function of the seed and ``step`` alone. Raises FeaturesDamaged."""
-        epoch, place = divmod(step, self.steps_per_epoch)
-        order = np.random.default_rng((self.seed, 1, epoch)).permutation(len(self.items))
-        rng = np.random.default_rng((self.seed, 2, step))
-        chosen = [self.items[i] for i in order[place * self.videos : (place + 1) * self.videos]]
-        captions = [self.vocabulary.encode(caption) for item in chosen for caption in self._drawn(item, rng)]
+        """Makes batch ``step``. Raises FeaturesDamaged."""
+        chosen, rng = self._choose(step)
+        drawn = [item.captions[i] for item in chosen for i in self._draw_captions(item, rng)]
+        captions = [self.vocabulary.encode(caption) for caption in drawn]
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),
-            batches=self.whole(chosen),
+            batches=self.inputs.load(chosen),
             targets=pad_captions(captions, self.max_length),
             true_steps=None,
         )
-
-    def whole(self, items: Sequence[CaptionedVideo]) -> Mapping[str, Batch]:
-        """One batch a stream of whole videos."""
-        return self.inputs.batches([item.load() for item in items])
-
-    def _drawn(self, item: CaptionedVideo, rng: np.random.Generator) -> list[tuple[str, ...]]:
-        repeats = self.captions > len(item.captions)
-        return [item.captions[i] for i in rng.choice(len(item.captions), self.captions, replace=repeats)]

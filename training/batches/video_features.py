@@ -1,4 +1,4 @@
-"""Features of videos, made once by what feeds a captioner and kept on the disk, a file a video.
+"""Makes features of videos once, by what feeds a captioner, and keeps them on the disk, a file a video.
 
 They are made as the service makes them: one decoding, the frames that the stream set asks for, its
 extractors. A run that was stopped goes on with the videos that have no file yet. Features that another
@@ -14,7 +14,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.feature_files import (
+from extractors.extractor import AnyExtractor
+from extractors.features import Features, Footage, StreamSpec
+from extractors.media.errors import MediaError
+from extractors.media.request import Limits, cut_clip
+from extractors.video_features.feature_files import (
     FeaturesDamaged,
     FeatureSpec,
     SafetensorsForm,
@@ -22,17 +26,13 @@ from extractors.extraction.feature_files import (
     VideoSource,
     path_digest,
 )
-from extractors.extractor import AnyExtractor
-from extractors.features import Features, Footage, StreamSpec
-from extractors.media.errors import MediaError
-from extractors.media.request import Limits, cut_clip
 from extractors.windows import Windows
 from models.feature_sources.feature_source import FeatureSource
 from training.datasets.caption_set import VideoItem
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedVideo:
     """A video without features: why, as docs/decoding.md names it."""
 
     id: str
@@ -45,76 +45,84 @@ class VideoFeatures:
     yet."""
 
     def __init__(self, feature_source: FeatureSource, cache: Path) -> None:
-        self._feed, self._form, self._tag = feature_source, SafetensorsForm(), tag_of(feature_source)
+        self._source, self._form, self._tag = (
+            feature_source,
+            SafetensorsForm(),
+            build_feature_spec(feature_source),
+        )
         self.folder = cache / "videos" / f"{feature_source.wanted.name}-{self._tag.spec_hash}"
 
-    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[Failed]:
-        """Make what is missing of videos that have files; what cannot be read is told, and tried again the
-        next time. Raises OSError where the folder cannot be written to."""
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
+        """Makes what is missing of videos that have files.
+
+        Returns the videos that cannot be read; they are tried again the next time. Raises OSError where the
+        folder cannot be written to.
+        """
         missing = [video for video in videos if video.path is not None and not self.has(video)]
-        failed = []
-        for video in tqdm(missing, desc=f"features for {self._feed.wanted.name}", unit="video", disable=None):
+        failed, title = [], f"features for {self._source.wanted.name}"
+        for video in tqdm(missing, desc=title, unit="video", disable=None):
             try:
                 self._make(video, decoder)
             except MediaError as error:
-                failed.append(Failed(video.id, error.code, str(error)))
+                failed.append(FailedVideo(video.id, error.code, str(error)))
         return failed
 
     def has(self, video: VideoItem) -> bool:
-        """Whether there are features of this file as it is now, going by its size."""
-        if video.path is None or not self._form.main_file(self.folder, _name(video)).exists():
+        """Tells whether there are features of this file as it is now, going by its size."""
+        if video.path is None or not self._form.main_file(self.folder, _name_file(video)).exists():
             return False
         try:
-            header = self._form.header(self.folder, _name(video))
+            header = self._form.header(self.folder, _name_file(video))
         except FeaturesDamaged:
             return False
         return header.tag == self._tag and header.source.bytes == video.path.stat().st_size
 
     def load(self, video: VideoItem) -> Features:
-        """Raises FeaturesDamaged."""
-        return self._form.read(self.folder, _name(video)).streams
+        """Reads a video's features. Raises FeaturesDamaged."""
+        return self._form.read(self.folder, _name_file(video)).streams
 
     def _make(self, video: VideoItem, decoder: Decoder) -> None:
         assert video.path is not None
-        request, limits = self._feed.request, Limits()
+        request, limits = self._source.request, Limits()
         part = None if video.start is None or video.end is None else (video.start, video.end)
         if part is not None:  # the sound of a part may lie behind what is read of a whole file
             limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
         decoded = decoder.decode(video.path, replace(request, part=part), limits)
         footage: Footage = decoded.footage if part is None else cut_clip(decoded.footage, *part)
-        [streams] = self._feed.extract([footage])
-        kept = {name: streams[name] for name in self._feed.wanted.streams if name in streams}
+        [streams] = self._source.extract([footage])
+        kept = {name: streams[name] for name in self._source.wanted.streams if name in streams}
         source = VideoSource.of(video.path)
         saved = SavedFeatures(self._tag, source, decoded.video.media(), footage.rate, kept)
-        self._form.write(self.folder, _name(video), saved)
+        self._form.write(self.folder, _name_file(video), saved)
 
 
-def tag_of(feature_source: FeatureSource) -> FeatureSpec:
-    """All that decides the numbers of a feature_source: its set and streams, how frames are chosen, each
-    extractor."""
+def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
+    """Describes all that decides a feature source's numbers: set, streams, choice of frames, extractors."""
     wanted = feature_source.wanted
     # what a set without a sampling of its own made of frames shrunk for all alike has another name tag
     spec = StreamSpec(
         wanted.name, "", ", ".join(wanted.streams), feature_source.sampling or "each extractor's frames"
     )
     return FeatureSpec(
-        wanted.name, spec, inputs={each.name: _tag(each).spec_hash for each in feature_source.extractors}
+        wanted.name,
+        spec,
+        inputs={each.name: _describe_extractor(each).spec_hash for each in feature_source.extractors},
     )
 
 
-def _tag(extractor: AnyExtractor) -> FeatureSpec:
+def _describe_extractor(extractor: AnyExtractor) -> FeatureSpec:
     windows = getattr(extractor, "windows", None)
     return FeatureSpec(extractor.name, extractor.spec, windows if isinstance(windows, Windows) else None)
 
 
-def _name(video: VideoItem) -> str:
-    """The file's stem, and digits that tell equal stems in other folders apart."""
+def _name_file(video: VideoItem) -> str:
+    """Returns the file's stem, and digits that tell equal stems in other folders apart."""
     assert video.path is not None
     part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"
     return f"{video.path.stem}-{path_digest(video.path)}{part}"
 
 
-def failure_lines(failed: Sequence[Failed], most: int = 5) -> list[str]:
-    """A line for each of the first few."""
+def describe_failures(failed: Sequence[FailedVideo], most: int = 5) -> list[str]:
+    """Describes each of the first few in a line."""
     lines = [f"{each.id}: {each.message} ({each.code})" for each in failed[:most]]
     return lines + ([f"… and {len(failed) - most} more"] if len(failed) > most else [])

@@ -1,1 +1,1 @@
-"""Captioned sets in the forms in which their authors publish them, read into one typed result."""
+"""Reads captioned sets in the forms in which their authors publish them, into one typed result."""

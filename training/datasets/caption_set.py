@@ -1,22 +1,37 @@
-"""The typed result of reading any set: videos with captions, and notices of what was left out and why."""
+"""Defines what any set is read into: videos with captions, and notices of what was left out and why."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
-from training.datasets.words import words_of
+
+_WORD = re.compile(r"[a-z0-9]+|'(?:s|re|ve|ll|d|m|t)\b")
+_ACCENTS = dict.fromkeys(range(0x300, 0x370))
+
+
+def split_words(caption: str, fold_accents: bool = False) -> list[str]:
+    """Splits a caption into lower-case words without punctuation, ``man's`` as ``man 's``.
+
+    The words are like the COCO code's tokens. With ``fold_accents`` accents are taken off letters first, so
+    that "Café" is "cafe"; without it other letters than a to z end a word.
+    """
+    if fold_accents:
+        caption = unicodedata.normalize("NFKD", caption).translate(_ACCENTS)
+    return _WORD.findall(caption.lower())
+
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
-def split_of(name: str) -> Split:
-    """The split of that name. Raises UnknownSplit."""
+def parse_split(name: str) -> Split:
+    """Returns the split of that name. Raises UnknownSplit."""
     for split in SPLITS:
         if split == name:
             return split
@@ -65,7 +80,8 @@ class CaptionSet:
     annotations: tuple[Path, ...] = ()
     notices: tuple[Notice, ...] = ()
 
-    def of(self, split: Split) -> tuple[VideoItem, ...]:
+    def in_split(self, split: Split) -> tuple[VideoItem, ...]:
+        """Returns the videos of a split."""
         return tuple(video for video in self.videos if video.split == split)
 
     @property
@@ -73,7 +89,7 @@ class CaptionSet:
         return tuple(video for video in self.videos if video.usable)
 
     def require(self, *splits: Split) -> tuple[VideoItem, ...]:
-        """The usable videos of these splits, of all where none is named. Raises NothingToUse."""
+        """Returns the usable videos of these splits, of all where none is named. Raises NothingToUse."""
         found = tuple(video for video in self.usable if not splits or video.split in splits)
         if not found:
             of = f" of the split {' or '.join(splits)}" if splits else ""
@@ -85,42 +101,43 @@ class CaptionSet:
         return found
 
 
-def words(caption: str) -> list[str]:
-    """The words that captioners learn: accents are taken off letters first, so that "Café" is "cafe"."""
-    return words_of(unicodedata.normalize("NFKD", caption).translate(_ACCENTS))
-
-
-_ACCENTS = dict.fromkeys(range(0x300, 0x370))
-
-
 def assemble(
     name: str,
     entries: Iterable[VideoItem],
-    named: Mapping[str, str],
+    file_name: Callable[[str], str],
     *,
     expected: Mapping[Split, int] | None = None,
     annotations: Sequence[Path] = (),
     notices: Sequence[Notice] = (),
 ) -> CaptionSet:
-    """A set of entries as their authors wrote them: captions are cleaned, doubles joined, losses told.
+    """Makes a set of entries as their authors wrote them: cleans captions, joins doubles, reports losses.
 
-    named: id → what the annotations call the file, for the notices. Raises IdsCollide.
+    Args:
+        name: of the set.
+        entries: in the annotations' order.
+        file_name: from an id to what the annotations call the file, for the notices.
+        expected: how many videos a split should have.
+        annotations: the files that were read.
+        notices: of what was lost in reading them.
+
+    Raises:
+        IdsCollide: two different videos have one id.
     """
     counts = _Counts()
-    videos = [counts.cleaned(video) for video in _joined(name, entries, counts)]
-    missing = [named.get(video.id, video.id) for video in videos if video.path is None]
+    videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
+    missing = [file_name(video.id) for video in videos if video.path is None]
     bare = [video.id for video in videos if not video.captions]
     found = (
         *notices,
-        *counts.notices(),
-        *_notice("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
-        *_notice("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
+        *counts.make_notices(),
+        *_note("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
+        *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
     return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), found)
 
 
-def _joined(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
-    """Entries of one id as one video with all their captions, where they are of one file and time."""
+def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
+    """Joins entries of one id to one video with all their captions, where they are of one file and time."""
     videos: dict[str, VideoItem] = {}
     for entry in entries:
         known = videos.get(entry.id)
@@ -145,29 +162,27 @@ class _Counts:
     broken: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
 
-    def cleaned(self, video: VideoItem) -> VideoItem:
-        captions = tuple(filter(None, (self._clean(video.id, caption) for caption in video.captions)))
+    def clean(self, video: VideoItem) -> VideoItem:
+        captions = tuple(filter(None, (self._clean_caption(video.id, caption) for caption in video.captions)))
         return replace(video, captions=captions)
 
-    def _clean(self, owner: str, caption: str) -> str:
-        if not words(caption):
+    def _clean_caption(self, owner: str, caption: str) -> str:
+        if not split_words(caption, fold_accents=True):
             self.empty.append(owner)
             return ""
         if "\n" in caption.strip() or "\r" in caption.strip():
             self.broken.append(owner)
         return " ".join(caption.split())
 
-    def notices(self) -> list[Notice]:
+    def make_notices(self) -> list[Notice]:
         return [
-            *_notice("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
-            *_notice("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
-            *_notice(
-                "empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."
-            ),
+            *_note("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
+            *_note("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
+            *_note("empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."),
         ]
 
 
-def _notice(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
+def _note(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
     if not of:
         return []
     videos = "video is" if len(of) == 1 else "videos are"

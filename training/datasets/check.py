@@ -1,4 +1,4 @@
-"""Is a set all there? What was found of its annotations, videos, captions and words, and what is missing.
+"""Checks whether a set is all there: annotations, videos, captions and words, and what is missing.
 
 A quick look opens each file's header with the project's own reader; a deep one decodes frames spread over
 each file, in a process of its own, as training will.
@@ -14,21 +14,20 @@ from typing import Any, TypeAlias
 from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
-from extractors.media.containers.container import open_media, picture_stream
+from extractors.media.containers.container import open_media, select_picture_stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.pillow import is_picture
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol
 from training.datasets.errors import DataSetError
-from training.datasets.protocols import Protocol
 
 Probe: TypeAlias = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Annotation:
+class FoundAnnotation:
     """An annotation file that was looked for. path: None where it is not there."""
 
     names: tuple[str, ...]
@@ -39,7 +38,9 @@ class Annotation:
 
 @dataclass(frozen=True)
 class SplitCount:
-    """annotated, captions: videos and their captions. expected: as the paper has them, None where it says
+    """Counts of one split.
+
+    annotated, captions: videos and their captions. expected: as the paper has them, None where it says
     nothing. found: videos whose file is there; unreadable: those of them that cannot be opened."""
 
     split: Split
@@ -65,8 +66,10 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Check:
-    """What ``python -m app data check`` found. words: of the vocabulary under ``rule``, printed: the paper's.
+class SetCheck:
+    """The result of ``python -m app data check``.
+
+    words: of the vocabulary under ``rule``, printed: the paper's.
 
     error: why the set could not be read, None where it could; missing: what is not there, a sentence each.
     """
@@ -74,7 +77,7 @@ class Check:
     data_set: str
     root: Path
     paper: str
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[FoundAnnotation, ...]
     splits: tuple[SplitCount, ...]
     rule: str
     words: int
@@ -90,45 +93,59 @@ class Check:
         return not self.missing and self.error is None
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the result as a JSON document."""
         document = asdict(self) | {"complete": self.complete, "root": str(self.root)}
         for each in (*document["annotations"], *document["unreadable"]):
             each["path"] = None if each["path"] is None else str(each["path"])
         return document
 
 
-def check(wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None) -> Check:
-    """Raises UnknownProtocol. What else is wrong is part of the answer.
+def check_data_set(
+    wanted: DataSet, root: Path, paper: str | None = None, probe: Probe | None = None
+) -> SetCheck:
+    """Checks a set; what is wrong with its files is part of the answer.
 
-    probe: opens a file or raises MediaError; without one files are only looked for.
+    Args:
+        wanted: which set.
+        root: its folder.
+        paper: whose splits and words, by default the first that the set has.
+        probe: opens a file or raises MediaError; without one files are only looked for.
+
+    Raises:
+        UnknownProtocol: the paper did not use the set.
     """
-    protocol = wanted.protocol(paper)
+    protocol = wanted.find_protocol(paper)
     annotations = tuple(
-        Annotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
+        FoundAnnotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
     )
     try:
         captions = wanted.load(root, protocol.paper)
     except DataSetError as error:
-        return _unread(wanted, root, protocol, annotations, error)
-    unreadable = _unreadable(captions, probe) if probe is not None else ()
-    counts = _counts(captions, unreadable)
-    return Check(
+        return _report_unread(wanted, root, protocol, annotations, error)
+    unreadable = _find_unreadable(captions, probe) if probe is not None else ()
+    counts = _count_splits(captions, unreadable)
+    return SetCheck(
         wanted.name, root, protocol.paper, annotations, counts, str(protocol.rule),
-        len(protocol.rule.vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
-        unreadable, captions.notices, _missing(annotations, captions, counts), None, wanted.obtain,
+        len(protocol.rule.build_vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
+        unreadable, captions.notices, _find_missing(annotations, captions, counts), None, wanted.obtain,
     )  # fmt: skip
 
 
-def _unread(
-    wanted: DataSet, root: Path, protocol: Protocol, annotations: tuple[Annotation, ...], error: DataSetError
-) -> Check:
-    rule, missing = protocol.rule, _absent(annotations)
-    return Check(
+def _report_unread(
+    wanted: DataSet,
+    root: Path,
+    protocol: PaperProtocol,
+    annotations: tuple[FoundAnnotation, ...],
+    error: DataSetError,
+) -> SetCheck:
+    rule, missing = protocol.rule, _list_absent(annotations)
+    return SetCheck(
         wanted.name, root, protocol.paper, annotations, (), str(rule), 0, rule.printed,
         (), (), tuple(missing), str(error), wanted.obtain,
     )  # fmt: skip
 
 
-def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[SplitCount, ...]:
+def _count_splits(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[SplitCount, ...]:
     broken = {each.path for each in unreadable}
     return tuple(
         SplitCount(
@@ -140,12 +157,12 @@ def _counts(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tuple[Spl
             captions=sum(len(video.captions) for video in videos),
         )
         for split in SPLITS
-        if (videos := captions.of(split)) or split in captions.expected
+        if (videos := captions.in_split(split)) or split in captions.expected
     )
 
 
-def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
-    """Each file is opened once, however many clips are parts of it."""
+def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
+    """Opens each file once, however many clips are parts of it."""
     paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
     found = []
     for path in tqdm(paths, desc="videos", unit="file", disable=None, leave=False):
@@ -156,10 +173,10 @@ def _unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
     return tuple(found)
 
 
-def _missing(
-    annotations: Sequence[Annotation], captions: CaptionSet, counts: Sequence[SplitCount]
+def _find_missing(
+    annotations: Sequence[FoundAnnotation], captions: CaptionSet, counts: Sequence[SplitCount]
 ) -> tuple[str, ...]:
-    sentences = _absent(annotations) if captions.expected else []
+    sentences = _list_absent(annotations) if captions.expected else []
     for count in counts:
         if not count.complete:
             wanted = count.annotated if count.expected is None else count.expected
@@ -168,23 +185,23 @@ def _missing(
     return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
 
 
-def _absent(annotations: Sequence[Annotation]) -> list[str]:
+def _list_absent(annotations: Sequence[FoundAnnotation]) -> list[str]:
     return [f"{' or '.join(each.names)} ({each.what})" for each in annotations if _lacks(each)]
 
 
-def _lacks(annotation: Annotation) -> bool:
+def _lacks(annotation: FoundAnnotation) -> bool:
     return annotation.path is None and annotation.needed
 
 
-def header(path: Path) -> None:
+def probe_header(path: Path) -> None:
     """Open the file and find its picture track. Raises MediaError."""
     if is_picture(path):
         return
     with open_media(path) as container:
-        picture_stream(container, Limits().pixels)
+        select_picture_stream(container, Limits().pixels)
 
 
-def deep(decoder: Decoder) -> Probe:
+def make_deep_probe(decoder: Decoder) -> Probe:
     """Decode frames spread over the whole file, in the decoder's process."""
 
     def probe(path: Path) -> None:

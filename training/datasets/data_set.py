@@ -1,18 +1,74 @@
-"""What is known of a set before it is read: its annotation files, who used it how, and where to get it."""
+"""Describes captioned sets: annotation files, who used a set how, which words are known, where to get it.
+
+Every rule of words starts from lower-cased words without punctuation. Numbers in ``printed`` are the papers'
+own; ours differ from them as the tokenisers do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from training.datasets.caption_set import CaptionSet
+from models.vocabulary import Vocabulary
+from training.datasets.caption_set import CaptionSet, Split, split_words
 from training.datasets.errors import UnknownProtocol
-from training.datasets.files import Wanted
-from training.datasets.protocols import Protocol
+from training.datasets.files import AnnotationFile
 
-Read: TypeAlias = Callable[[Path, Protocol], CaptionSet]
+
+@dataclass(frozen=True)
+class VocabularyRule:
+    """Says which words are known.
+
+    min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
+    so many. whole_set: words are counted in all splits. printed: the size that the paper gives."""
+
+    min_count: int = 1
+    max_words: int | None = None
+    whole_set: bool = False
+    printed: int | None = None
+
+    def build_vocabulary(self, captions: CaptionSet) -> Vocabulary:
+        """Builds the vocabulary of the captions that are there, whether or not their videos are."""
+        videos = captions.videos if self.whole_set else captions.in_split("train")
+        return Vocabulary.from_captions(
+            self.split_captions(caption for video in videos for caption in video.captions),
+            min_count=self.min_count,
+        )
+
+    def split_captions(self, captions: Iterable[str]) -> Iterable[list[str]]:
+        """Splits captions into the words that count."""
+        return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
+
+    def __str__(self) -> str:
+        said = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
+        said += ["of all splits" if self.whole_set else "of the training split"]
+        said += [f"captions cut behind {self.max_words} words"] if self.max_words else []
+        return ", ".join(said)
+
+
+@dataclass(frozen=True)
+class PaperProtocol:
+    """A paper's use of a set. paper: one of the five, or another name. splits: videos of each."""
+
+    paper: str
+    splits: Mapping[Split, int]
+    rule: VocabularyRule
+
+
+def make_splits(train: int, val: int, test: int) -> dict[Split, int]:
+    """Returns how many videos each split has.
+
+    Args:
+        train: videos to train on.
+        val: videos to validate with.
+        test: videos to test with.
+    """
+    return {"train": train, "val": val, "test": test}
+
+
+ReadSet: TypeAlias = Callable[[Path, PaperProtocol], CaptionSet]
 
 
 @dataclass(frozen=True)
@@ -26,15 +82,15 @@ class DataSet:
 
     name: str
     title: str
-    annotations: tuple[Wanted, ...]
+    annotations: tuple[AnnotationFile, ...]
     media: str
     obtain: str
-    protocols: tuple[Protocol, ...]
-    read: Read
+    protocols: tuple[PaperProtocol, ...]
+    read: ReadSet
     source: str
 
-    def protocol(self, paper: str | None = None) -> Protocol:
-        """Raises UnknownProtocol."""
+    def find_protocol(self, paper: str | None = None) -> PaperProtocol:
+        """Finds how a paper used the set, by default the first that did. Raises UnknownProtocol."""
         if paper is None:
             return self.protocols[0]
         for protocol in self.protocols:
@@ -44,5 +100,5 @@ class DataSet:
         raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {known}.")
 
     def load(self, root: Path, paper: str | None = None) -> CaptionSet:
-        """Raises the leaves of DataSetError."""
-        return self.read(root, self.protocol(paper))
+        """Reads the set in a folder, as a paper used it. Raises the leaves of DataSetError."""
+        return self.read(root, self.find_protocol(paper))

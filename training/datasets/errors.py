@@ -1,4 +1,4 @@
-"""What can be wrong with a captioned set as a whole.
+"""Defines the errors of a captioned set as a whole.
 
     DataSetError
     ├── UnknownDataSet        unknown_data_set
@@ -11,7 +11,7 @@
     └── NothingToUse          nothing_to_use
 
 ``str(error)`` is a sentence that says what is wrong, ``hint`` one that says what to do. What is wrong with
-single captions and videos does not end the reading: it is told in notices (caption_set.py).
+single captions and videos does not end the reading: notices report it (caption_set.py).
 """
 
 from __future__ import annotations

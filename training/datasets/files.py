@@ -1,4 +1,4 @@
-"""Where a set's files lie: annotations by name, videos by the name that annotations give them."""
+"""Finds a set's files: annotations by name, videos by the name that annotations give them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIP = re.compile(r"(?P<video>.+)_(?P<start>\d+)_(?P<end>\d+)")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AnnotationFile:
     """An annotation file.
 
     names: what it may be called, the first is its authors' name. what: what it holds. needed: whether the
@@ -28,7 +28,7 @@ class Wanted:
     needed: bool = True
 
     def find(self, root: Path) -> Path | None:
-        """In the folder itself or at most two folders below it, the names in their order."""
+        """Looks in the folder itself and at most two folders below it, for the names in their order."""
         places = (
             place
             for name in self.names
@@ -37,7 +37,7 @@ class Wanted:
         return next((place for place in places if place.is_file()), None)
 
     def require(self, root: Path, obtain: str) -> Path:
-        """Raises FolderMissing, AnnotationsMissing."""
+        """Finds the file, or says how to get it. Raises FolderMissing, AnnotationsMissing."""
         if not root.is_dir():
             raise FolderMissing(f"There is no folder {root}.", obtain)
         found = self.find(root)
@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Clip:
+class MediaPart:
     """A file, or the seconds from ``start`` to ``end`` of one."""
 
     path: Path | None
@@ -62,28 +62,31 @@ class MediaFiles:
     by_stem: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+    def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+        """Finds the files with such suffixes in a folder and all folders below it."""
         found: dict[str, Path] = {}
         for path in _walk(root, suffixes):
             found.setdefault(path.stem, path)
         return cls(found)
 
     def find(self, stem: str) -> Path | None:
+        """Returns the file of that name without suffix; None where it is not there."""
         return self.by_stem.get(stem)
 
-    def clip(self, name: str) -> Clip:
-        """The file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
+    def find_clip(self, name: str) -> MediaPart:
+        """Returns the file of a clip ``<video>_<start>_<end>``, or that part of the whole video's file."""
         path = self.find(name)
         parts = CLIP.fullmatch(name)
         if path is not None or parts is None:
-            return Clip(path)
+            return MediaPart(path)
         whole = self.find(parts["video"])
         start, end = float(parts["start"]), float(parts["end"])
-        return Clip(whole, start, end) if whole is not None and end > start else Clip(None)
+        return MediaPart(whole, start, end) if whole is not None and end > start else MediaPart(None)
 
 
-def pictures_below(root: Path) -> MediaFiles:
-    return MediaFiles.below(root, PICTURE_SUFFIXES)
+def find_pictures(root: Path) -> MediaFiles:
+    """Finds the pictures in a folder and all folders below it."""
+    return MediaFiles.find_below(root, PICTURE_SUFFIXES)
 
 
 def _walk(root: Path, suffixes: Collection[str]) -> Iterator[Path]:

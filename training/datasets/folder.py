@@ -1,4 +1,4 @@
-"""My own folder: videos (or pictures) and beside them ``captions.json`` or ``captions.csv``.
+"""Reads one's own folder: videos (or pictures), beside them ``captions.json`` or ``captions.csv``.
 
     captions.json   [{"file": "a dog.mp4", "captions": ["a dog runs", "…"], "split": "train"}, …]
                     or {"a dog.mp4": ["a dog runs", …], …}
@@ -27,13 +27,12 @@ from pydantic import (
 )
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule
 from training.datasets.errors import AnnotationsDamaged
-from training.datasets.files import Wanted
-from training.datasets.protocols import Protocol, VocabularyRule
+from training.datasets.files import AnnotationFile
 from training.datasets.text_files import read_json, read_table
 
-CAPTIONS = Wanted(("captions.json", "captions.csv", "captions.tsv"), "your captions")
+CAPTIONS = AnnotationFile(("captions.json", "captions.csv", "captions.tsv"), "your captions")
 OBTAIN = (
     'Write captions.json, a list of {"file": "clip.mp4", "captions": ["a dog runs"]}, or captions.csv '
     "with the columns file and caption, beside the videos; docs/data.md has examples."
@@ -47,7 +46,7 @@ OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev
 
 
 class FolderEntry(BaseModel):
-    """What is said of one video."""
+    """One video of the captions file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,6 +74,7 @@ class FolderEntry(BaseModel):
         return self
 
     def item(self, root: Path) -> VideoItem:
+        """Makes the video; its path is None where the file is not there."""
         path = root / self.file
         captions = self.captions if self.caption is None else (*self.captions, self.caption)
         name = self._name if self.id is None else str(self.id)
@@ -89,17 +89,18 @@ class _ByFile(RootModel[dict[str, str | list[str]]]):
     """The short form: file → caption or captions."""
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, IdsCollide."""
     path = CAPTIONS.require(root, OBTAIN)
-    entries, notices = (_from_json(path), []) if path.suffix == ".json" else _from_table(path)
+    entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]
     named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
-    expected = dict(protocol.splits)
-    return assemble(FOLDER.name, items, named, expected=expected, annotations=[path], notices=notices)
+    return assemble(
+        FOLDER.name, items, named.__getitem__, expected=protocol.splits, annotations=[path], notices=notices
+    )
 
 
-def _from_json(path: Path) -> list[FolderEntry]:
+def _read_entries(path: Path) -> list[FolderEntry]:
     document = read_json(path, TypeAdapter(list[FolderEntry] | _ByFile), OBTAIN)
     if isinstance(document, list):
         return document
@@ -109,16 +110,16 @@ def _from_json(path: Path) -> list[FolderEntry]:
     ]
 
 
-def _from_table(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
-    """A row a caption; rows of one video are joined, which is no fault here."""
+def _read_rows(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
+    """Reads a row a caption; rows of one video are joined, which is no fault here."""
     rows, notices = read_table(path, COLUMNS, OPTIONAL, OBTAIN)
     captions: dict[FolderEntry, list[str]] = {}
-    for entry in _rows(path, rows):
+    for entry in _parse_rows(path, rows):
         captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
     return [entry.model_copy(update={"captions": tuple(found)}) for entry, found in captions.items()], notices
 
 
-def _rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
+def _parse_rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
     for number, row in enumerate(rows, 2):
         given = {name: value for name, value in row.items() if value or name in COLUMNS}
         try:
@@ -135,7 +136,7 @@ FOLDER = DataSet(
     annotations=(CAPTIONS,),
     media="the files that the captions name",
     obtain=OBTAIN,
-    protocols=(Protocol("own", {}, VocabularyRule()),),
+    protocols=(PaperProtocol("own", {}, VocabularyRule()),),
     read=read,
     source="ours",
 )

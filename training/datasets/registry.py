@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.datasets.caption_set import CaptionSet, Split, VideoItem, split_of
-from training.datasets.data_set import DataSet
+from training.datasets.caption_set import CaptionSet, Split, VideoItem, parse_split
+from training.datasets.data_set import DataSet, VocabularyRule
 from training.datasets.errors import UnknownDataSet
 from training.datasets.folder import FOLDER
-from training.datasets.protocols import VocabularyRule
 from training.datasets.published.coco import COCO
 from training.datasets.published.flickr8k import FLICKR8K
 from training.datasets.published.msrvtt import MSRVTT
@@ -18,24 +17,21 @@ from training.datasets.published.msvd import MSVD
 from training.datasets.published.mvad import MVAD
 from training.datasets.published.vatex import VATEX
 
-# The sets by name.
-
-
 DATA_SETS: Mapping[str, DataSet] = {
     each.name: each for each in (MSVD, MSRVTT, VATEX, MVAD, FLICKR8K, COCO, FOLDER)
 }
 
 
-def data_set(name: str) -> DataSet:
-    """By its name, whatever the case and without dashes. Raises UnknownDataSet."""
+def find_data_set(name: str) -> DataSet:
+    """Finds a set by its name, whatever the case and without dashes. Raises UnknownDataSet."""
     known = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
     if known is None:
         raise UnknownDataSet(f"There is no set called {name!r}.", f"There are: {', '.join(DATA_SETS)}.")
     return known
 
 
-def recognised(root: Path) -> DataSet:
-    """The set whose annotations lie in a folder, one's own where they are no known set's."""
+def recognise_data_set(root: Path) -> DataSet:
+    """Recognises the set whose annotations lie in a folder, one's own where they are no known set's."""
     for each in DATA_SETS.values():
         if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
             return each
@@ -44,7 +40,9 @@ def recognised(root: Path) -> DataSet:
 
 @dataclass(frozen=True)
 class SetFolder:
-    """name: of the set, by default what its files tell. paper: whose splits. split: by default all of them.
+    """A folder that a captioned set lies in.
+
+    name: of the set, by default what its files are of. paper: whose splits. split: by default all of them.
 
     cache: where its videos' features are kept.
     """
@@ -57,23 +55,26 @@ class SetFolder:
 
     @property
     def data_set(self) -> DataSet:
-        """Raises UnknownDataSet."""
-        return recognised(self.root) if self.name is None else data_set(self.name)
+        """The set of that name, or the one whose files lie there. Raises UnknownDataSet."""
+        return recognise_data_set(self.root) if self.name is None else find_data_set(self.name)
 
     @property
     def rule(self) -> VocabularyRule:
-        """Which words the paper's captioner knows. Raises UnknownDataSet, UnknownProtocol."""
-        return self.data_set.protocol(self.paper).rule
+        """The words that the paper's captioner knows. Raises UnknownDataSet, UnknownProtocol."""
+        return self.data_set.find_protocol(self.paper).rule
 
     def load(self) -> CaptionSet:
-        """Raises the leaves of DataSetError."""
+        """Reads the set. Raises the leaves of DataSetError."""
         return self.data_set.load(self.root, self.paper)
 
-    def to_judge(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
-        """Those of the split; without one of the test split, or of the validation split where there is no
-        test split, or all. Raises UnknownSplit, NothingToUse."""
+    def choose_evaluated(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
+        """Returns the videos of the split that is evaluated.
+
+        Without one named it is the test split, or the validation split where there is no test split, or all.
+        Raises UnknownSplit, NothingToUse.
+        """
         if self.split is not None:
-            return captions.require(split_of(self.split))
+            return captions.require(parse_split(self.split))
         has = {video.split for video in captions.usable}
         nearest: tuple[Split, ...] = ("test",) if "test" in has else ("val",) if "val" in has else ()
         return captions.require(*nearest)

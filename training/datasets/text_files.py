@@ -1,4 +1,4 @@
-"""Annotation files as text, JSON of a known form, or tables, with a sentence for what is wrong in them."""
+"""Reads annotation files as text, as JSON of a known form, or as tables; says what is wrong in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEPARATORS = ",;\t"
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, plain or gzip, in UTF-8 with or without a mark at its begin.
+    """Reads the text of a file, plain or gzip, in UTF-8 with or without a mark at its begin.
 
     Raises AnnotationsDamaged.
     """
@@ -37,7 +37,16 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
-    """Raises AnnotationsDamaged where the file is no JSON or not of that form, with the place in it."""
+    """Reads a JSON file of a known form.
+
+    Args:
+        path: the file, plain or gzip.
+        form: what it should be.
+        hint: what to do where it is not.
+
+    Raises:
+        AnnotationsDamaged: the file is no JSON or not of that form, with the place in it.
+    """
     text = read_text(path)
     try:
         return form.validate_json(text)
@@ -58,12 +67,22 @@ def read_table(
     *,
     strict: bool = True,
 ) -> tuple[list[dict[str, str]], list[Notice]]:
-    """The rows of a table with a head, by our names of its columns, whatever their order.
+    """Reads a table with a head, by our names of its columns, whatever their order.
 
-    columns: our name → what the column may be called, in lower case; optional: the same of those that may
-    be absent. Fields with separators, quotes or line breaks are quoted, as spreadsheets write them. Rows
-    that are short are told in a notice and left out. strict: refuse quotes that are not doubled or closed.
-    Raises AnnotationsDamaged.
+    Fields with separators, quotes or line breaks are quoted, as spreadsheets write them.
+
+    Args:
+        path: the file.
+        columns: our name → what the column may be called, in lower case.
+        optional: the same of columns that may be absent.
+        hint: what to do where the table is damaged.
+        strict: whether quotes that are not doubled or closed are refused.
+
+    Returns:
+        The rows, and a notice where rows were short and left out.
+
+    Raises:
+        AnnotationsDamaged: a column is missing, or the table cannot be read.
     """
     text = read_text(path)
     head = text.partition("\n")[0]
@@ -71,32 +90,32 @@ def read_table(
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
     try:
         names = [name.strip().lower() for name in next(reader, [])]
-        places = _places(path, names, columns, hint) | _known(names, optional)
+        places = _find_columns(path, names, columns, hint) | _match_columns(names, optional)
         rows = [row for row in reader if any(field.strip() for field in row)]
     except csv.Error as error:
         raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
     whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
     short = len(rows) - len(whole)
     reported = f"{short} rows of {path.name} lack fields and were left out."
-    return [_named(row, places) for row in whole], [Notice("short_row", reported)] if short else []
+    return [_name_fields(row, places) for row in whole], [Notice("short_row", reported)] if short else []
 
 
-def _named(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
+def _name_fields(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
     return {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
 
 
-def _places(
+def _find_columns(
     path: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]], hint: str
 ) -> dict[str, int]:
-    places = _known(names, columns)
+    places = _match_columns(names, columns)
     if absent := [name for name in columns if name not in places]:
         has = ", ".join(names) or "nothing"
         raise AnnotationsDamaged(f"{path} has no column called {absent[0]!r}; it has: {has}.", hint)
     return places
 
 
-def _known(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Our name → place of the first of a column's possible names that the table has."""
+def _match_columns(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Returns our name → place of the first of a column's possible names that the table has."""
     found: dict[str, int] = {}
     for name, aliases in columns.items():
         known = [alias for alias in aliases if alias in names]

@@ -1,4 +1,4 @@
-"""A captioner's scores on pictures, sparse frames or real clips, through the path that serves users."""
+"""Captions pictures, sparse frames or real clips for their scores, through the path that serves users."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from extractors.features import Frames, Stream
-from extractors.media.gathered import gather_here
+from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
-from extractors.sampling import FRAMES, Sampling
+from extractors.windows import FRAMES, Sampling
 from models.combining.caption_writers import Writer
 from models.decoding.decode import DecodingOptions
 from training.batches.archives import CorpusError, read_items, read_pictures
@@ -42,39 +42,59 @@ class StreamExtractor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
-    """Who writes, with what feeds them. request: the frames of a clip, by default some spread over it."""
+    """Captions sets with one writer. request: the frames of a clip, by default some spread over it."""
 
     writer: Writer
     extractor: StreamExtractor
     options: DecodingOptions
     request: DecodeRequest | None = None
 
-    def on_pictures(
+    def caption_pictures(
         self, archive: Path, captions: Path, split: str | None, limit: int | None = None
     ) -> CaptionedSet:
-        """Pictures, or videos given as their frames in order (MSR-VTT's form)."""
+        """Captions pictures, or videos given as their frames in order (MSR-VTT's form).
+
+        Args:
+            archive: a tar or a folder of pictures.
+            captions: their captions, in either JSON form.
+            split: one of the splits, None for all.
+            limit: only the first so many.
+
+        Raises:
+            CorpusError: a file is not what it should be.
+        """
         items = read_items(captions, split)[:limit]
         pictures = dict(read_pictures(archive, [name for item in items for name in item.files]))
-        frames = ((item.id, still_frames([pictures.pop(name) for name in item.files])) for item in items)
+        frames = ((item.id, stack_frames([pictures.pop(name) for name in item.files])) for item in items)
         return CaptionedSet(
-            self._captions(frames, len(items)), {item.id: list(item.captions) for item in items}
+            self._caption_frames(frames, len(items)), {item.id: list(item.captions) for item in items}
         )
 
-    def on_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
-        """Real video files that a JSON list of {"file", "captions"} names, beside that list."""
+    def caption_clips(self, captions: Path, frames: int = FRAMES, limit: int | None = None) -> CaptionedSet:
+        """Captions video files that a JSON list of {"file", "captions"} names, beside that list.
+
+        Args:
+            captions: the list.
+            frames: how many of each clip.
+            limit: only the first so many.
+
+        Raises:
+            CorpusError: the list has another form.
+            MediaError: a clip cannot be read.
+        """
         entries = json.loads(captions.read_text())
         if not isinstance(entries, list) or not all(
             {"file", "captions"} <= entry.keys() for entry in entries
         ):
             raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
         entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
-        decoded = ((e["file"], gather_here(captions.parent / e["file"], request).footage) for e in entries)
+        decoded = ((e["file"], decode_here(captions.parent / e["file"], request).footage) for e in entries)
         return CaptionedSet(
-            self._captions(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
+            self._caption_frames(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
         )
 
-    def on_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
-        """Videos of a captioned set, whose features are on the disk."""
+    def caption_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
+        """Captions videos of a captioned set, whose features are on the disk."""
         hypotheses: dict[str, str] = {}
         for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
             group = videos[start : start + GROUP]
@@ -82,7 +102,7 @@ class CaptioningRun:
             hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
         return CaptionedSet(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
-    def _captions(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
+    def _caption_frames(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
         hypotheses: dict[str, str] = {}
         with tqdm(total=total, desc="captions", unit="video") as bar:
             while group := list(islice(videos, GROUP)):
@@ -95,8 +115,8 @@ class CaptioningRun:
         return hypotheses
 
 
-def still_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
-    """Pictures as a video of one second each; differing sizes are brought to the first one's."""
+def stack_frames(pictures: list[NDArray[np.uint8]]) -> Frames:
+    """Stacks pictures to a video of one second each; differing sizes are brought to the first one's."""
     height, width = pictures[0].shape[:2]
     same = [
         p if p.shape[:2] == (height, width) else np.asarray(Image.fromarray(p).resize((width, height)))

@@ -1,4 +1,4 @@
-"""Who is scored: one captioner, or several combined as the service combines them."""
+"""Loads what is scored: one captioner, or several combined as the service combines them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
@@ -25,27 +25,35 @@ COMBINED = (FusedWriter.kind, AveragedWriter.kind)
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """Who writes, and what turns frames into what they read."""
+    """A writer of captions, and the source that turns frames into what it reads."""
 
     writer: Writer
     feature_source: FeatureSource | CombinedFeatureSource
 
 
-def evaluated_captioner(
+def load_evaluated_captioner(
     name: str,
     members: Sequence[str] | None = None,
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
 ) -> EvaluatedCaptioner:
-    """A captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
+    """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
-    members: names or checkpoints, by default those of the service. streams: a stream set, by default the
-    captioner's own. frames: spread over a clip. Raises UnknownCaptioner, UnknownStreamSet, StreamMismatch,
-    CheckpointError, WrongMembers, VocabulariesDiffer.
+    Args:
+        name: of the captioner, its file, or one of COMBINED.
+        members: names or checkpoints, by default those of the service.
+        streams: a stream set, by default the captioner's own.
+        branches: of STaTS, one alone.
+        frames: spread over a clip.
+
+    Raises:
+        UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
+        UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
+        WrongMembers, VocabulariesDiffer: these members cannot be combined.
     """
     if name in COMBINED:
-        return _combined(name, {each: load_captioner(each) for each in _members(name, members)}, frames)
+        return _combine(name, {each: load_captioner(each) for each in _choose_members(name, members)}, frames)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = load_captioner(name)
@@ -56,7 +64,7 @@ def evaluated_captioner(
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
 
-def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
+def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     if named is not None:
         return check_members(named)
     found = [each.name for each in choose_members(kind, describe_files())]
@@ -66,7 +74,7 @@ def _members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
+def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
     sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
@@ -85,5 +93,8 @@ def _combined(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluat
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
-    """The same STaTS weights reading through one branch alone. Raises ValueError for another captioner."""
+    """Returns the same STaTS weights reading through one branch alone.
+
+    Raises ValueError for another captioner.
+    """
     return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))

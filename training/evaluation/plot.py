@@ -42,7 +42,7 @@ def read_curves(run: Path) -> Curves:
         raise NoCurves(f"{run} has no log.csv; give the folder of a training run (--out of train)")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    first = _first_steps(rows)
+    first = _find_first_steps(rows)
     found = {
         column: tuple(
             sorted({first[r["phase"]] + int(r["step"]): float(r[column]) for r in rows if r[column]}.items())
@@ -54,8 +54,8 @@ def read_curves(run: Path) -> Curves:
     return Curves(run.name, found["loss"], found["cider"])
 
 
-def _first_steps(rows: Sequence[dict[str, str]]) -> dict[str, int]:
-    """Phase → the steps of the phases before it."""
+def _find_first_steps(rows: Sequence[dict[str, str]]) -> dict[str, int]:
+    """Returns phase → the steps of the phases before it."""
     lengths: dict[str, int] = {}
     for row in rows:
         lengths[row["phase"]] = max(lengths.get(row["phase"], 0), int(row["step"]))

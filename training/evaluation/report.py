@@ -1,4 +1,4 @@
-"""``evaluate``: captions of a data set, their table, and the comparison with captions handed round."""
+"""Evaluates a captioner on a data set: captions, their scores, and the same captions handed round."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from extractors.sampling import FRAMES
+from extractors.windows import FRAMES
 from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
-from training.batches.video_batches import CaptionedVideo, with_features
+from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import VideoFeatures
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptionedSet, CaptioningRun
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner
 from training.scores.bootstrap import Comparison
-from training.scores.metrics import Report, evaluate, shuffled_baseline
+from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class EvaluationSource:
-    """What is captioned: pictures with their captions, a list of clips, or a captioned set."""
+    """The items to caption: pictures with their captions, a list of clips, or a captioned set."""
 
     images: Path | None = None
     captions: Path | None = None
@@ -44,11 +44,11 @@ class Evaluation:
     """Scores of one captioner on one source."""
 
     captioned: CaptionedSet
-    report: Report
+    report: ScoreReport
     shuffled: Comparison | None
 
     def to_json(self) -> dict[str, Any]:
-        """The report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
+        """Returns the report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
         document = self.report.to_json() | {"different": len(set(self.captioned.hypotheses.values()))}
         if self.shuffled is not None:
             low, high = self.shuffled.interval
@@ -56,9 +56,10 @@ class Evaluation:
         return document
 
     def print(self, show: bool) -> None:
+        """Prints the scores, with ``show`` the captions too."""
         console = Console()
         if show:
-            console.print(self._listing())
+            console.print(self._make_listing())
         console.print(self.report.table())
         console.print(f"{len(set(self.captioned.hypotheses.values()))} different captions")
         for note in self.report.notes.items():
@@ -68,57 +69,83 @@ class Evaluation:
             gain = f"{self.shuffled.difference:.1f} ({low:.1f} to {high:.1f})"
             console.print(f"CIDEr-D above the same captions on other videos: {gain}")
 
-    def _listing(self) -> Table:
-        """Folded where the terminal is narrow, cut nowhere; names and texts as they are, but for controls."""
+    def _make_listing(self) -> Table:
+        """Makes the table of captions: folded where the terminal is narrow, cut nowhere."""
         table = Table(*(Column(each, overflow="fold") for each in ("item", "caption", "a reference")))
         for name, text in self.captioned.hypotheses.items():
-            table.add_row(*map(_cell, (name, text, self.captioned.references[name][0])))
+            table.add_row(*map(_make_cell, (name, text, self.captioned.references[name][0])))
         return table
 
 
-def _cell(text: str) -> Text:
-    """A cell without markup, control characters written as escapes: it may be a file's name."""
+def _make_cell(text: str) -> Text:
+    """Makes a cell without markup, control characters written as escapes: it may be a file's name."""
     return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
 def evaluate_captioner(
     entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions, shuffled: bool = False
 ) -> Evaluation:
-    """Caption everything in ``source`` and score it. shuffled: also the same captions handed round.
+    """Captions everything in ``source`` and scores it.
 
-    Raises StreamMismatch, CorpusError, DataSetError, and MediaError for a clip that cannot be read.
+    Args:
+        entry: the captioner, and what feeds it.
+        source: pictures, clips or a captioned set.
+        options: how captions are searched.
+        shuffled: whether the same captions are also scored on other videos.
+
+    Raises:
+        StreamMismatch: the captioner is fed otherwise than it was trained.
+        CorpusError, DataSetError: the source is not what it should be.
+        MediaError: a clip cannot be read.
     """
     evaluator = CaptioningRun(entry.writer, entry.feature_source, options, entry.feature_source.request)
     if source.videos is not None:
-        captioned = evaluator.on_videos(videos_of(source.videos, source.limit, entry.feature_source))
+        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, entry.feature_source))
     elif source.clips is not None:
-        captioned = evaluator.on_clips(source.clips, source.frames, source.limit)
+        captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
-        captioned = evaluator.on_pictures(source.images, source.captions, source.split or "val", source.limit)
+        captioned = evaluator.caption_pictures(
+            source.images, source.captions, source.split or "val", source.limit
+        )
     else:
         raise ValueError("give images with captions, or clips")
     report = evaluate(captioned.hypotheses, captioned.references)
-    return Evaluation(captioned, report, shuffled_baseline(report.captions) if shuffled else None)
+    return Evaluation(captioned, report, compare_with_shuffled(report.captions) if shuffled else None)
 
 
-def videos_of(
+def load_videos(
     source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource
 ) -> list[CaptionedVideo]:
-    """The videos to caption, with features, made now where they are not there.
+    """Loads the videos to caption, with features, made now where they are not there.
 
-    Raises DataSetError, and ValueError for captioners that are not fed by one stream set.
+    Args:
+        source: the set's folder.
+        limit: only the first so many.
+        feature_source: makes the features.
+
+    Raises:
+        DataSetError: the set is not there, or not as it should be.
+        ValueError: the captioners are not fed by one stream set.
     """
     if isinstance(feature_source, CombinedFeatureSource):
         raise ValueError("videos of a set are described by one stream set, and these captioners need several")
     captions = source.load()
     for notice in captions.notices:
         log.warning(notice.message)
-    videos = source.to_judge(captions)[:limit]
-    return with_features(str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning)
+    videos = source.choose_evaluated(captions)[:limit]
+    return load_captioned_videos(
+        str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning
+    )
 
 
-def record(captioner: str, name: str, report: Report) -> None:
-    """Write the scores into the checkpoint's card, under ``name``."""
+def record_scores(captioner: str, name: str, report: ScoreReport) -> None:
+    """Writes scores into a checkpoint's card.
+
+    Args:
+        captioner: its name or file.
+        name: what the scores are called.
+        report: has the scores.
+    """
     path = find_checkpoint(captioner)
     checkpoint = load_checkpoint(path)
     document = report.to_json()

@@ -1,9 +1,8 @@
-"""Losses of captioners: words, attention, teachers' probabilities."""
+"""Computes losses of captioners: of words, of attention, against teachers' probabilities."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,15 +10,17 @@ from torch import Tensor
 from models.captioner import AnyCaptioner, Memory
 from models.likelihood import NextWord
 from models.vocabulary import UNK
-from training.batches.picture_batches import TrainingBatch
-from training.batches.teacher_targets import TeacherTargets
+from training.batches.training_batch import TeacherTargets, TrainingBatch
 from training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionLoss:
-    """cross_entropy: nats a word; auxiliary: the captioner's own loss; shot: nats, -log of the temporal
-    attention on the captioned shot. All are means over words."""
+    """Losses of a batch, each () and a mean over words.
+
+    cross_entropy: nats. auxiliary: what the captioner adds. shot: nats, -log of the temporal attention on
+    the captioned shot.
+    """
 
     cross_entropy: Tensor
     auxiliary: Tensor
@@ -28,7 +29,7 @@ class CaptionLoss:
 
 def caption_loss(
     captioner: AnyCaptioner,
-    memory: Any,
+    memory: Memory,
     targets: Tensor,
     *,
     smoothing: float = 0.0,
@@ -38,16 +39,25 @@ def caption_loss(
     soft: TeacherTargets | None = None,
     soft_weight: float = 0.0,
 ) -> CaptionLoss:
-    """targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
-    true_steps: bool (B, T), the steps of each video that its captions are of. soft: what a teacher would have
-    written in each place; it takes ``soft_weight`` of the cross-entropy.
+    """Computes the losses of captions, word by word.
 
-    With probability 1 - ``teacher_forcing`` an input word is drawn from the model's own distribution
-    (Bengio et al. 2015) instead of being the true one. Each video's captions are taken longest first, so
-    that the rows that have ended can be dropped: a fifth of the steps of a padded batch.
+    Each video's captions are taken longest first, so that the rows that have ended can be dropped: a fifth of
+    the steps of a padded batch.
+
+    Args:
+        captioner: whose ``step`` is taken for every word.
+        memory: B encoded videos.
+        targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
+        smoothing: the share of the target that all words have alike.
+        teacher_forcing: the probability that the true word is fed; else one that is drawn from the model's
+            own distribution (Bengio et al. 2015).
+        generator: draws those words.
+        true_steps: bool (B, T), the steps of each video that its captions are of.
+        soft: a teacher's words in every place.
+        soft_weight: the share of the cross-entropy that these take.
     """
     words = (targets >= 0).sum()
-    order = _longest_first(targets, memory.size)
+    order = _sort_longest_first(targets, memory.size)
     targets, soft = targets[order], None if soft is None else soft.select(order)
     captions = targets.shape[0] // memory.size
     state = captioner.start(memory, captions)
@@ -56,54 +66,59 @@ def caption_loss(
     for i in range(targets.shape[1]):
         active = int((targets[:, i].view(memory.size, -1) >= 0).sum(1).max())
         if active < captions:
-            index = _first_rows(memory.size, captions, active)
+            index = _index_first_rows(memory.size, captions, active)
             state, word, targets, captions = state.select(index), word[index], targets[index], active
             soft = None if soft is None else soft.select(index)
         log_probs, state, attention = captioner.step(state, word, memory)
         target, valid = targets[:, i].clamp(min=0), targets[:, i] >= 0
-        hard = _smoothed(log_probs, target, smoothing)
+        hard = _smooth(log_probs, target, smoothing)
         if soft is not None:
             hard = (1 - soft_weight) * hard + soft_weight * soft.loss(log_probs, i)
         total = total + (hard * valid).sum()
         if attention is not None and attention.loss is not None:
             auxiliary = auxiliary + (attention.loss * valid).sum()
         if attention is not None and true_steps is not None:
-            shot = shot + (_missed(attention.temporal, true_steps) * valid).sum()
-        word = _next_word(log_probs, target, teacher_forcing, generator)
+            shot = shot + (_measure_missed_attention(attention.temporal, true_steps) * valid).sum()
+        word = _draw_next_word(log_probs, target, teacher_forcing, generator)
     return CaptionLoss(total / words, auxiliary / words, shot / words)
 
 
-def _longest_first(targets: Tensor, videos: int) -> Tensor:
-    """(R,) indices that put each video's captions longest first."""
+def _sort_longest_first(targets: Tensor, videos: int) -> Tensor:
+    """Returns (R,) indices that put each video's captions longest first."""
     lengths = (targets >= 0).sum(1).view(videos, -1)
     order = lengths.argsort(dim=1, descending=True, stable=True)
     return (order + torch.arange(videos).unsqueeze(1) * lengths.shape[1]).flatten()
 
 
-def _first_rows(videos: int, captions: int, kept: int) -> Tensor:
-    """Indices of the first ``kept`` of each video's ``captions`` rows."""
+def _index_first_rows(videos: int, captions: int, kept: int) -> Tensor:
+    """Returns indices of the first ``kept`` of each video's ``captions`` rows."""
     return (torch.arange(videos).unsqueeze(1) * captions + torch.arange(kept)).flatten()
 
 
-def _smoothed(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
+def _smooth(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
     loss = -log_probs.gather(1, target.unsqueeze(1)).squeeze(1)
     if smoothing:
         loss = (1 - smoothing) * loss - smoothing * log_probs.mean(1)
     return loss
 
 
-def _missed(temporal: Tensor, true_steps: Tensor) -> Tensor:
-    """(R,) -log of the attention (R, T) that the true steps (B, T) of a row's video get."""
+def _measure_missed_attention(temporal: Tensor, true_steps: Tensor) -> Tensor:
+    """Computes (R,) -log of the attention (R, T) that the true steps (B, T) of a row's video get."""
     rows = true_steps.repeat_interleave(temporal.shape[0] // true_steps.shape[0], 0)
     return -(temporal.float() * rows).sum(1).clamp(min=1e-6).log()
 
 
-def scheduled_words(ratio: float, generator: torch.Generator) -> NextWord:
-    """From log-probabilities (R, V) and true words (R,) to the words that are fed, by scheduled sampling."""
-    return lambda log_probs, target: _next_word(log_probs, target, ratio, generator)
+def make_scheduled_sampling(ratio: float, generator: torch.Generator) -> NextWord:
+    """Makes a function from log-probabilities (R, V) and true words (R,) to the words that are fed.
+
+    ratio: the share of true words among them.
+    """
+    return lambda log_probs, target: _draw_next_word(log_probs, target, ratio, generator)
 
 
-def _next_word(log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None) -> Tensor:
+def _draw_next_word(
+    log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None
+) -> Tensor:
     if ratio >= 1:
         return target
     own = torch.rand(target.shape, generator=generator) >= ratio
@@ -117,9 +132,6 @@ def _next_word(log_probs: Tensor, target: Tensor, ratio: float, generator: torch
     return word
 
 
-# The supervised loss of a captioner on a batch of captions.
-
-
 def supervised_loss(
     captioner: AnyCaptioner,
     memory: Memory,
@@ -128,9 +140,18 @@ def supervised_loss(
     forcing: float,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """ "total" is descended; "loss" is nats a word. forcing: the share of true words that are fed.
+    """Computes the supervised loss of a batch; a captioner's own loss takes the place of cross-entropy.
 
-    A captioner's own loss takes the place of cross-entropy.
+    Args:
+        captioner: in training mode.
+        memory: the batch's B encoded videos.
+        batch: has the captions.
+        recipe: weights of the losses.
+        forcing: the share of true words that are fed.
+        generator: draws the others.
+
+    Returns:
+        "total", which is descended, "loss", nats a word, and others to be logged, each ().
     """
     own = captioner.own_loss(memory, batch.targets)
     if own is not None:

@@ -1,4 +1,4 @@
-"""A captioner and the end of its image networks trained as one: the grid is made on the way."""
+"""Joins a captioner and the end of its image networks to one network: the grid is computed on the way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NotOnGrid(ReelwordError, ValueError):
 
 
 class TunedConfig(BaseModel):
-    """What is read: the cells where the trained part begins, of each network."""
+    """The streams that are read: of each network the cells where the trained part begins."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,11 +41,11 @@ class TunedConfig(BaseModel):
     )
 
 
-class Tuned(Captioner[Memory, State]):
-    """For training alone; what is kept of it are its two parts, apart.
+class TunedCaptioner(Captioner[Memory, State]):
+    """A captioner that computes its grid itself: for training alone, its two parts are kept apart.
 
-    captioner: one that reads the networks' grid, by whatever name, and nothing else. end: what makes the
-    grid from both networks' cells. Raises NotOnGrid.
+    captioner: one that reads the networks' grid, by whatever name, and nothing else. end: makes the grid from
+    both networks' cells. Raises NotOnGrid.
     """
 
     name = "tuned"
@@ -71,22 +71,22 @@ class Tuned(Captioner[Memory, State]):
         return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> Memory:
-        """A batch of each network's cells."""
+        """Encodes a batch of each network's cells."""
         memory: Memory = self.captioner.encode_batches(
-            order_inputs(self.captioner, {self.grid: self.seen(*batches)})
+            order_inputs(self.captioner, {self.grid: self.compute_grid(*batches)})
         )
         return memory
 
-    def seen(self, stage: Batch, lite3: Batch) -> Batch:
-        """The grid of the same steps: values (B, T, 49, 1280)."""
+    def compute_grid(self, stage: Batch, lite3: Batch) -> Batch:
+        """Computes the grid of the same steps: values (B, T, 49, 1280)."""
         videos, steps = stage.frame_mask.shape
-        grid = self._grid(stage.values.flatten(0, 1), lite3.values.flatten(0, 1))
+        grid = self._run_end(stage.values.flatten(0, 1), lite3.values.flatten(0, 1))
         grid = grid.view(videos, steps, *grid.shape[1:])
         mask = stage.frame_mask.unsqueeze(2).expand(-1, -1, grid.shape[2])
         return replace(stage, values=grid * mask.unsqueeze(3), region_mask=mask)
 
-    def _grid(self, *cells: Tensor) -> Tensor:
-        """In float32 whatever else is computed in: channel-wise convolutions go backward slowly in bf16."""
+    def _run_end(self, *cells: Tensor) -> Tensor:
+        """Runs the end in float32 always: channel-wise convolutions go backward slowly in bf16."""
         with torch.autocast("cpu", enabled=False):
             if self.training:
                 return self.end(*(each.float() for each in cells))  # type: ignore[no-any-return]

@@ -8,121 +8,143 @@ steps; the paper says "trained again" and not from where.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
+import torch
 from torch import Tensor
 
 from models.captioner import AnyCaptioner
-from training.batches.picture_batches import TrainingBatch
-from training.optimization.last_rewards import LastRewards
-from training.optimization.losses import scheduled_words
-from training.optimization.run_folder import Learner, learner_of
+from models.captioners.refocus import Refocus, RefocusMemory
+from training.batches.training_batch import TrainingBatch
+from training.optimization.learner import build_learner
+from training.optimization.losses import make_scheduled_sampling
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import Phase, Scores, Trainer, generator_of
+from training.optimization.trainer import Losses, Phase, Scores, Trainer, make_generator
 
 #: From a phase's name to the best weights when it had ended.
-BestAfter = Callable[[str], AnyCaptioner]
+BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
 
 
-def train_refocus(trainer: Trainer, on_shots: Trainer, best_after: BestAfter) -> str:
-    """What the recipe has of the three phases, after cross-entropy on both steps (which may have no steps).
+def train_later_phases(captioner: AnyCaptioner, trainer: Trainer, best_after: BestAfter) -> None:
+    """Takes what the trainer's recipe has behind cross-entropy: refocus's phases, then self-critical steps.
 
-    on_shots: the same trainer, for the phases that are judged by videos of several shots. Returns the name
-    of the last phase.
+    Each goes on from the best weights of the one before. Rewards are computed against the captions of the
+    videos that are trained on.
+
+    Args:
+        captioner: the one that went through cross-entropy.
+        trainer: of its recipe.
+        best_after: loads a phase's best weights by the phase's name.
+
+    Raises:
+        NoReward: the recipe pays for METEOR and no Java runs.
+    """
+    last = train_refocus(trainer, best_after) if has_refocus_phases(captioner) else "cross_entropy"
+    if trainer.recipe.self_critical_steps:
+        batches = trainer.batches
+        reward = SelfCritical.for_items(trainer.recipe, batches.items, batches.vocabulary.words)
+        trainer.refine(best_after(last), reward)
+
+
+def has_refocus_phases(captioner: AnyCaptioner) -> TypeGuard[Refocus]:
+    """Tells whether a captioner has phases of its own; those that there are are refocus's."""
+    return bool(captioner.training_phases)
+
+
+def train_refocus(trainer: Trainer, best_after: BestAfter) -> str:
+    """Takes what the recipe has of the three phases, after cross-entropy on both steps.
+
+    Returns the name of the last phase.
     """
     recipe, last = trainer.recipe, "cross_entropy"
-    refocusing = Refocusing(trainer, on_shots)
+    phases = RefocusPhases(trainer)
     for name, steps, go_through in (
-        ("first_step", recipe.first_step_steps, refocusing.first_step),
-        ("combined", recipe.combined_steps, refocusing.combined),
-        ("frozen_key_frames", recipe.frozen_steps, refocusing.frozen_key_frames),
+        ("first_step", recipe.first_step_steps, phases.train_first_step),
+        ("combined", recipe.combined_steps, phases.train_combined),
+        ("frozen_key_frames", recipe.frozen_steps, phases.train_with_frozen_key_frames),
     ):
         if steps:
-            go_through(best_after(last))
+            captioner = best_after(last)
+            if not has_refocus_phases(captioner):
+                raise TypeError(f"{captioner.name} has no phase {name}; only refocus has")
+            go_through(captioner)
             last = name
     return last
 
 
 @dataclass(frozen=True, eq=False)
-class Refocusing:
-    """The three phases."""
+class RefocusPhases:
+    """The three phases, each a method that trains a captioner through it."""
 
     trainer: Trainer
-    on_shots: Trainer
 
-    def first_step(self, captioner: AnyCaptioner) -> None:
-        """Cross-entropy of the caption that the default key frame gives (eq. 17)."""
+    def train_first_step(self, captioner: Refocus) -> None:
+        """Descends cross-entropy of the caption that the default key frame gives (eq. 17)."""
         trainer = self.trainer
 
-        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-            return trainer.cross_entropy(learner, batch, step, lambda memory: memory.first_step())
+        def loss(network: Refocus, batch: TrainingBatch, step: int) -> Losses:
+            return trainer.cross_entropy(network, batch, step, RefocusMemory.first_step)
 
-        def judge(model: Any) -> Scores:
-            return {"cider": trainer.cider(model, see=lambda memory: memory.first_step())}
+        def judge(network: Refocus) -> Scores:
+            validation = trainer.validation
+            return {"cider": validation.cider(network, trainer.precision, RefocusMemory.first_step)}
 
-        trainer.go_through(
-            trainer.phase("first_step", trainer.recipe.first_step_steps, loss, judge),
-            learner_of(trainer.recipe, captioner),
-        )
+        phase = trainer.make_phase("first_step", trainer.recipe.first_step_steps, loss, judge)
+        trainer.go_through(phase, build_learner(trainer.recipe, captioner))
 
-    def combined(self, captioner: AnyCaptioner) -> None:
-        """Eq. 22, with the reward that each video earned in the last epoch."""
+    def train_combined(self, captioner: Refocus) -> None:
+        """Descends eq. 22, with the reward that each video earned in the last epoch."""
         trainer = self.trainer
         rewards = LastRewards([item.id for item in trainer.batches.items])
 
-        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-            model: Any = learner.captioner
+        def loss(network: Refocus, batch: TrainingBatch, step: int) -> Losses:
             ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
-            words = scheduled_words(ratio, generator_of(trainer.recipe.seed, step, 4))
+            words = make_scheduled_sampling(ratio, make_generator(trainer.recipe.seed, step, 4))
             with trainer.autocast():
-                memory = model.encode_batches(batch.of(model))
-                found = model.combined_loss(memory, batch.targets, rewards.of(batch.ids), words)
+                memory = network.encode_batches(batch.inputs_of(network))
+                found = network.combined_loss(memory, batch.targets, rewards.get(batch.ids), words)
             rewards.remember(batch.ids, found.reward)
             parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
             return {"total": found.total, **parts, "reward": found.reward.mean()}
 
-        phase = trainer.phase("combined", trainer.recipe.combined_steps, loss, self._on_shots)
-        self._go_through(replace(phase, rewards=rewards), captioner)
+        steps = trainer.recipe.combined_steps
+        phase = trainer.make_phase("combined", steps, loss, trainer.judge_on_shots)
+        self._go_through(replace(phase, remembered={"rewards": rewards.values}), captioner)
 
-    def frozen_key_frames(self, captioner: AnyCaptioner) -> None:
-        """Cross-entropy on both steps (eqs. 17 and 18), the key frames being those of ``captioner``."""
-        trainer = self.trainer
-        phase = trainer.phase(
-            "frozen_key_frames", trainer.recipe.frozen_steps, trainer.cross_entropy, self._on_shots
-        )
-        self._go_through(phase, captioner.at_start_of("frozen_key_frames"))
+    def train_with_frozen_key_frames(self, captioner: Refocus) -> None:
+        """Descends cross-entropy on both steps (eqs. 17 and 18), the key frames being the captioner's."""
+        trainer, name = self.trainer, "frozen_key_frames"
+        steps, judge = trainer.recipe.frozen_steps, trainer.judge_on_shots
+        phase: Phase[Refocus] = trainer.make_phase(name, steps, trainer.cross_entropy, judge)
+        self._go_through(phase, captioner.at_start_of(name))
 
-    def _go_through(self, phase: Phase, captioner: AnyCaptioner) -> None:
-        """The start is judged first, so that only a gain on videos of several shots is kept."""
+    def _go_through(self, phase: Phase[Refocus], captioner: Refocus) -> None:
+        """Judges the start first, so that only a gain on videos of several shots is kept."""
         phase = replace(phase, metric="shots_cider", keeps_start=True)
-        self.on_shots.go_through(phase, learner_of(self.trainer.recipe, captioner))
-
-    def _on_shots(self, model: Any) -> Scores:
-        """CIDEr-D of whole pictures, and of pseudo-videos where such are trained on."""
-        whole, shots = self.trainer.cider(model), self.trainer.shots
-        return {"cider": whole, "shots_cider": whole if shots is None else self.trainer.cider(model, shots)}
+        self.trainer.go_through(phase, build_learner(self.trainer.recipe, captioner))
 
 
-# What comes after cross-entropy: refocus's own phases, and then self-critical steps.
-#
-# Each goes on from the best weights of the one before.
+class LastRewards:
+    """The reward that each training video earned when it was last trained on (eq. 20).
 
-
-def train_later_phases(
-    captioner: AnyCaptioner, trainer: Trainer, on_shots: Trainer, best_after: BestAfter
-) -> None:
-    """What the recipe of ``trainer`` has of them; it has been through cross-entropy with ``captioner``.
-
-    on_shots: the trainer of refocus's phases that are judged by videos of several shots. best_after: from a
-    phase's name to its best weights. Rewards are computed against the captions of the videos that are
-    trained on. Raises NoReward where METEOR is paid for and no Java runs.
+    ``values`` (items,) are NaN for a video that was not seen yet; a run's state holds them. A video comes
+    once an epoch, so that what is found is R_{e-1}. An epoch ends with the last whole batch: a video that it
+    left out has an older reward, or none.
     """
-    last = "cross_entropy"
-    if captioner.training_phases:
-        last = train_refocus(trainer, on_shots, best_after)
-    if trainer.recipe.self_critical_steps:
-        batches = trainer.batches
-        reward = SelfCritical.of(trainer.recipe, batches.items, batches.vocabulary.words)
-        trainer.refine(best_after(last), reward)
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._place = {name: i for i, name in enumerate(ids)}
+        self.values = torch.full((len(ids),), torch.nan)
+
+    def get(self, ids: Sequence[str]) -> Tensor:
+        """Returns (B,) rewards of these videos."""
+        return self.values[self._places(ids)]
+
+    def remember(self, ids: Sequence[str], rewards: Tensor) -> None:
+        """Keeps rewards (B,) of these videos."""
+        self.values[self._places(ids)] = rewards.detach().float().cpu()
+
+    def _places(self, ids: Sequence[str]) -> Tensor:
+        return torch.tensor([self._place[name] for name in ids])

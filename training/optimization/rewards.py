@@ -1,4 +1,4 @@
-"""What self-critical training pays for: any weighted sum of CIDEr-D, BLEU-4, METEOR and ROUGE-L."""
+"""Computes the rewards of self-critical training: any weighted sum of CIDEr-D, BLEU-4, METEOR and ROUGE-L."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from training.recipes.recipe import RewardWeights
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
 from training.scores.java import JavaError, find_java
-from training.scores.meteor import Meteor, meteor_score
-from training.scores.metrics import bleu, bleu_counts, rouge_l_scores
+from training.scores.meteor import Meteor, compute_meteor
+from training.scores.metrics import compute_bleu, compute_rouge_l, count_bleu
 
 Words = Sequence[str]
 References = Mapping[str, Sequence[Words]]
@@ -31,7 +31,7 @@ class NoReward(ReelwordError, RuntimeError):
 
 
 class Rewards:
-    """The weighted sum over one set of references. CIDEr-D counts the end of a caption as a word.
+    """Computes the weighted sum over one set of references. CIDEr-D counts the end of a caption as a word.
 
     Its scale is CIDEr-D's own, 0 to 10; the others are 0 to 1. METEOR keeps a Java process, which starts
     here and ends with ``close`` or with this program. Raises NoReward where METEOR is paid for and no Java
@@ -40,27 +40,39 @@ class Rewards:
 
     def __init__(self, weights: RewardWeights, references: References) -> None:
         self._references = references
-        self._meteor = _started() if weights.meteor else None
+        self._meteor = _start_meteor() if weights.meteor else None
         built: dict[str, Callable[[], Score]] = {
             "cider": lambda: CiderD(references, count_end=True).score,
-            "bleu": lambda: self._of_texts(lambda texts, said: bleu(4, bleu_counts(texts, said)) / 100),
-            "rouge_l": lambda: self._of_texts(rouge_l_scores),
-            "meteor": lambda: self._of_texts(self._meteor_scores),
+            "bleu": lambda: self._score_texts(
+                lambda texts, said: compute_bleu(4, count_bleu(texts, said)) / 100
+            ),
+            "rouge_l": lambda: self._score_texts(compute_rouge_l),
+            "meteor": lambda: self._score_texts(self._compute_meteor),
         }
         self._parts = [(weight, built[name]()) for name, weight in weights if weight]
 
     def score(self, ids: Sequence[str], captions: Sequence[Words], finished: Sequence[bool]) -> Floats:
-        """(captions,) the reward of each. Raises JavaError if METEOR stops or falls silent."""
+        """Computes the reward of each caption, (captions,).
+
+        Args:
+            ids: of the videos, one a caption; they may repeat.
+            captions: as words.
+            finished: whether each has ended, and was not cut.
+
+        Raises:
+            JavaError: METEOR stops or falls silent.
+        """
         return sum(
             (weight * part(ids, captions, finished) for weight, part in self._parts), np.zeros(len(ids))
         )
 
     def close(self) -> None:
+        """Ends METEOR's process, if there is one."""
         if self._meteor is not None:
             self._meteor.close()
 
-    def _of_texts(self, score: TextScore) -> Score:
-        """A score of captions as texts; whether a caption has ended does not count."""
+    def _score_texts(self, score: TextScore) -> Score:
+        """Makes a score of words of one of texts; whether a caption has ended does not count."""
 
         def score_words(ids: Sequence[str], captions: Sequence[Words], _: Sequence[bool]) -> Floats:
             texts = [" ".join(words) for words in captions]
@@ -68,18 +80,18 @@ class Rewards:
 
         return score_words
 
-    def _meteor_scores(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    def _compute_meteor(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         assert self._meteor is not None
-        return meteor_score(self._meteor.counts(texts, references))
+        return compute_meteor(self._meteor.count_matches(texts, references))
 
 
-def require(weights: RewardWeights) -> None:
-    """Raises NoReward at once where training would raise it after all its supervised steps."""
+def check_rewards(weights: RewardWeights) -> None:
+    """Checks at once that rewards can be computed, and not after all supervised steps. Raises NoReward."""
     if weights.meteor:
-        _started().close()
+        _start_meteor().close()
 
 
-def _started() -> Meteor:
+def _start_meteor() -> Meteor:
     try:
         return Meteor(find_java())
     except (JavaError, ModuleNotFoundError) as error:

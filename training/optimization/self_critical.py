@@ -1,4 +1,4 @@
-"""Self-critical training: sampled captions, each judged by its reward against a baseline.
+"""Trains by sampled captions, each judged by its reward against a baseline.
 
 By default each video is sampled K times, and a sample's advantage is its reward minus the mean reward of the
 other K - 1 ("new self-critical", ruotianluo/self-critical.pytorch); the classical baseline is the reward of
@@ -19,24 +19,32 @@ from torch import Tensor
 from models.captioner import AnyCaptioner, Memory
 from models.decoding.decode import DecodingOptions, decode, sample
 from models.vocabulary import EOS
-from training.batches.picture_batches import TrainingBatch, TrainingItem
+from training.batches.training_batch import CaptionedItem, TrainingBatch, autocast
 from training.optimization.losses import caption_loss
 from training.optimization.rewards import Rewards
-from training.precision import autocast
 from training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
 class SelfCritical:
-    """The reward and its weights."""
+    """Computes the loss of self-critical steps. words: the vocabulary, by the words' ids."""
 
     recipe: Recipe
     rewards: Rewards
     words: Sequence[str]
 
     @classmethod
-    def of(cls, recipe: Recipe, items: Sequence[TrainingItem], words: Sequence[str]) -> SelfCritical:
-        """Raises NoReward where METEOR is paid for and no Java runs."""
+    def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> SelfCritical:
+        """Prepares the recipe's rewards.
+
+        Args:
+            recipe: which metrics are paid for, and how samples are drawn.
+            items: videos that are trained on, whose captions are the references.
+            words: the vocabulary, by the words' ids.
+
+        Raises:
+            NoReward: METEOR is paid for and no Java runs.
+        """
         return cls(recipe, Rewards(recipe.rewards, {item.id: item.captions for item in items}), words)
 
     def loss(
@@ -47,16 +55,26 @@ class SelfCritical:
         precision: torch.dtype,
         given: int | None = None,
     ) -> dict[str, Tensor]:
-        """Policy gradient and cross-entropy, in one encoding of the videos.
+        """Computes policy gradient and cross-entropy, in one encoding of the videos.
 
-        given: with MIXER, how many words of its first true caption each sample of a video goes on from; then
-        cross-entropy is that of those words, and both losses count whole. Else they are weighed.
+        Args:
+            captioner: in training mode.
+            batch: B videos with K captions each.
+            generator: draws the samples.
+            precision: what the networks compute in.
+            given: with MIXER, how many words of its first true caption each sample of a video goes on from;
+                then cross-entropy is that of those words, and both losses count whole. Else they are weighed.
+
+        Returns:
+            "total", which is descended, and what is logged, each ().
         """
         samples = self.recipe.self_critical_samples
-        prefix, targets, weights = self._shares(batch.targets, len(batch.ids), given)
-        greedy = self._greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
+        prefix, targets, weights = self._divide_losses(batch.targets, len(batch.ids), given)
+        greedy = (
+            self._reward_greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
+        )
         with autocast(precision):
-            memory: Memory = captioner.encode_batches(batch.of(captioner))
+            memory: Memory = captioner.encode_batches(batch.inputs_of(captioner))
             drawn = sample(
                 captioner,
                 memory,
@@ -67,18 +85,18 @@ class SelfCritical:
                 self.recipe.self_critical_temperature,
             )
             likelihood = caption_loss(captioner, memory, targets, smoothing=self.recipe.smoothing)
-        reward = self._reward(batch.ids, drawn.tokens, samples)
+        reward = self._reward_samples(batch.ids, drawn.tokens, samples)
         grouped = reward.view(-1, samples)
-        advantage = leave_one_out(grouped) if greedy is None else grouped - greedy.unsqueeze(1)
+        advantage = subtract_others_mean(grouped) if greedy is None else grouped - greedy.unsqueeze(1)
         policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / drawn.mask.sum().clamp(min=1)
         supervised = likelihood.cross_entropy + self.recipe.ranking_weight * likelihood.auxiliary
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
         return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}
 
-    def _shares(
+    def _divide_losses(
         self, targets: Tensor, videos: int, given: int | None
     ) -> tuple[Tensor | None, Tensor, tuple[float, float]]:
-        """(what samples begin with, what is supervised, the weights of both losses)."""
+        """Returns what samples begin with, what is supervised, and the weights of both losses."""
         if given is None:
             weight = self.recipe.self_critical_weight
             return None, targets, (weight, 1 - weight)
@@ -89,21 +107,21 @@ class SelfCritical:
         return prefix, targets[:, :given], (1.0, 1.0)
 
     @torch.no_grad()
-    def _greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
-        """(B,) rewards of what the captioner writes when it is used, without dropout."""
+    def _reward_greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
+        """Returns (B,) rewards of what the captioner writes when it is used, without dropout."""
         options = DecodingOptions(  # as free to name a thing twice as the samples are
             method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False
         )
         captioner.eval()
         with autocast(precision):
-            written = decode(captioner, captioner.encode_batches(batch.of(captioner)), options)
+            written = decode(captioner, captioner.encode_batches(batch.inputs_of(captioner)), options)
         captioner.train()
         found = [hypotheses[0] for hypotheses in written]
         captions = [[self.words[i] for i in each.tokens] for each in found]
         scores = self.rewards.score(batch.ids, captions, [each.finished for each in found])
         return torch.from_numpy(scores).float()
 
-    def _reward(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:
+    def _reward_samples(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:
         rows = tokens.tolist()
         finished = [EOS in row for row in rows]
         captions = [
@@ -113,7 +131,7 @@ class SelfCritical:
         return torch.from_numpy(self.rewards.score(repeated, captions, finished)).float()
 
 
-def leave_one_out(reward: Tensor) -> Tensor:
-    """(B, K) rewards minus the mean of the other K - 1 of the same video."""
+def subtract_others_mean(reward: Tensor) -> Tensor:
+    """Returns rewards (B, K) minus the mean of the other K - 1 of the same video."""
     others = (reward.sum(1, keepdim=True) - reward) / (reward.shape[1] - 1)
     return reward - others

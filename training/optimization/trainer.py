@@ -1,87 +1,135 @@
-"""Training a captioner in phases: cross-entropy first, self-critical steps last, a captioner's own between.
+"""Trains a captioner in phases: cross-entropy first, self-critical steps last, its own phases between.
 
-A step is a function of the seed and its number (``Batches.at``, one generator a step), so a run that was
-killed goes on exactly where its last saved state stands.
+A step is a function of the seed and its number (``TrainingBatches.at``, one generator a step), so a run that
+was killed goes on exactly where its last saved state stands.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeAlias
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from models.captioner import AnyCaptioner
-from training.batches.picture_batches import Batches, TrainingBatch, TrainingItem
-from training.batches.pseudo_video import Shots
-from training.optimization.last_rewards import LastRewards
+from models.captioner import AnyCaptioner, Captioner, MemoryT, StateT
+from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches, autocast
+from training.optimization.learner import (
+    Learner,
+    NetworkT,
+    TrainedNetwork,
+    adapt_to_rewards,
+    build_learner,
+)
 from training.optimization.losses import supervised_loss
-from training.optimization.run_folder import Learner, TrainingRun, learner_of, refining
+from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.validation import See, Validation, as_it_is
-from training.precision import autocast
+from training.optimization.validation import Validation
 from training.recipes.recipe import Recipe, TrainingMoment
 
 REPORT_EVERY = 20
 #: In the order in which a run has them; none has all.
 PHASES = ("cross_entropy", "first_step", "combined", "frozen_key_frames", "self_critical", "embedding")
-#: What the judges of this package's phases measure, and log.
-Scores = Mapping[str, float]
+#: Losses of one step, each (): "total" is descended, the others are logged.
+Losses: TypeAlias = Mapping[str, Tensor]
+#: Name → value of what checkpoints are judged by.
+Scores: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class BestScore:
+    """The score by which weights were kept. metric: its name. where: the phase and step of the run."""
+
+    metric: str
+    value: float
+    where: str
 
 
 @dataclass(frozen=True, eq=False)
-class Phase:
-    """One stretch of training: data, loss ("total" is descended, the rest is logged), rate by step.
+class Phase(Generic[NetworkT]):
+    """One stretch of training.
 
+    loss: from the network, a batch and the step's number to losses. rate: from a step to its learning rate.
     judge: scores of the averaged weights, of which the one called ``metric`` says whether they are kept.
-    keeps_start: the weights it starts from have to be surpassed. rewards: what its loss remembers.
+    keeps_start: the weights it starts from have to be surpassed. remembered: tensors that the loss changes in
+    place and that belong to the run's state.
     """
 
     name: str
     steps: int
     validate_every: int
-    batches: Batches
-    loss: Callable[[Learner, TrainingBatch, int], dict[str, Tensor]]
+    batches: TrainingBatches[CaptionedItem]
+    loss: Callable[[NetworkT, TrainingBatch, int], Losses]
     rate: Callable[[int], float]
-    judge: Callable[[Any], Scores]
+    judge: Callable[[NetworkT], Scores]
     metric: str = "cider"
     keeps_start: bool = False
-    rewards: LastRewards | None = None
-
-    def judged_by(self, metric: str) -> Phase:
-        return replace(self, metric=metric)
+    remembered: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """One captioner, its data, and the folder that remembers how far it got."""
+    """A recipe, its data, and the folder that remembers how far a run got.
+
+    validation: on held-out items. shots_validation: on the same as pseudo-videos of several shots, where such
+    are trained on. save_best: keeps the weights of a network that are the best so far.
+    """
 
     recipe: Recipe
-    batches: Batches
-    held_out: Sequence[TrainingItem]
+    batches: TrainingBatches[CaptionedItem]
+    validation: Validation[CaptionedItem]
     run: TrainingRun
-    save_best: Callable[[Any, float, str], None]
+    save_best: Callable[[TrainedNetwork, BestScore], None]
     precision: torch.dtype
+    shots_validation: Validation[CaptionedItem] | None = None
 
-    def train(self, captioner: AnyCaptioner) -> None:
-        """Cross-entropy for ``recipe.steps``; resumes from the run's folder where there is one."""
-        phase = self.phase("cross_entropy", self.recipe.steps, self.cross_entropy, self.on_whole_pictures)
-        self.go_through(replace(phase, keeps_start=phase.steps == 0), learner_of(self.recipe, captioner))
+    def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
+        """Takes ``recipe.steps`` of cross-entropy; resumes from the run's folder where there is one.
 
-    def phase(
+        With ``keep_start`` the weights it starts from are the first to be surpassed, as without any step.
+        """
+        steps = self.recipe.steps
+        phase: Phase[AnyCaptioner] = self.make_phase("cross_entropy", steps, self.cross_entropy, self.judge)
+        phase = replace(phase, keeps_start=keep_start or steps == 0)
+        self.go_through(phase, build_learner(self.recipe, captioner))
+
+    def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
+        """Takes self-critical steps from the captioner's weights; they are kept where validation gains."""
+        recipe, steps = self.recipe, self.recipe.self_critical_steps
+
+        def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+            given = recipe.words_given(self.epoch(step))
+            return reward.loss(network, batch, make_generator(recipe.seed, step, 2), self.precision, given)
+
+        def rate(step: int) -> float:
+            moment = TrainingMoment(step / steps, self.epoch(step))
+            return recipe.self_critical_rate * recipe.schedule.share(moment)
+
+        batches = self.batches.with_captions(recipe.self_critical_captions)
+        every = recipe.self_critical_every
+        phase = Phase("self_critical", steps, every, batches, loss, rate, self.judge, keeps_start=True)
+        self.go_through(phase, build_learner(adapt_to_rewards(recipe), captioner))
+
+    def make_phase(
         self,
         name: str,
         steps: int,
-        loss: Callable[[Learner, TrainingBatch, int], dict[str, Tensor]],
-        judge: Callable[[Any], Scores],
-    ) -> Phase:
-        """One of ``steps`` on the trainer's batches, at the recipe's rate."""
+        loss: Callable[[NetworkT, TrainingBatch, int], Losses],
+        judge: Callable[[NetworkT], Scores],
+    ) -> Phase[NetworkT]:
+        """Makes a phase on the trainer's batches, at the recipe's rate.
+
+        Args:
+            name: one of PHASES.
+            steps: how many the phase has.
+            loss: from the network, a batch and the step's number to losses.
+            judge: from the averaged network to scores.
+        """
 
         def rate(step: int) -> float:
             return self.recipe.rate(step, steps, self.epoch(step))
@@ -89,46 +137,52 @@ class Trainer:
         return Phase(name, steps, self.recipe.validate_every, self.batches, loss, rate, judge)
 
     def epoch(self, step: int) -> float:
-        """How many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
+        """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
-        """Self-critical steps from the weights ``captioner`` has; kept only where validation gains."""
-        recipe = self.recipe
-        learner = learner_of(refining(recipe), captioner)
+    def judge(self, captioner: AnyCaptioner) -> Scores:
+        """Returns CIDEr-D of the held-out items."""
+        return {"cider": self.validation.cider(captioner, self.precision)}
 
-        def loss(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-            generator = generator_of(recipe.seed, step, 2)
-            given = recipe.words_given(self.epoch(step))
-            network: Any = learner.captioner
-            return reward.loss(network, batch, generator, self.precision, given)
+    def judge_on_shots(self, captioner: AnyCaptioner) -> Scores:
+        """Returns CIDEr-D of the held-out items, and of pseudo-videos where such are trained on."""
+        scores = self.judge(captioner)
+        if self.shots_validation is None:
+            return {**scores, "shots_cider": scores["cider"]}
+        return {**scores, "shots_cider": self.shots_validation.cider(captioner, self.precision)}
 
-        def rate(step: int) -> float:
-            done = step / recipe.self_critical_steps
-            return recipe.self_critical_rate * recipe.schedule.share(TrainingMoment(done, self.epoch(step)))
+    def cross_entropy(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        batch: TrainingBatch,
+        step: int,
+        choose_memory: Callable[[MemoryT], MemoryT] | None = None,
+    ) -> Losses:
+        """Computes the supervised loss of a batch.
 
-        batches = replace(self.batches, captions=recipe.self_critical_captions)
-        steps, every = recipe.self_critical_steps, recipe.self_critical_every
-        phase = Phase("self_critical", steps, every, batches, loss, rate, self.on_whole_pictures)
-        self.go_through(replace(phase, keeps_start=True), learner)
+        Args:
+            captioner: in training mode.
+            batch: videos and their captions.
+            step: decides the schedules and all that is drawn.
+            choose_memory: the memory that is written from, by default the captioner's choice.
+        """
+        seed = self.recipe.seed
+        with self.autocast():
+            memory = captioner.encode_batches(batch.inputs_of(captioner))
+            if choose_memory is None:
+                memory = captioner.memory_to_learn_from(memory, make_generator(seed, step, 3))
+            else:
+                memory = choose_memory(memory)
+            forcing = self.recipe.teacher_forcing(self.epoch(step))
+            generator = make_generator(seed, step, 1)
+            return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)
 
-    @property
-    def shots(self) -> Shots | None:
-        """How the pseudo-videos that are trained on are made; real videos have none."""
-        return self.batches.shots
+    def autocast(self) -> torch.autocast:
+        """Returns a context that computes in half precision where the processor has it."""
+        return autocast(self.precision)
 
-    def on_whole_pictures(self, captioner: AnyCaptioner) -> Scores:
-        """CIDEr-D of the held-out items."""
-        return {"cider": self.cider(captioner)}
-
-    def cider(self, captioner: AnyCaptioner, shots: Shots | None = None, see: See = as_it_is) -> float:
-        """Of the held-out items, whole or as pseudo-videos; see: the memory that is written from."""
-        longest = self.recipe.max_length
-        validation = Validation(self.held_out, self.batches.vocabulary, longest, shots, see)
-        return validation.cider(captioner, self.precision)
-
-    def go_through(self, phase: Phase, learner: Learner) -> None:
-        """All steps of a phase that the run has not taken yet."""
+    def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
+        """Takes all steps of a phase that the run has not taken yet."""
         first, best = self._resume(phase, learner)
         if first == 0 and best == -math.inf and phase.keeps_start:
             best = self._checkpoint(phase, 0, learner, best)
@@ -146,15 +200,8 @@ class Trainer:
                     best = self._checkpoint(phase, step + 1, learner, best)
                     bar.set_postfix({phase.metric: f"{best:.1f}"})
 
-    def _step(self, phase: Phase, learner: Learner, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        learner.captioner.train()
-        torch.manual_seed(self.recipe.seed * 1_000_003 + step)
-        losses = phase.loss(learner, batch, step)
-        learner.update(losses["total"], phase.rate(step), self.recipe.clip)
-        return losses
-
-    def _resume(self, phase: Phase, learner: Learner) -> tuple[int, float]:
-        """(first step to take, best score so far); a phase that the run has left behind takes none.
+    def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
+        """Returns the first step to take and the best score so far; a phase that is left behind takes none.
 
         What an earlier phase was judged by is no measure for one that is judged by something else.
         """
@@ -166,49 +213,46 @@ class Trainer:
         if state["phase"] != phase.name:
             return 0, float(state["best"]) if state.get("metric", "cider") == phase.metric else -math.inf
         learner.restore(state)
-        if phase.rewards is not None:
-            phase.rewards.values.copy_(state["rewards"])
+        for name, tensor in phase.remembered.items():
+            tensor.copy_(state[name])
         return int(state["step"]), float(state["best"])
 
-    def cross_entropy(
-        self, learner: Learner, batch: TrainingBatch, step: int, see: See | None = None
-    ) -> dict[str, Tensor]:
-        """The supervised loss. see: the memory that is written from, by default the captioner's choice."""
-        captioner: Any = learner.captioner
-        seed = self.recipe.seed
-        with self.autocast():
-            memory = captioner.encode_batches(batch.of(captioner))
-            if see is None:
-                memory = captioner.memory_to_learn_from(memory, generator_of(seed, step, 3))
-            else:
-                memory = see(memory)
-            forcing = self.recipe.teacher_forcing(self.epoch(step))
-            generator = generator_of(seed, step, 1)
-            return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)
+    def _step(
+        self, phase: Phase[NetworkT], learner: Learner[NetworkT], batch: TrainingBatch, step: int
+    ) -> Losses:
+        learner.network.train()
+        torch.manual_seed(self.recipe.seed * 1_000_003 + step)
+        losses = phase.loss(learner.network, batch, step)
+        learner.update(losses["total"], phase.rate(step), self.recipe.clip)
+        return losses
 
-    def autocast(self) -> torch.autocast:
-        """Half precision where the processor has it."""
-        return autocast(self.precision)
-
-    def _report(self, phase: Phase, step: int, losses: dict[str, Tensor], seconds: float) -> None:
+    def _report(self, phase: Phase[NetworkT], step: int, losses: Losses, seconds: float) -> None:
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
         row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
         self.run.log(row | values)
 
-    def _checkpoint(self, phase: Phase, step: int, learner: Learner, best: float) -> float:
-        """Score the averaged weights after ``step`` steps, keep them if they are the best, save the state."""
-        averaged: Any = learner.average.module
+    def _checkpoint(
+        self, phase: Phase[NetworkT], step: int, learner: Learner[NetworkT], best: float
+    ) -> float:
+        """Scores the averaged weights, keeps them if they are the best, and saves the state."""
+        averaged = learner.averaged
         scores = phase.judge(averaged)
         score = scores[phase.metric]
         self.run.log({"phase": phase.name, "step": step, **scores})
         if score >= best:  # of equals the last: what is trained may not show in what is judged
-            self.save_best(averaged, score, f"{phase.name} step {step}")
+            self.save_best(averaged, BestScore(phase.metric, score, f"{phase.name} step {step}"))
         best = max(score, best)
-        remembered = {} if phase.rewards is None else {"rewards": phase.rewards.values}
         place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
-        self.run.save({**place, **learner.state(), **remembered})
+        self.run.save({**place, **learner.state(), **phase.remembered})
         return best
 
 
-def generator_of(seed: int, step: int, purpose: int) -> torch.Generator:
+def make_generator(seed: int, step: int, purpose: int) -> torch.Generator:
+    """Makes the generator of one step.
+
+    Args:
+        seed: the run's.
+        step: the step's number.
+        purpose: 1 to 15, so that what is drawn for one thing does not depend on another.
+    """
     return torch.Generator().manual_seed((seed * 16 + purpose) * 10_000_019 + step)

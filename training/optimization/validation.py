@@ -1,79 +1,120 @@
-"""CIDEr-D on held-out pictures, quick enough to choose checkpoints by."""
+"""Computes CIDEr-D on held-out pictures or videos, quick enough to choose checkpoints by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic
 
 import numpy as np
 import torch
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
-from models.inputs import order_inputs
-from models.vocabulary import Vocabulary
+from models.inputs import Batch, order_inputs
 from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import Sample, Shots, batch_of, sample, whole
-from training.precision import autocast
+from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
+from training.batches.training_batch import ItemT_co, autocast
+from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.scores.cider import CiderD
 
-GROUP = 50
 #: The pseudo-videos of every validation are the same.
 SHOTS_SEED = 2019
 
 
-def judging_options(max_length: int) -> DecodingOptions:
-    """What checkpoints are chosen by. Words may return, so that runs compare with those of before."""
-    return DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False)
-
-
-#: From a captioner's memory to the one that it writes from.
-See = Callable[[Any], Any]
-
-
-def as_it_is(memory: Any) -> Any:
+def keep_memory(memory: MemoryT) -> MemoryT:
+    """Returns the memory as it is."""
     return memory
 
 
-class Validation:
-    """Beam search of 3; document frequencies are the held-out set's own.
+def make_decoding_options(max_length: int) -> DecodingOptions:
+    """Returns the options that checkpoints are chosen by: a beam search of 3.
 
-    shots: whole pictures where it is None, else pseudo-videos like those that are trained on. see: which of
-    its memories the captioner writes from.
+    Words may return, so that runs compare with those of before.
     """
+    return DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False)
 
-    def __init__(
-        self,
-        items: Sequence[TrainingItem],
-        vocabulary: Vocabulary,
-        max_length: int,
-        shots: Shots | None = None,
-        see: See = as_it_is,
-    ) -> None:
-        self.items, self.vocabulary, self.shots, self.see = items, vocabulary, shots, see
-        self.options = judging_options(max_length)
+
+class Validation(ABC, Generic[ItemT_co]):
+    """Scores captioners on held-out items; document frequencies are these items' own."""
+
+    #: Items that are captioned together.
+    group: int
+
+    def __init__(self, items: Sequence[ItemT_co], max_length: int) -> None:
+        self.items = items
+        self.options = make_decoding_options(max_length)
         self.scorer = CiderD({item.id: item.captions for item in items})
 
-    def cider(self, captioner: AnyCaptioner, precision: torch.dtype) -> float:
-        """×100, as papers print it."""
+    @abstractmethod
+    def load_group(self, start: int) -> Mapping[str, Batch]:
+        """Returns a batch for each stream of the group of items that begins at ``start``."""
+
+    def cider(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        precision: torch.dtype,
+        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+    ) -> float:
+        """Captions all items and scores the captions.
+
+        Args:
+            captioner: is put into evaluation mode.
+            precision: what it computes in.
+            choose_memory: the memory that is written from, where a captioner has several.
+
+        Returns:
+            CIDEr-D × 100, as papers print it.
+        """
         captioner.eval()
-        captions = list(self._captions(captioner, precision))
+        captions = list(self._write_captions(captioner, precision, choose_memory))
         return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
 
-    def _captions(self, captioner: AnyCaptioner, precision: torch.dtype) -> Iterator[list[str]]:
-        for start in range(0, len(self.items), GROUP):
-            samples = self._samples(start)
+    def _write_captions(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        precision: torch.dtype,
+        choose_memory: Callable[[MemoryT], MemoryT],
+    ) -> Iterator[list[str]]:
+        for start in range(0, len(self.items), self.group):
+            batches = self.load_group(start)
             with torch.inference_mode(), autocast(precision):
-                batches = batch_of(samples)
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
-                for hypotheses in decode(captioner, self.see(memory), self.options):
-                    yield self.vocabulary.decode(hypotheses[0].tokens)
+                for hypotheses in decode(captioner, choose_memory(memory), self.options):
+                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
 
-    def _samples(self, start: int) -> list[Sample]:
-        """A group's, of one length."""
-        group = self.items[start : start + GROUP]
+
+class PictureValidation(Validation[TrainingItem]):
+    """On pictures as they are, or with ``shots`` on pseudo-videos like those that are trained on."""
+
+    group = 50
+
+    def __init__(self, items: Sequence[TrainingItem], max_length: int, shots: Shots | None = None) -> None:
+        super().__init__(items, max_length)
+        self.shots = shots
+
+    def load_group(self, start: int) -> Mapping[str, Batch]:
+        """Returns the group's samples, which are of one length."""
+        return stack_samples(self._draw_samples(start))
+
+    def _draw_samples(self, start: int) -> list[Sample]:
+        group = self.items[start : start + self.group]
         if self.shots is None:
-            return [whole(item.pictures) for item in group]
+            return [sample_whole(item.pictures) for item in group]
         rng = np.random.default_rng((SHOTS_SEED, start))
         steps, others = self.shots.draw_length(rng), [item.pictures for item in self.items]
-        return [sample(item.pictures, others, steps, self.shots, rng) for item in group]
+        return [draw_sample(item.pictures, others, steps, self.shots, rng) for item in group]
+
+
+class VideoValidation(Validation[CaptionedVideo]):
+    """On whole videos."""
+
+    group = 16
+
+    def __init__(self, items: Sequence[CaptionedVideo], max_length: int, inputs: VideoInputs) -> None:
+        super().__init__(items, max_length)
+        self.inputs = inputs
+
+    def load_group(self, start: int) -> Mapping[str, Batch]:
+        """Reads the group's features. Raises FeaturesDamaged."""
+        return self.inputs.load(self.items[start : start + self.group])

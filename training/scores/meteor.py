@@ -1,4 +1,4 @@
-"""METEOR 1.5 for English, from its jar, kept running: loading its paraphrase table takes ten seconds.
+"""Runs METEOR 1.5 for English from its jar, and keeps it running: its tables take ten seconds to load.
 
 Denkowski & Lavie, "Meteor Universal" (2014). The jar aligns a caption with each reference and answers one
 line of 23 counts for the best of them. What follows from the counts, the score of one caption or of a
@@ -22,7 +22,7 @@ from typing import IO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from training.scores.java import Java, JavaError, fell_silent, last_line, scorer_file
+from training.scores.java import Java, JavaError, find_cause, find_scorer_file, make_silence_error
 
 #: One answer: pairs for caption and reference, but for the chunks. Matches are content and function words
 #: (pairs of pairs) of four matchers.
@@ -52,7 +52,7 @@ class Meteor:
         self._seconds = start_seconds
         self._answer_seconds = answer_seconds
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        folder = scorer_file("meteor")
+        folder = find_scorer_file("meteor")
         # The table is named, and by a relative path: below a path with a space the jar does not find it.
         arguments = ["-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
         command = java.command(*arguments, "-a", "data/paraphrase-en.gz")
@@ -69,17 +69,17 @@ class Meteor:
         self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=_read, args=(self._process.stdout, self._answers), daemon=True).start()
 
-    def counts(
+    def count_matches(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     ) -> npt.NDArray[np.float64]:
-        """(captions, 23) counts of each tokenised caption against the best of its references.
+        """Returns (captions, 23) counts of each tokenised caption against the best of its references.
 
         Raises JavaError, after ending the process, if METEOR stops or falls silent.
         """
         if self._complaints.closed:
             raise JavaError("METEOR was ended.")
         lines = [
-            " ||| ".join(["SCORE", *map(_plain, captions), _plain(hypothesis)]) + "\n"
+            " ||| ".join(["SCORE", *map(_remove_separators, captions), _remove_separators(hypothesis)]) + "\n"
             for hypothesis, captions in zip(hypotheses, references, strict=True)
         ]
         try:
@@ -106,21 +106,21 @@ class Meteor:
         # Written by a thread: the pipes are small, and a process that reads nothing must not hold us up.
         threading.Thread(target=self._write, args=(text,), daemon=True).start()
         for _ in range(answers):
-            yield self._answer()
+            yield self._read_answer()
 
     def _write(self, text: bytes) -> None:
         with suppress(OSError, ValueError):  # a process that ended is noticed by who reads
             self._stdin.write(text)
             self._stdin.flush()
 
-    def _answer(self) -> list[float]:
+    def _read_answer(self) -> list[float]:
         try:
             line = self._answers.get(timeout=self._seconds)
         except queue.Empty:
-            raise fell_silent("METEOR", self._seconds) from None
+            raise make_silence_error("METEOR", self._seconds) from None
         self._seconds = self._answer_seconds
         if not line:
-            raise JavaError(f"METEOR stopped: {self._complaint()}")
+            raise JavaError(f"METEOR stopped: {self._read_complaint()}")
         try:
             counts = [float(count) for count in line.split()]
         except ValueError:
@@ -129,11 +129,11 @@ class Meteor:
             raise JavaError(f"METEOR answered {line.decode(errors='replace').strip()!r}.")
         return counts
 
-    def _complaint(self) -> str:
+    def _read_complaint(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_SECONDS)
         self._complaints.seek(0)
-        return last_line(self._complaints.read())
+        return find_cause(self._complaints.read())
 
     def __enter__(self) -> Self:
         return self
@@ -144,8 +144,8 @@ class Meteor:
         self.close()
 
 
-def meteor_score(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(…, 23) counts, or sums of counts, to (…) scores in [0, 1].
+def compute_meteor(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Computes (…) scores in [0, 1] from (…, 23) counts, or sums of counts.
 
     Precision and recall weigh content words by δ, function words by 1 - δ; F leans to recall by α; the
     penalty for fragments is γ·(chunks / matched words)^β.
@@ -154,17 +154,17 @@ def meteor_score(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     content, function = np.moveaxis(counts[..., MATCHES].reshape(*counts.shape[:-1], 4, 2, 2), -2, 0)
     matches = MATCHERS @ (DELTA * content + (1 - DELTA) * function)
     words = DELTA * (lengths - functions) + (1 - DELTA) * functions
-    precision, recall = np.moveaxis(_ratio(matches, words), -1, 0)
-    f_mean = _ratio(precision * recall, (1 - ALPHA) * recall + ALPHA * precision)
-    fragments = _ratio(counts[..., CHUNKS], counts[..., MATCHED].mean(axis=-1))
+    precision, recall = np.moveaxis(_divide(matches, words), -1, 0)
+    f_mean = _divide(precision * recall, (1 - ALPHA) * recall + ALPHA * precision)
+    fragments = _divide(counts[..., CHUNKS], counts[..., MATCHED].mean(axis=-1))
     return np.asarray(f_mean * (1 - GAMMA * fragments**BETA))
 
 
-def _ratio(above: npt.NDArray[np.float64], below: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _divide(above: npt.NDArray[np.float64], below: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.divide(above, below, out=np.zeros(np.shape(above)), where=below != 0)
 
 
-def _plain(tokens: str) -> str:
+def _remove_separators(tokens: str) -> str:
     return " ".join(tokens.replace("|||", " ").split())
 
 

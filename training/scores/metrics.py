@@ -1,4 +1,4 @@
-"""BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code computes them.
+"""Computes BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code does.
 
 BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.scores.cider`;
 SPICE, where its parser is installed, from its jar. Each
@@ -16,10 +16,18 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
-from training.scores.bootstrap import RESAMPLES, Comparison, Floats, Metric, compare, interval
+from training.scores.bootstrap import (
+    RESAMPLES,
+    Comparison,
+    Floats,
+    Metric,
+    compare,
+    compute_interval,
+    mean_metric,
+)
 from training.scores.cider import CiderD
 from training.scores.java import Java, JavaError, find_java
-from training.scores.meteor import Meteor, meteor_score
+from training.scores.meteor import Meteor, compute_meteor
 from training.scores.tokenizer import tokenize
 
 METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
@@ -37,7 +45,7 @@ _TINY, _SMALL = 1e-15, 1e-9
 
 
 @dataclass(frozen=True)
-class Captions:
+class TokenizedCaptions:
     """Tokenised captions of items, in order, each with its references; `tokenizer` says whose tokens."""
 
     ids: tuple[str, ...]
@@ -47,10 +55,10 @@ class Captions:
 
 
 @dataclass(frozen=True)
-class Report:
+class ScoreReport:
     """Scores in per cent of one set of captions; what could not be computed is in `notes` under its name."""
 
-    captions: Captions
+    captions: TokenizedCaptions
     metrics: Mapping[str, Metric]
     intervals: Mapping[str, tuple[float, float]]
     notes: Mapping[str, str]
@@ -60,7 +68,7 @@ class Report:
         return len(self.captions.ids)
 
     def to_json(self) -> dict[str, Any]:
-        """{"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}"""
+        """Returns {"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}."""
         missing = {name: None for name in METRICS if name in self.notes}
         scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
         return {
@@ -71,6 +79,7 @@ class Report:
         }
 
     def table(self) -> Table:
+        """Makes a table of scores with their intervals."""
         table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
         for name in METRICS:
             if metric := self.metrics.get(name):
@@ -89,15 +98,24 @@ def evaluate(
     java: Java | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Report:
+) -> ScoreReport:
     """Scores one caption an item against the item's references, tokenising both.
 
     METEOR takes ten seconds to start: leave it out of `metrics`, or hand over a running one, where that
-    matters. `java` is the one found on the machine unless given; where none runs, METEOR is not computed and
-    the rest is. `metrics` are all of METRICS by default. CIDEr-D takes its document frequencies from
-    `references`, also in the resamples.
+    matters.
 
-    Raises ValueError if ids differ, nothing is given, an item has no reference or a metric is unknown.
+    Args:
+        hypotheses: id → caption.
+        references: id → captions that people wrote. CIDEr-D takes its document frequencies from these, also
+            in the resamples.
+        metrics: some of METRICS, by default all.
+        meteor: a running one.
+        java: by default the one found on the machine; where none runs, METEOR is not computed.
+        resamples: of the bootstrap.
+        seed: of the resamples.
+
+    Raises:
+        ValueError: ids differ, nothing is given, an item has no reference or a metric is unknown.
     """
     if metrics is None:
         metrics = METRICS
@@ -109,21 +127,27 @@ def evaluate(
         notes["java"] = str(error)
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
-    built = _computed(captions, metrics)
+    built = _compute_without_java(captions, metrics)
     if "meteor" in metrics:
         try:
-            built["meteor"] = _meteor(captions, meteor, java)
+            built["meteor"] = _measure_meteor(captions, meteor, java)
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
     ordered = {name: built[name] for name in METRICS if name in built}
-    intervals = {name: interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
-    return Report(captions, ordered, intervals, notes)
+    intervals = {name: compute_interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
+    return ScoreReport(captions, ordered, intervals, notes)
 
 
 def tokenize_captions(
     hypotheses: Mapping[str, str], references: Mapping[str, Sequence[str]], java: Java | None
-) -> Captions:
-    """Tokens of all captions in one go: Stanford's, or those of our own rules where Java does not run."""
+) -> TokenizedCaptions:
+    """Tokenises all captions in one go.
+
+    Args:
+        hypotheses: id → caption.
+        references: id → captions that people wrote.
+        java: runs Stanford's tokeniser; our own rules take its place where it is None or does not run.
+    """
     ids = tuple(hypotheses)
     texts = [*hypotheses.values(), *(text for name in ids for text in references[name])]
     source = f"Stanford, {java.version}" if java else f"{_OWN_RULES}: Java does not run"
@@ -133,30 +157,36 @@ def tokenize_captions(
         source = f"{_OWN_RULES}: {error}"
         tokens = iter(tokenize(texts, None))
     tokenized = tuple(next(tokens) for _ in ids)
-    return Captions(
+    return TokenizedCaptions(
         ids, tokenized, tuple(tuple(next(tokens) for _ in references[name]) for name in ids), source
     )
 
 
-def shuffled_baseline(captions: Captions, shuffles: int = 100, seed: int = 0) -> Comparison:
-    """CIDEr-D of captions less that of the same captions handed round, so that no item keeps its own.
+def compare_with_shuffled(captions: TokenizedCaptions, shuffles: int = 100, seed: int = 0) -> Comparison:
+    """Compares CIDEr-D of captions with that of the same captions handed round, so that none stays in place.
 
-    An item's shuffled score is the mean over `shuffles` derangements, each a single random cycle (Sattolo).
-    A captioner that does not look scores nothing here, however likely its words.
+    An item's shuffled score is the mean over derangements, each a single random cycle (Sattolo). A captioner
+    that does not look scores nothing here, however likely its words.
 
-    Raises ValueError for fewer than two items.
+    Args:
+        captions: of two items or more.
+        shuffles: how many derangements.
+        seed: of these and of the bootstrap.
+
+    Raises:
+        ValueError: there are fewer than two items.
     """
     if len(captions.ids) < 2:
         raise ValueError("One caption cannot be handed round: shuffling needs two items.")
-    scorer = CiderD(_words_of(captions))
+    scorer = CiderD(_split_references(captions))
     words = [text.split() for text in captions.hypotheses]
     generator = np.random.default_rng(seed)
     shuffled = [
-        scorer.score(captions.ids, [words[other] for other in _cycle(len(words), generator)])
+        scorer.score(captions.ids, [words[other] for other in _draw_cycle(len(words), generator)])
         for _ in range(shuffles)
     ]
-    own = _mean_of("cider", scorer.score(captions.ids, words))
-    return compare(own, _mean_of("cider", np.mean(shuffled, axis=0)), seed=seed)
+    own = mean_metric("cider", 100 * scorer.score(captions.ids, words))
+    return compare(own, mean_metric("cider", 100 * np.mean(shuffled, axis=0)), seed=seed)
 
 
 def _check(
@@ -172,23 +202,27 @@ def _check(
         raise ValueError(f"Item {bare[0]!r} has no references.")
 
 
-def _computed(captions: Captions, metrics: Sequence[str]) -> dict[str, Metric]:
-    """The metrics that need no Java."""
+def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -> dict[str, Metric]:
+    """Computes the metrics that need no Java."""
     built: dict[str, Metric] = {}
     orders = [order for order in range(1, 5) if f"bleu{order}" in metrics]
     if orders:
-        counts = bleu_counts(captions.hypotheses, captions.references)
-        built |= {f"bleu{order}": Metric(f"bleu{order}", counts, partial(bleu, order)) for order in orders}
+        counts = count_bleu(captions.hypotheses, captions.references)
+        built |= {
+            f"bleu{order}": Metric(f"bleu{order}", counts, partial(compute_bleu, order)) for order in orders
+        }
     if "rouge_l" in metrics:
-        scores = rouge_l_scores(captions.hypotheses, captions.references)
-        built["rouge_l"] = _mean_of("rouge_l", scores)
+        scores = compute_rouge_l(captions.hypotheses, captions.references)
+        built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
     if "cider" in metrics:
         words = [text.split() for text in captions.hypotheses]
-        built["cider"] = _mean_of("cider", CiderD(_words_of(captions)).score(captions.ids, words))
+        built["cider"] = mean_metric(
+            "cider", 100 * CiderD(_split_references(captions)).score(captions.ids, words)
+        )
     return built
 
 
-def bleu_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+def count_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
     """Counts what BLEU is made of, (n, 10).
 
     Caption by caption: words, the closest reference's words, n-grams for n = 1..4, and the correct ones
@@ -203,7 +237,7 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     return np.array(rows, np.float64)
 
 
-def bleu(order: int, counts: Floats) -> Floats:
+def compute_bleu(order: int, counts: Floats) -> Floats:
     """Computes BLEU × 100 of up to ``order`` words from counts (…, 10) of captions or of their sum."""
     precision = (counts[..., 6 : 6 + order] + _TINY) / (counts[..., 2 : 2 + order] + _SMALL)
     ratio = (counts[..., 0] + _TINY) / (counts[..., 1] + _SMALL)
@@ -211,7 +245,7 @@ def bleu(order: int, counts: Floats) -> Floats:
     return np.asarray(100 * precision.prod(axis=-1) ** (1 / order) * brevity)
 
 
-def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+def compute_rouge_l(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
     """Computes ROUGE-L, (n,) in [0, 1], caption by caption."""
     from pycocoevalcap.rouge.rouge import Rouge
 
@@ -220,34 +254,25 @@ def rouge_l_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     return np.array([score([hypothesis], list(texts)) for hypothesis, texts in pairs])
 
 
-def _meteor(captions: Captions, running: Meteor | None, java: Java | None) -> Metric:
+def _measure_meteor(captions: TokenizedCaptions, running: Meteor | None, java: Java | None) -> Metric:
     if running is not None:
-        counts = running.counts(captions.hypotheses, captions.references)
+        counts = running.count_matches(captions.hypotheses, captions.references)
     elif java is not None:
         with Meteor(java) as started:
-            counts = started.counts(captions.hypotheses, captions.references)
+            counts = started.count_matches(captions.hypotheses, captions.references)
     else:
         raise JavaError("Java does not run.")
-    return Metric("meteor", counts, lambda sums: 100 * meteor_score(sums))
+    return Metric("meteor", counts, lambda sums: 100 * compute_meteor(sums))
 
 
-def _mean_of(name: str, scores: Floats) -> Metric:
-    """A metric whose corpus score is the mean of its items' scores, given in [0, 1] (CIDEr-D: 0 to 10)."""
-    return Metric(name, np.stack([scores, np.ones_like(scores)], axis=-1), _mean)
-
-
-def _mean(sums: Floats) -> Floats:
-    return np.asarray(100 * sums[..., 0] / sums[..., 1])
-
-
-def _words_of(captions: Captions) -> dict[str, list[list[str]]]:
+def _split_references(captions: TokenizedCaptions) -> dict[str, list[list[str]]]:
     return {
         name: [text.split() for text in texts]
         for name, texts in zip(captions.ids, captions.references, strict=True)
     }
 
 
-def _cycle(n: int, generator: np.random.Generator) -> Sequence[int]:
+def _draw_cycle(n: int, generator: np.random.Generator) -> Sequence[int]:
     order = list(range(n))
     for last in range(n - 1, 0, -1):
         other = int(generator.integers(last))

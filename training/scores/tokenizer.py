@@ -11,15 +11,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from training.scores.java import Java, JavaError, scorer_file
+from training.scores.java import Java, JavaError, find_scorer_file
 
-# Penn Treebank tokens of a caption by a handful of rules, for machines on which Java does not run.
-#
-# The scores of the COCO code rest on Stanford's PTBTokenizer, a lexer of some thousand lines. Captions need
-# few of its rules: with those below and the punctuation dropped, the tokens were Stanford's for all but 48 of
-# 398,207 captions of Flickr, COCO, MSVD and MSR-VTT. What differed was rare abbreviations and smileys.
-
-
+# Our own rules, for machines on which Java does not run: Stanford's PTBTokenizer is a lexer of some thousand
+# lines, and captions need few of them. With those below and the punctuation dropped, the tokens were
+# Stanford's for all but 48 of 398,207 captions of Flickr, COCO, MSVD and MSR-VTT, with rare abbreviations
+# and smileys.
 _NAMES: Final = {
     "(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-", '"': "''"
 }  # fmt: skip
@@ -48,8 +45,8 @@ _TOKEN: Final = re.compile(
 )
 
 
-def penn_treebank(caption: str) -> list[str]:
-    """Lower-cased tokens, punctuation included; brackets by name, as the Treebank writes them."""
+def split_penn_treebank(caption: str) -> list[str]:
+    """Splits into lower-cased tokens, punctuation included; brackets by name, as the Treebank writes them."""
     folded = html.unescape(caption).lower().translate(_FOLD)
     return [_NAMES.get(token, token) for token in _TOKEN.findall(folded)]
 
@@ -73,21 +70,21 @@ _CAPTION_SECONDS: Final = 0.001
 
 
 def tokenize(captions: Sequence[str], java: Java | None) -> list[str]:
-    """Tokens of each caption, joined by spaces; an empty caption gives an empty one.
+    """Returns tokens of each caption, joined by spaces; an empty caption gives an empty one.
 
     Without `java` the tokens come from our own rules. Raises JavaError if Java stops or falls silent.
     """
     lines = [" ".join(caption.split()) for caption in captions]
-    tokenized = [penn_treebank(line) for line in lines] if java is None else _stanford(lines, java)
+    tokenized = [split_penn_treebank(line) for line in lines] if java is None else _run_stanford(lines, java)
     return [" ".join(token for token in tokens if token not in PUNCTUATION) for tokens in tokenized]
 
 
-def _stanford(lines: Sequence[str], java: Java) -> list[list[str]]:
+def _run_stanford(lines: Sequence[str], java: Java) -> list[list[str]]:
     if not lines:
         return []
     seconds = _START_SECONDS + _CAPTION_SECONDS * len(lines)
     text = "".join(f"{line}\n" for line in lines)
-    printed = java.run(["-cp", str(scorer_file(*_JAR)), *_LEXER], text, seconds)
+    printed = java.run(["-cp", str(find_scorer_file(*_JAR)), *_LEXER], text, seconds)
     answers = printed.removesuffix("\n").split("\n")
     if len(answers) != len(lines):
         raise JavaError(f"The tokeniser answered {len(answers)} lines to {len(lines)} captions.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import nn
 
 from models.captioner import AnyCaptioner
@@ -25,107 +26,211 @@ from models.checkpoint import (
 from models.feature_sources.stream_sets import DEMO, StreamSet
 from models.inputs import rename_streams
 from models.vocabulary import Vocabulary
-from training.batches.picture_batches import WRITTEN, Batches, with_streams
-from training.batches.picture_inputs import PictureInputs, cards_of, config_for_streams
+from training.batches.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
+from training.batches.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
 from training.batches.pseudo_video import Shots
-from training.batches.teacher_targets import SoftTargets, TeacherReading, soft_targets, together
+from training.batches.teacher_targets import (
+    SoftTargets,
+    TeacherReading,
+    average_teachers,
+    load_soft_targets,
+)
+from training.batches.training_batch import training_precision
 from training.optimization.embedding import train_embedding
+from training.optimization.learner import TrainedNetwork
 from training.optimization.refocus_phases import train_later_phases
-from training.optimization.run_folder import TrainingRun
-from training.optimization.trainer import Trainer
-from training.precision import training_precision
+from training.optimization.run_folder import RunSettings, TrainingRun
+from training.optimization.trainer import BestScore, Trainer
+from training.optimization.validation import PictureValidation
+from training.recipes.demo_recipes import make_demo_config
 from training.recipes.recipe import Recipe
-from training.recipes.recipe_book import DEMO_CONFIGS
 
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
+#: The metric by which a phase keeps weights → what a card calls the items, and the score.
+CARD_SCORES = {
+    "cider": (WHOLE_PICTURES, "cider"),
+    "shots_cider": (AMONG_SHOTS, "cider"),
+    "recall": (WHOLE_PICTURES, "recall"),
+}
 
 
 def train_captioner(
     name: str,
     recipe: Recipe,
     data: Path,
-    out: Path,
-    cache: Path,
-    threads: int,
+    settings: RunSettings,
     start: Path | None = None,
     streams: StreamSet = DEMO,
     teachers: Sequence[str] = (),
 ) -> Path:
-    """Train or go on training; returns the best checkpoint's path.
+    """Trains a captioner or goes on training it.
 
-    start: weights to begin with. streams: what the captioner is fed with. teachers: captioners' names or
-    checkpoints, whose mean probabilities are learned beside the captions. Raises FileNotFoundError where
-    ``data`` holds no set or lacks the recipe's, and as ``PictureInputs.of``, ``cards_of``, ``learned_from``
-    and ``weights_to_start_from``.
+    Args:
+        name: of the captioner.
+        recipe: how it is trained.
+        data: the folder with archives and captions.
+        settings: the run's folder, the features' folder, threads.
+        start: a checkpoint with weights to begin with.
+        streams: what the captioner is fed with.
+        teachers: captioners' names or checkpoints, whose mean probabilities are learned beside the captions.
+
+    Returns:
+        The best checkpoint's path.
+
+    Raises:
+        FileNotFoundError: ``data`` holds no set or lacks the recipe's.
+        CheckpointError: start or a teacher is damaged, or of other words or widths than this run.
+        NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
-    torch.set_num_threads(threads)
-    config: Any = config_for_streams(DEMO_CONFIGS[name](), streams)
-    inputs = PictureInputs.of(streams, [stream.name for stream in config.streams], cards_of(teachers))
-    run = TrainingRun(out)
-    trainer, cards = prepare_training(recipe, inputs, data, cache, run)
-    if recipe.corpus is not None:
-        trainer = replace(trainer, batches=trainer.batches.some(recipe.corpus))
-    trainer = with_teacher_targets(trainer, teachers, inputs, cache)
+    torch.set_num_threads(settings.threads)
+    config = fit_to_streams(make_demo_config(name), streams)
+    names = [stream.name for stream in list_streams(config)]
+    inputs = PictureInputs.build(streams, names, read_cards(teachers))
+    training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, trainer.batches.vocabulary)
+    captioner = captioner_class(name)(config, training.batches.vocabulary)
     if start is not None:
-        captioner.load_state_dict(weights_to_start_from(start, captioner))
-    train_only(captioner, recipe.only)
+        captioner.load_state_dict(load_start_weights(start, captioner))
+    freeze_all_but(captioner, recipe.only)
 
-    def partly(phase: str) -> AnyCaptioner:
-        after = run.best_after(phase)
-        train_only(after, recipe.only)
-        return after
+    def load_best_after(phase: str) -> AnyCaptioner:
+        best = training.run.best_after(phase)
+        freeze_all_but(best, recipe.only)
+        return best
 
+    trainer = training.make_trainer()
     trainer.train(captioner)
-    on_shots = replace(trainer, save_best=cards.saver(run, AMONG_SHOTS))
-    train_later_phases(captioner, trainer, on_shots, partly)
-    return run.best
+    train_later_phases(captioner, trainer, load_best_after)
+    return training.run.best
 
 
 def train_semantic_embedding(
     recipe: Recipe,
     data: Path,
-    out: Path,
-    cache: Path,
-    threads: int,
+    settings: RunSettings,
     start: Path | None = None,
     streams: StreamSet = DEMO,
 ) -> Path:
-    """The embedding that picks among captions; returns the best checkpoint's path.
+    """Trains the embedding that picks among captions.
 
-    start: weights to begin with, which may have read another grid. Raises FileNotFoundError where ``data``
-    holds no set, CheckpointError for a start of other words or widths, and as ``PictureInputs.of``.
+    Args:
+        recipe: how it is trained.
+        data: the folder with archives and captions.
+        settings: the run's folder, the features' folder, threads.
+        start: weights to begin with, which may have read another grid.
+        streams: what the embedding is fed with.
+
+    Returns:
+        The best checkpoint's path.
+
+    Raises:
+        FileNotFoundError: ``data`` holds no set.
+        CheckpointError: ``start`` is of other words or widths.
+        NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
-    torch.set_num_threads(threads)
-    config: Any = config_for_streams(SemanticEmbeddingConfig.demo(), streams)
-    inputs = PictureInputs.of(streams, [stream.name for stream in config.streams])
-    run = TrainingRun(out)
-    trainer, cards = prepare_training(recipe, inputs, data, cache, run)
-    trainer = replace(trainer, save_best=cards.saver(run, WHOLE_PICTURES, metric="recall"))
+    torch.set_num_threads(settings.threads)
+    config = fit_to_streams(SemanticEmbeddingConfig.demo(), streams)
+    inputs = PictureInputs.build(streams, [stream.name for stream in config.streams])
+    training = PictureTraining.prepare(recipe, inputs, data, settings)
     torch.manual_seed(recipe.seed)
-    embedding = SemanticEmbedding(config, trainer.batches.vocabulary)
+    embedding = SemanticEmbedding(config, training.batches.vocabulary)
     if start is not None:
-        embedding.load_state_dict(weights_of(load_embedding(start)[0], embedding, start))
-    train_embedding(trainer, embedding)
-    return run.best
+        embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
+    train_embedding(training.make_trainer(), embedding, training.held_out)
+    return training.run.best
 
 
-def with_teacher_targets(
-    trainer: Trainer, teachers: Sequence[str], inputs: PictureInputs, cache: Path
-) -> Trainer:
-    """With what the teachers would write; what they alone read of the items is left out from then on."""
-    batches = trainer.batches
-    soft = learned_from(teachers, batches, cache) if teachers else None
-    batches = replace(batches, items=with_streams(batches.items, inputs.names), soft=soft)
-    return replace(trainer, batches=batches, held_out=with_streams(trainer.held_out, inputs.names))
+@dataclass(frozen=True, eq=False)
+class PictureTraining:
+    """A recipe joined with its pictures and its folder.
+
+    held_out: the items by which weights are chosen. checkpoints: writes the best weights.
+    """
+
+    recipe: Recipe
+    batches: PictureBatches
+    held_out: Sequence[TrainingItem]
+    run: TrainingRun
+    checkpoints: CheckpointWriter
+
+    @classmethod
+    def prepare(
+        cls,
+        recipe: Recipe,
+        inputs: PictureInputs,
+        data: Path,
+        settings: RunSettings,
+        teachers: Sequence[str] = (),
+    ) -> PictureTraining:
+        """Loads the recipe's pictures, their features, and the teachers' words.
+
+        The words are those that people wrote of all pictures, whichever of them the recipe trains on. What
+        teachers alone read of the items is left out once they have.
+
+        Args:
+            recipe: which pictures, how many a batch.
+            inputs: the streams, and the networks that compute them.
+            data: the folder with archives and captions.
+            settings: the folders of the run and of features.
+            teachers: captioners' names or checkpoints.
+
+        Raises:
+            FileNotFoundError: ``data`` holds no set, or none of the recipe's.
+            CheckpointError: a teacher's words are others than this run's.
+        """
+        every, held_out = inputs.items(data, settings.cache, recipe.held_out)
+        kept = [item for item in every if item.id.startswith(recipe.ids)]
+        if recipe.ids and not kept:
+            raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
+        batches = PictureBatches(
+            items=kept,
+            vocabulary=_collect_words(every, recipe.vocabulary_size),
+            videos=recipe.videos,
+            captions=recipe.captions,
+            max_length=recipe.max_length,
+            seed=recipe.seed,
+            shots=Shots(recipe.lengths, recipe.distractors),
+            dtype=training_precision(),
+        )
+        if recipe.corpus is not None:
+            batches = batches.take_subset(recipe.corpus)
+        soft = compute_teacher_targets(teachers, batches, settings.cache) if teachers else None
+        batches = replace(batches, items=with_streams(batches.items, inputs.names), soft=soft)
+        run = TrainingRun(settings.out)
+        checkpoints = CheckpointWriter(recipe, tuple(item.id for item in kept), inputs, run)
+        return cls(recipe, batches, with_streams(held_out, inputs.names), run, checkpoints)
+
+    def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
+        """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
+        items, longest = self.held_out, self.recipe.max_length
+        return Trainer(
+            recipe=self.recipe,
+            batches=self.batches,
+            validation=PictureValidation(items, longest),
+            run=self.run,
+            save_best=save_best or self.checkpoints.save,
+            precision=self.batches.dtype,
+            shots_validation=PictureValidation(items, longest, self.batches.shots),
+        )
 
 
-def learned_from(teachers: Sequence[str], batches: Batches, cache: Path) -> SoftTargets:
-    """What the teachers would write in each place of the captions of ``batches``, on average.
+def _collect_words(items: Sequence[TrainingItem], size: int) -> Vocabulary:
+    """Returns the ``size`` commonest words that people wrote."""
+    captions = (caption for item in items if not item.id.startswith(WRITTEN) for caption in item.captions)
+    return Vocabulary.from_captions(captions, size=size)
 
-    Raises CheckpointError where one's words are others than this run's.
+
+def compute_teacher_targets(teachers: Sequence[str], batches: PictureBatches, cache: Path) -> SoftTargets:
+    """Computes what the teachers would write in each place of the captions, on average.
+
+    Args:
+        teachers: captioners' names or checkpoints.
+        batches: whose items and captions they read.
+        cache: the folder where it is kept.
+
+    Raises:
+        CheckpointError: a teacher's words are others than this run's.
     """
     encoded = [
         (item.id, item.pictures, [batches.vocabulary.encode(caption) for caption in item.captions])
@@ -133,101 +238,81 @@ def learned_from(teachers: Sequence[str], batches: Batches, cache: Path) -> Soft
     ]
     reading = TeacherReading(encoded, batches.max_length)
 
-    def of(teacher: str) -> SoftTargets:
+    def read(teacher: str) -> SoftTargets:
         checkpoint = load_captioner(teacher)
         if checkpoint.captioner.vocabulary.words != batches.vocabulary.words:
             raise CheckpointError(f"{teacher} has another vocabulary than this run; it cannot teach it.")
-        return soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)
+        return load_soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)
 
-    return together([of(teacher) for teacher in teachers])
+    return average_teachers([read(teacher) for teacher in teachers])
 
 
-def train_only(captioner: nn.Module, part: str) -> None:
-    """Freeze the parameters whose names lack ``part``. Raises ValueError where none has it."""
+def freeze_all_but(captioner: nn.Module, part: str) -> None:
+    """Freezes the parameters whose names lack ``part``. Raises ValueError where none has it."""
     for name, parameter in captioner.named_parameters():
         parameter.requires_grad_(part in name)
     if not any(parameter.requires_grad for parameter in captioner.parameters()):
         raise ValueError(f"no parameter of this captioner has {part!r} in its name")
 
 
-def weights_to_start_from(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
-    """Of a captioner that may have had its streams by other names.
+def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
+    """Loads weights of a captioner that may have had its streams by other names.
 
     Raises CheckpointError where the words or the widths of ``start`` are others than this run's.
     """
-    return weights_of(load_checkpoint(start).captioner, captioner, start)
+    return match_weights(load_checkpoint(start).captioner, captioner, start)
 
 
-def weights_of(given: Any, network: Any, start: Path) -> dict[str, torch.Tensor]:
-    """Of ``given``, which ``start`` holds, for ``network``. Raises CheckpointError where they differ."""
+def match_weights(given: TrainedNetwork, network: TrainedNetwork, start: Path) -> dict[str, torch.Tensor]:
+    """Returns one network's weights for another.
+
+    Args:
+        given: has the weights.
+        network: is to get them.
+        start: the file of ``given``, for the error.
+
+    Raises:
+        CheckpointError: the two differ in words or widths.
+    """
     if given.vocabulary.words != network.vocabulary.words or not _alike(given.config, network.config):
         raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
     weights: dict[str, torch.Tensor] = given.state_dict()
     return weights
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two configs differ in their streams' names at most."""
-    if type(one) is not type(other) or len(one.streams) != len(other.streams):
+def _alike(one: BaseModel, other: BaseModel) -> bool:
+    """Tells whether two configs differ in their streams' names at most."""
+    ours, theirs = list_streams(one), list_streams(other)
+    if type(one) is not type(other) or len(ours) != len(theirs):
         return False
-    names = {a.name: b.name for a, b in zip(one.streams, other.streams, strict=True)}
+    names = {a.name: b.name for a, b in zip(ours, theirs, strict=True)}
     return bool(rename_streams(one, names) == other)
 
 
-def prepare_training(
-    recipe: Recipe, inputs: PictureInputs, data: Path, cache: Path, run: TrainingRun
-) -> tuple[Trainer, CardWriter]:
-    """The recipe on the pictures below ``data``; what is best is kept in the run's folder, with its card.
-
-    The words are those that people wrote of all pictures, whichever of them the recipe trains on. Raises
-    FileNotFoundError where ``data`` holds no set, or none of the recipe's.
-    """
-    every, held_out = inputs.items(data, cache, recipe.held_out)
-    captions = (caption for item in every if not item.id.startswith(WRITTEN) for caption in item.captions)
-    vocabulary = Vocabulary.from_captions(captions, size=recipe.vocabulary_size)
-    kept = [item for item in every if item.id.startswith(recipe.ids)]
-    if recipe.ids and not kept:
-        raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
-    cards = CardWriter(recipe, tuple(item.id for item in kept), inputs, time.monotonic())
-    precision = training_precision()
-    batches = Batches(
-        items=kept,
-        vocabulary=vocabulary,
-        videos=recipe.videos,
-        captions=recipe.captions,
-        max_length=recipe.max_length,
-        shots=Shots(recipe.lengths, recipe.distractors),
-        seed=recipe.seed,
-        dtype=precision,
-    )
-    return Trainer(recipe, batches, held_out, run, cards.saver(run, WHOLE_PICTURES), precision), cards
-
-
 @dataclass(frozen=True, eq=False)
-class CardWriter:
-    """What the checkpoints of a run say of it. ids: of the items trained on; started: of this session."""
+class CheckpointWriter:
+    """Writes the best weights of a run with their card.
+
+    ids: of the items trained on. started: of this session, on ``time.monotonic``.
+    """
 
     recipe: Recipe
     ids: tuple[str, ...]
     inputs: PictureInputs
-    started: float
+    run: TrainingRun
+    started: float = field(default_factory=time.monotonic)
 
-    def saver(
-        self, run: TrainingRun, judged_on: str, metric: str = "cider"
-    ) -> Callable[[Any, float, str], None]:
-        """Writes a network, its score and where in the run it was reached as the run's best."""
+    def save(self, network: TrainedNetwork, best: BestScore) -> None:
+        """Writes a network as the run's best."""
+        save_checkpoint(self.run.best, network, self.make_card(network.name, best))
 
-        def save(network: Any, score: float, where: str) -> None:
-            save_checkpoint(run.best, network, self.card(network.name, judged_on, score, where, metric))
+    def make_card(self, name: str, best: BestScore) -> Card:
+        """Makes the card of the network of that name."""
+        judged_on, metric = CARD_SCORES[best.metric]
+        scores = {judged_on: {metric: round(best.value, 2), "n": self.recipe.held_out}}
+        return Card(name, self.inputs.specs, scores, self._describe_training(best.where))
 
-        return save
-
-    def card(self, name: str, judged_on: str, score: float, where: str, metric: str = "cider") -> Card:
-        """Of the network of that name as it was at that place of the run."""
-        scores = {judged_on: {metric: round(score, 2), "n": self.recipe.held_out}}
-        return Card(name, self.inputs.specs, scores, self._training(where))
-
-    def _training(self, where: str) -> dict[str, Any]:
+    def _describe_training(self, where: str) -> dict[str, Any]:
         return {
             "recipe": self.recipe.model_dump(),
             "streams": self.inputs.streams.name,

@@ -10,33 +10,34 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 
-from models.captioner import AnyCaptioner
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary
-from training.batches.picture_inputs import config_for_streams
-from training.batches.video_batches import CaptionedVideo, Inputs, Tell, VideoBatches, with_features
+from training.batches.picture_inputs import fit_to_streams, list_streams
+from training.batches.training_batch import training_precision
+from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import VideoFeatures
 from training.datasets.caption_set import CaptionSet
+from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse
-from training.datasets.protocols import VocabularyRule
 from training.datasets.registry import SetFolder
+from training.optimization.learner import TrainedNetwork
 from training.optimization.refocus_phases import train_later_phases
-from training.optimization.rewards import require
-from training.optimization.run_folder import TrainingRun
-from training.optimization.video_trainer import VideoTrainer
-from training.precision import training_precision
-from training.recipes.papers import PaperRun
+from training.optimization.rewards import check_rewards
+from training.optimization.run_folder import RunSettings, TrainingRun
+from training.optimization.trainer import BestScore, Trainer
+from training.optimization.validation import VideoValidation
+from training.recipes.demo_recipes import make_demo_config
+from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-from training.recipes.recipe_book import DEMO_CONFIGS
 
 #: With fewer videos than this none is set aside.
 ENOUGH = 10
@@ -47,41 +48,41 @@ NAMED = 8
 
 @dataclass(frozen=True, eq=False)
 class VideoSplit:
-    """Videos that are trained on, and those that say which weights are kept; in words where they are from."""
+    """Videos to train on, and those that decide which weights are kept. held_out_are: which, in words."""
 
     train: Sequence[CaptionedVideo]
     held_out: Sequence[CaptionedVideo]
     held_out_are: str
 
 
-@dataclass(frozen=True)
-class RunPaths:
-    """out: the run's folder, from which a stopped run goes on. cache: where features are kept.
+def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, settings: RunSettings) -> Path:
+    """Trains the captioner of a checkpoint on.
 
-    tell: is given a sentence for whatever the user should know.
+    Args:
+        start: the checkpoint.
+        name: what captioner that has to be.
+        recipe: how it is trained.
+        captions: the videos.
+        settings: the run's folder, the features' folder, threads.
+
+    Returns:
+        The best checkpoint's path.
+
+    Raises:
+        CheckpointError: ``start`` is damaged, or another captioner.
+        StreamMismatch: the streams that are made here are others than it was trained on.
+        DataSetError: the set has no video to train on.
     """
-
-    out: Path
-    cache: Path
-    tell: Tell
-    threads: int = 2
-
-
-def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, place: RunPaths) -> Path:
-    """Trains the captioner of the checkpoint ``start`` on; returns the best checkpoint's path.
-
-    name: what captioner that has to be. Raises CheckpointError, DataSetError, StreamMismatch.
-    """
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(settings.threads)
     checkpoint = load_checkpoint(start)
     if checkpoint.card.captioner != name:
         raise CheckpointError(
             f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
         )
-    source = feature_source_of(checkpoint, place.cache, place.threads)
-    videos = _read(captions, source, place)
+    source = open_feature_source(checkpoint, settings.cache, settings.threads)
+    videos = _load_videos(captions, source, settings)
     check_streams(checkpoint, videos[0].load())
-    return _train(checkpoint, recipe, split_videos(captions.name, videos), place)
+    return _train(checkpoint, recipe, split_videos(captions.name, videos), settings)
 
 
 def train_on_videos(
@@ -90,54 +91,120 @@ def train_on_videos(
     recipe: Recipe,
     captions: CaptionSet,
     rule: VocabularyRule,
-    place: RunPaths,
-    config: Any = None,
+    settings: RunSettings,
+    config: BaseModel | None = None,
 ) -> Path:
-    """Trains a captioner from nothing; returns the best checkpoint's path.
+    """Trains a captioner from nothing.
 
-    rule: which words it knows. config: by default of the demo's widths. Raises DataSetError, and
-    UnknownStream where ``streams`` lacks what it eats.
+    Args:
+        name: of the captioner.
+        streams: the set that feeds it.
+        recipe: how it is trained.
+        captions: the videos.
+        rule: which words it knows.
+        settings: the run's folder, the features' folder, threads.
+        config: the captioner's, by default of the demo's widths.
+
+    Returns:
+        The best checkpoint's path.
+
+    Raises:
+        DataSetError: the set has no video to train on.
+        UnknownStream: ``streams`` lacks what the captioner reads.
     """
-    torch.set_num_threads(place.threads)
-    config = config_for_streams(DEMO_CONFIGS[name](), streams) if config is None else config
-    wanted = streams.select([stream.name for stream in config.streams])
-    videos = _read(captions, FeatureSource(wanted, threads=place.threads, cache=place.cache), place)
+    torch.set_num_threads(settings.threads)
+    config = fit_to_streams(make_demo_config(name), streams) if config is None else config
+    names = [stream.name for stream in list_streams(config)]
+    source = FeatureSource(streams.select(names), threads=settings.threads, cache=settings.cache)
+    videos = _load_videos(captions, source, settings)
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, rule.vocabulary(captions))
-    card = Card(
-        name, {stream.name: specs[stream.name] for stream in config.streams}, {}, {"streams": streams.name}
-    )
-    return _train(Checkpoint(captioner, card, ""), recipe, split_videos(captions.name, videos), place)
+    captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
+    card = Card(name, {stream: specs[stream] for stream in names}, {}, {"streams": streams.name})
+    split = split_videos(captions.name, videos)
+    return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
 
 
-def _read(captions: CaptionSet, source: FeatureSource, place: RunPaths) -> list[CaptionedVideo]:
+def train_as_paper(
+    name: str,
+    run: PaperRun,
+    root: Path,
+    settings: RunSettings,
+    streams: str | None = None,
+    self_critical: bool = True,
+) -> Path:
+    """Trains a captioner with a paper's splits, words, streams, widths and phases.
+
+    Args:
+        name: of the captioner.
+        run: what its paper did.
+        root: the set's folder.
+        settings: the run's folder, the features' folder, threads.
+        streams: the name of another stream set than the paper's.
+        self_critical: whether the paper's self-critical steps are taken.
+
+    Returns:
+        The best checkpoint's path.
+
+    Raises:
+        DataSetError: the set is not there.
+        UnknownStreamSet, UnknownStream: ``streams`` is not known, or lacks what the captioner reads.
+        NoReward: METEOR is paid for and no Java runs.
+    """
+    if self_critical and "self_critical" in run.epochs:
+        check_rewards(run.recipe.rewards)
+    folder = SetFolder(root, run.data_set, run.paper)
+    captions, wanted = folder.load(), find_stream_set(streams or run.streams)
+    plan = run.plan(sum(len(video.captions) for video in captions.in_split("train")), self_critical)
+    return train_on_videos(name, wanted, plan, captions, folder.rule, settings, run.config(wanted))
+
+
+def _load_videos(captions: CaptionSet, source: FeatureSource, settings: RunSettings) -> list[CaptionedVideo]:
     for notice in captions.notices:
-        place.tell(notice.message)
-    return with_features(captions.name, captions.require(), VideoFeatures(source, place.cache), place.tell)
+        settings.notify(notice.message)
+    features = VideoFeatures(source, settings.cache)
+    return load_captioned_videos(captions.name, captions.require(), features, settings.notify)
 
 
-def _train(start: Checkpoint, recipe: Recipe, division: VideoSplit, place: RunPaths) -> Path:
-    """From the checkpoint's weights to the best on the held-out videos."""
-    place.tell(f"{len(division.train)} videos to train on; weights are chosen by {division.held_out_are}.")
-    vocabulary = start.captioner.vocabulary
-    place.tell(unknown_words_message(unknown_words(division.train, vocabulary)))
-    run = TrainingRun(place.out)
-    trainer = VideoTrainer(
+def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:
+    """Trains from the checkpoint's weights to the best on the held-out videos."""
+    captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
+    settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
+    settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
+    run = TrainingRun(settings.out)
+    batches = VideoBatches(
+        items=split.train,
+        vocabulary=captioner.vocabulary,
+        videos=recipe.videos,
+        captions=recipe.captions,
+        max_length=recipe.max_length,
+        seed=recipe.seed,
+        inputs=inputs,
+    )
+    trainer = Trainer(
         recipe=recipe,
-        batches=_batches(start.captioner, division.train, recipe),
-        held_out=division.held_out,
+        batches=batches,
+        validation=VideoValidation(split.held_out, recipe.max_length, inputs),
         run=run,
-        save_best=_saver(start, division, recipe, run),
+        save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(),
     )
-    trainer.tune(start.captioner)
-    train_later_phases(start.captioner, trainer, trainer, run.best_after)
+    trainer.train(captioner, keep_start=True)
+    train_later_phases(captioner, trainer, run.best_after)
     return run.best
 
 
-def feature_source_of(checkpoint: Checkpoint, cache: Path, threads: int) -> FeatureSource:
-    """What makes the captioner's streams. Raises StreamMismatch where it was trained on others."""
+def open_feature_source(checkpoint: Checkpoint, cache: Path, threads: int) -> FeatureSource:
+    """Opens what makes the captioner's streams.
+
+    Args:
+        checkpoint: of the captioner.
+        cache: where converted networks are kept.
+        threads: of the processor.
+
+    Raises:
+        StreamMismatch: the captioner was trained on other streams.
+    """
     wanted = select_stream_set(checkpoint.card)
     source = FeatureSource(wanted, threads=threads, cache=cache)
     check_extractors(checkpoint, wanted, source.extractors)
@@ -145,7 +212,9 @@ def feature_source_of(checkpoint: Checkpoint, cache: Path, threads: int) -> Feat
 
 
 def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
-    """By the set's own splits. Without one for validation every tenth video is set aside, of ENOUGH or more.
+    """Splits by the set's own splits.
+
+    Without one for validation every tenth video is set aside, of ENOUGH or more.
 
     Raises NothingToUse where none is for training.
     """
@@ -164,13 +233,14 @@ def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
     return VideoSplit(kept, held_out, f"{len(held_out)} others that were set aside")
 
 
-def unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary) -> Counter[str]:
-    """How often each word that the vocabulary lacks is in the captions."""
+def count_unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary) -> Counter[str]:
+    """Counts how often each word that the vocabulary lacks is in the captions."""
     counts = Counter(word for each in videos for caption in each.captions for word in caption)
     return Counter({word: count for word, count in counts.items() if word not in vocabulary})
 
 
-def unknown_words_message(unknown: Counter[str]) -> str:
+def describe_unknown_words(unknown: Counter[str]) -> str:
+    """Says in a sentence which words will not be written."""
     if not unknown:
         return "Every word of the captions is known to the captioner."
     named = ", ".join(f"{word} ({count}×)" for word, count in unknown.most_common(NAMED))
@@ -178,57 +248,17 @@ def unknown_words_message(unknown: Counter[str]) -> str:
     return f"{len(unknown)} words are unknown to the captioner and will not be written: {named}{more}."
 
 
-def _batches(captioner: AnyCaptioner, train: Sequence[CaptionedVideo], recipe: Recipe) -> VideoBatches:
-    return VideoBatches(
-        items=train,
-        vocabulary=captioner.vocabulary,
-        inputs=Inputs.of(captioner),
-        videos=recipe.videos,
-        captions=recipe.captions,
-        max_length=recipe.max_length,
-        seed=recipe.seed,
-    )
-
-
-def _saver(
-    start: Checkpoint, division: VideoSplit, recipe: Recipe, run: TrainingRun
-) -> Callable[[AnyCaptioner, float, str], None]:
-    """Keeps the card of the start, with these videos' ids beside those it was trained on."""
+def _make_saver(
+    start: Checkpoint, split: VideoSplit, recipe: Recipe, run: TrainingRun
+) -> Callable[[TrainedNetwork, BestScore], None]:
+    """Makes what keeps the card of the start, with these videos' ids beside those it was trained on."""
     known = start.card.training
-    ids = [*known.get("ids", ()), *(each.id for each in division.train)]
-    of = {"recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
+    ids = [*known.get("ids", ()), *(each.id for each in split.train)]
+    training = {**known, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
 
-    def save(captioner: AnyCaptioner, cider: float, where: str) -> None:
-        scores = {division.held_out_are: {"cider": round(cider, 2), "n": len(division.held_out)}}
-        card: Card = replace(start.card, scores=scores, training={**known, **of, "chosen_at": where})
+    def save(captioner: TrainedNetwork, best: BestScore) -> None:
+        scores = {split.held_out_are: {"cider": round(best.value, 2), "n": len(split.held_out)}}
+        card = replace(start.card, scores=scores, training={**training, "chosen_at": best.where})
         save_checkpoint(run.best, captioner, card)
 
     return save
-
-
-# Training a captioner on a paper's set, with the paper's splits, words, streams, widths and phases.
-
-
-def train_as_paper(
-    name: str,
-    run: PaperRun,
-    root: Path,
-    place: RunPaths,
-    streams: str | None = None,
-    self_critical: bool = True,
-) -> Path:
-    """root: the set's folder. streams: another stream set than the paper's. Returns the best checkpoint.
-
-    Raises DataSetError for a set that is not there, UnknownStreamSet, UnknownStream, NoReward.
-    """
-    if self_critical and "self_critical" in run.epochs:
-        require(run.recipe.rewards)
-    folder = SetFolder(root, run.data_set, run.paper)
-    captions, wanted = folder.load(), find_stream_set(streams or run.streams)
-    plan = run.plan(sum(len(video.captions) for video in captions.of("train")), self_critical)
-    return train_on_videos(name, wanted, plan, captions, folder.rule, place, run.config(wanted))
-
-
-def seeded(run: PaperRun, seed: int | None) -> PaperRun:
-    """The same with another seed, if there is one."""
-    return run if seed is None else replace(run, recipe=run.recipe.model_copy(update={"seed": seed}))

@@ -1,1 +1,1 @@
-"""Works on finished checkpoints: averages, compares, packs, writes captions with them."""
+"""Averages, compares and packs finished checkpoints, and writes captions with them."""

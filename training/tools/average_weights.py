@@ -1,5 +1,6 @@
-"""``python -m training.tools.average_weights A B … --out FILE``: several checkpoints' weights as one
-captioner's.
+"""Averages several checkpoints' weights to one captioner's.
+
+    python -m training.tools.average_weights A B … --out FILE
 
 Captioners that went on from one checkpoint, each on its own data or with its own seed, lie close enough for
 the mean of their weights to be a captioner too. It costs what one of them costs, and what each has learned by
@@ -31,8 +32,8 @@ from models.feature_sources.stream_sets import DEMO
 app = typer.Typer(add_completion=False)
 
 
-def averaged(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
-    """The mean of their weights as a captioner of its own, and its card, without scores.
+def average_checkpoints(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
+    """Returns the mean of their weights as a captioner of its own, and its card, without scores.
 
     Raises CheckpointError where they are not of one captioner, config, vocabulary and streams.
     """
@@ -40,11 +41,11 @@ def averaged(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
     for other in checkpoints[1:]:
         _check_alike(first, other)
     states = [each.captioner.state_dict() for each in checkpoints]
-    first.captioner.load_state_dict({name: _mean([state[name] for state in states]) for name in states[0]})
-    return first.captioner, _card([each.card for each in checkpoints])
+    first.captioner.load_state_dict({name: _average([state[name] for state in states]) for name in states[0]})
+    return first.captioner, _make_card([each.card for each in checkpoints])
 
 
-def _mean(values: Sequence[Tensor]) -> Tensor:
+def _average(values: Sequence[Tensor]) -> Tensor:
     return torch.stack([value.float() for value in values]).mean(0).to(values[0].dtype)
 
 
@@ -60,8 +61,8 @@ def _check_alike(one: Checkpoint, other: Checkpoint) -> None:
             raise CheckpointError(f"these are of different {what}: average what went on from one checkpoint")
 
 
-def _card(cards: Sequence[Card]) -> Card:
-    """Trained on whatever any of them was; scores and speed are to be measured anew."""
+def _make_card(cards: Sequence[Card]) -> Card:
+    """Makes a card, trained on whatever any of them was; scores and speed are to be measured anew."""
     ids = sorted({name for card in cards for name in card.training.get("ids", ())})
     parts = [{key: value for key, value in card.training.items() if key != "ids"} for card in cards]
     streams = cards[0].training.get("streams", DEMO.name)
@@ -81,7 +82,9 @@ def main(
     if len(checkpoints) < 2:
         raise typer.BadParameter("name two checkpoints or more")
     try:
-        captioner, card = averaged([load_checkpoint(find_checkpoint(each)) for each in checkpoints])
+        captioner, card = average_checkpoints(
+            [load_checkpoint(find_checkpoint(each)) for each in checkpoints]
+        )
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
     save_checkpoint(out, captioner, card)

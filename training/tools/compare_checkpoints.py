@@ -1,5 +1,6 @@
-"""``python -m training.tools.compare_checkpoints A B … --data DATA``: checkpoints compared on held-out
-pictures.
+"""Compares checkpoints on held-out pictures.
+
+    python -m training.tools.compare_checkpoints A B … --data DATA
 
 A run keeps the best of many states by one way of decoding, and the best of many is partly luck: its score
 says more of the choice than of the captioner. So captioners of different runs are compared by CIDEr-D over
@@ -30,8 +31,8 @@ from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs
-from training.recipes.recipe_book import DEMO
-from training.tools.choose_decoding import Judged
+from training.recipes.demo_recipes import DEMO
+from training.tools.choose_decoding import HeldOutPictures
 
 WAYS = tuple(
     DecodingOptions(attention=False, beam_size=beam_size, length_penalty=length_penalty)
@@ -45,7 +46,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, eq=False)
 class CheckpointScore:
-    """Of each picture. cider: (n,), ×100, the mean over WAYS. nats: (n,), of its captions; words: (n,)."""
+    """Scores of each picture. cider: (n,), ×100, the mean over WAYS. nats, words: (n,), of its captions."""
 
     cider: NDArray[np.float64]
     nats: NDArray[np.float64]
@@ -55,15 +56,15 @@ class CheckpointScore:
     def nats_a_word(self) -> float:
         return float(self.nats.sum() / self.words.sum())
 
-    def above(self, other: CheckpointScore) -> tuple[float, float]:
-        """Mean difference of ``cider`` and its standard error, picture by picture."""
+    def compare_with(self, other: CheckpointScore) -> tuple[float, float]:
+        """Returns the mean difference of ``cider`` and its standard error, picture by picture."""
         difference = self.cider - other.cider
         return float(difference.mean()), float(difference.std() / len(difference) ** 0.5)
 
 
 @torch.inference_mode()
-def score_checkpoint(captioner: AnyCaptioner, judged: Judged) -> CheckpointScore:
-    """What ``captioner`` is worth on the pictures of ``judged``."""
+def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> CheckpointScore:
+    """Scores a captioner on the pictures of ``judged``."""
     memories = [captioner.encode_batches(order_inputs(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
     found = []
@@ -71,14 +72,14 @@ def score_checkpoint(captioner: AnyCaptioner, judged: Judged) -> CheckpointScore
         written = [best.tokens for memory in memories for best, *_ in decode(captioner, memory, options)]
         captions = [captioner.vocabulary.decode(tokens) for tokens in written]
         found.append(100 * np.asarray(judged.scorer.score(ids, captions), np.float64))
-    nats, words = _likelihood(captioner, memories, judged)
+    nats, words = _measure_likelihood(captioner, memories, judged)
     return CheckpointScore(np.mean(found, 0), nats, words)
 
 
-def _likelihood(
-    captioner: AnyCaptioner, memories: Sequence[Any], judged: Judged
+def _measure_likelihood(
+    captioner: AnyCaptioner, memories: Sequence[Any], judged: HeldOutPictures
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(nats, words) of all captions of each picture; a picture with fewer than others repeats its own."""
+    """Returns (nats, words) of all captions of each picture; one with fewer than others repeats its own."""
     nats, words, start = [], [], 0
     most = max(len(item.captions) for item in judged.items)
     for memory in memories:
@@ -93,9 +94,12 @@ def _likelihood(
     return torch.cat(nats).double().numpy(), torch.cat(words).double().numpy()
 
 
-def _held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
-    """Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none."""
-    inputs = PictureInputs.of(select_stream_set(cards[0]), tuple(cards[0].streams), cards)
+def _load_held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[TrainingItem]:
+    """Loads the held-out pictures with all that the checkpoints read.
+
+    Raises StreamMismatch for one that is fed unlike the first, FileNotFoundError where there are none.
+    """
+    inputs = PictureInputs.build(select_stream_set(cards[0]), tuple(cards[0].streams), cards)
     held_out = inputs.items(data, cache, DEMO.held_out)[1]
     if not held_out:
         raise FileNotFoundError(f"{data} lacks the set of which pictures are held out: {SELECTION_SET}")
@@ -111,7 +115,9 @@ def main(
     """Prints each one's marks, and how they differ from the first one's."""
     try:
         loaded = {name: load_captioner(name) for name in checkpoints}
-        judged = Judged.of(_held_out([each.card for each in loaded.values()], data, cache))
+        judged = HeldOutPictures.from_items(
+            _load_held_out([each.card for each in loaded.values()], data, cache)
+        )
     except (CheckpointError, UnknownCaptioner, StreamMismatch, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
     if len({each.captioner.vocabulary.words for each in loaded.values()}) > 1:
@@ -121,7 +127,7 @@ def main(
     for name, checkpoint in loaded.items():
         found = score_checkpoint(checkpoint.captioner, judged)
         first = first or found
-        difference, deviation = found.above(first)
+        difference, deviation = found.compare_with(first)
         reported = f"{difference:+.2f} ± {deviation:.2f}"
         table.add_row(name, f"{found.cider.mean():.2f}", reported, f"{found.nats_a_word:.4f}")
     Console().print(table)

@@ -1,4 +1,6 @@
-"""``python -m training.tools.pack_tuned RUN``: a run's tuned network becomes the repository's.
+"""Makes a run's tuned network the repository's.
+
+    python -m training.tools.pack_tuned RUN
 
 RUN/tuned.safetensors is copied to weights/networks, and its sha256 and size go into the manifest. The run's
 captioner is left where it is; captioners that read an earlier tuned network are refused from then on.
@@ -39,15 +41,21 @@ def pack(run: Path, manifest: Path = MANIFEST) -> Path:
     place = manifest.parent / entry(TUNED, manifest).path
     with writing(place) as unfinished:
         shutil.copyfile(changes, unfinished)
-    text = noted(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
+    text = note_facts(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
     with writing(manifest) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     entries.cache_clear()  # this process has read what it said before
     return place
 
 
-def noted(text: str, sha256: str, size: int) -> str:
-    """The manifest with these facts in the tuned network's table, in place of what it said before."""
+def note_facts(text: str, sha256: str, size: int) -> str:
+    """Notes sha256 and size in the tuned network's table, in place of what it said before.
+
+    Args:
+        text: the manifest.
+        sha256: of the network's file.
+        size: of the file, in bytes.
+    """
     before, head, rest = text.partition(f"[{TUNED}]\n")
     table, end, after = rest.partition("\n[")
     lines = [line for line in table.splitlines(keepends=True) if line.partition(" =")[0] not in FACTS]
@@ -57,7 +65,7 @@ def noted(text: str, sha256: str, size: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """0 all well, 1 the run could not be packed, 2 wrong usage."""
+    """Packs the run that is named; returns 0, or 1 where it could not be packed, or 2 for wrong usage."""
     if len(arguments) != 1:
         print("usage: python -m training.tools.pack_tuned RUN", file=sys.stderr)
         return 2

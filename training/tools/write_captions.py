@@ -1,5 +1,6 @@
-"""``python -m training.tools.write_captions --pictures TAR --out FILE``: captions for pictures that have
-none.
+"""Writes captions for pictures that have none.
+
+    python -m training.tools.write_captions --pictures TAR --out FILE
 
 The shipped captioners write them together (models/combining/reranking.py), and what they are sure of becomes
 a training set: ``written_train.tar`` and ``written_captions.json`` in a data folder are trained on like the
@@ -32,10 +33,10 @@ from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
 from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
 from training.batches.archives import CorpusError, read_pictures
-from training.batches.picture_features import PictureNetwork, views_of
+from training.batches.picture_features import PictureNetwork, cut_views
 from training.batches.picture_inputs import PictureInputs
-from training.batches.pseudo_video import Sample, batch_of
-from training.recipes.recipe_book import DEMO
+from training.batches.pseudo_video import Sample, stack_samples
+from training.recipes.demo_recipes import DEMO
 
 #: Of a picture's best caption, else it is left out; and how far below it the others may lie.
 LEAST_MERIT, BEHIND = 0.0, 0.3
@@ -48,8 +49,8 @@ PICTURES = (".jpg", ".jpeg", ".png", ".webp")
 app = typer.Typer(add_completion=False)
 
 
-def names_in(archive: Path) -> list[str]:
-    """The picture files of a tar, or of a folder without those below it, in order.
+def list_pictures(archive: Path) -> list[str]:
+    """Lists the picture files of a tar, or of a folder without those below it, in order.
 
     Raises CorpusError for none, and where two have one name, since training finds pictures by it.
     """
@@ -66,8 +67,8 @@ def names_in(archive: Path) -> list[str]:
     return pictures
 
 
-def sure_of(candidates: Sequence[Candidate]) -> list[str]:
-    """The captions to learn from, of candidates in the order of merit; none where the best is doubtful.
+def choose_sure_captions(candidates: Sequence[Candidate]) -> list[str]:
+    """Chooses the captions to learn from, of candidates by merit; none where the best is doubtful.
 
     What was cut at the greatest length is none: its end would be learned.
     """
@@ -82,25 +83,32 @@ def sure_of(candidates: Sequence[Candidate]) -> list[str]:
 def write(
     fusion: Reranker, networks: Sequence[PictureNetwork], archive: Path, names: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """(name, captions to learn from) of every picture."""
+    """Yields (name, captions to learn from) of every picture.
+
+    Args:
+        fusion: writes the captions.
+        networks: describe the pictures.
+        archive: a tar or a folder of pictures.
+        names: the pictures'.
+    """
     pictures = read_pictures(archive, names)
     while group := list(islice(pictures, GROUP)):
-        pixels = np.concatenate([views_of(picture, name, 1) for name, picture in group])
+        pixels = np.concatenate([cut_views(picture, name, 1) for name, picture in group])
         cells: dict[str, NDArray[np.float16]] = {}
         for network in networks:
             cells |= network.of_pictures(pixels)
-        fused = fusion.caption_batches(batch_of(_stills(cells, len(group))), OPTIONS)
+        fused = fusion.caption_batches(stack_samples(_make_stills(cells, len(group))), OPTIONS)
         for (name, _), found in zip(group, fused, strict=True):
-            yield name, sure_of(found.candidates)
+            yield name, choose_sure_captions(found.candidates)
 
 
-def _stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
+def _make_stills(cells: Mapping[str, NDArray[np.float16]], count: int) -> list[Sample]:
     one = np.ones(1, bool)
     return [Sample({name: values[i : i + 1] for name, values in cells.items()}, one) for i in range(count)]
 
 
-def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """COCO's form, of those that have captions. A picture's id is its place among all names in order."""
+def make_document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Makes COCO's form of those that have captions. A picture's id is its place among all names in order."""
     ids = {name: str(i) for i, name in enumerate(sorted(written)) if written[name]}
     captions = [(of, caption) for name, of in ids.items() for caption in written[name]]
     return {
@@ -109,8 +117,8 @@ def document(written: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def writers(named: Sequence[str]) -> tuple[Reranker, PictureInputs, str]:
-    """Who writes, what feeds them, and a digest of their weights.
+def load_writers(named: Sequence[str]) -> tuple[Reranker, PictureInputs, str]:
+    """Loads the members that write, what feeds them, and a digest of their weights.
 
     Raises UnknownCaptioner, CheckpointError (for a missing embedding too), and StreamMismatch for a member
     that is fed otherwise.
@@ -122,7 +130,7 @@ def writers(named: Sequence[str]) -> tuple[Reranker, PictureInputs, str]:
     loaded = {name: load_captioner(name) for name in names}
     embedding, card = load_embedding(path)
     cards = [*(each.card for each in loaded.values()), card]
-    inputs = PictureInputs.of(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
+    inputs = PictureInputs.build(DEMO_TUNED_STAGES, DEMO_TUNED_STAGES.streams, cards)
     digests = "".join(each.sha256 for each in loaded.values()) + sha256_of(path)
     return Reranker({name: each.captioner for name, each in loaded.items()}, embedding), inputs, digests
 
@@ -137,12 +145,12 @@ def main(
 ) -> None:
     """Writes captions of all pictures that the captioners together are sure of."""
     try:
-        names = names_in(pictures)
-        fusion, inputs, digests = writers(member or ())
+        names = list_pictures(pictures)
+        fusion, inputs, digests = load_writers(member or ())
     except (CorpusError, CheckpointError, UnknownCaptioner, StreamMismatch) as error:
         raise typer.BadParameter(str(error)) from error
-    unfinished = _unfinished(out, names, digests)
-    written = _done(unfinished)
+    unfinished = _name_unfinished(out, names, digests)
+    written = _read_done(unfinished)
     missing = [name for name in names if name not in written]
     networks = [each.network for each in inputs.describers]
     with unfinished.open("a", encoding="utf-8") as lines, tqdm(total=len(missing), unit="picture") as bar:
@@ -150,7 +158,7 @@ def main(
             lines.write(json.dumps([name, captions]) + "\n")
             written[name] = captions
             bar.update()
-    _finish(document(written), out, len(names))
+    _finish(make_document(written), out, len(names))
     unfinished.unlink()
 
 
@@ -164,14 +172,14 @@ def _finish(built: dict[str, Any], out: Path, count: int) -> None:
     typer.echo(f"{len(built['annotations'])} captions of {len(built['images'])} of {count} pictures: {out}")
 
 
-def _unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
-    """Where lines are kept: another file for other pictures or other captioners."""
+def _name_unfinished(out: Path, names: Sequence[str], digests: str) -> Path:
+    """Returns where lines are kept: another file for other pictures or other captioners."""
     key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:16]
     return out.with_suffix(f".{key}.jsonl")
 
 
-def _done(unfinished: Path) -> dict[str, list[str]]:
-    """What a stopped run has written; a line that it was killed in is written again."""
+def _read_done(unfinished: Path) -> dict[str, list[str]]:
+    """Reads what a stopped run has written; a line that it was killed in is written again."""
     if not unfinished.exists():
         return {}
     text = unfinished.read_text(encoding="utf-8")

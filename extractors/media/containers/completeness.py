@@ -1,4 +1,4 @@
-"""Whether a file's end is missing, judged by what its container claims and not by what was found in it.
+"""Tells whether a file's end is missing, by what its container claims and not by what was found in it.
 
 Most containers say somewhere near their start how far they go, or store each piece behind its length; the
 others end with a mark. Only headers are read here, never content, and no more than ``MOST_PIECES`` of them.
@@ -40,20 +40,20 @@ OGG_LARGEST_PAGE = 65_307
 
 
 @dataclass(frozen=True)
-class LastPacket:
-    """Where the last packet of the picture track lies: its first byte, as FFmpeg counts it, and its bytes."""
+class LastPacketPlace:
+    """First byte of the picture track's last packet, as FFmpeg counts it, and how many bytes it has."""
 
     position: int
     size: int
 
 
 @dataclass(frozen=True)
-class _Media:
-    """A file, its bytes, and where its last packet lies, None where FFmpeg does not tell."""
+class _MediaBytes:
+    """Reads bytes of a file; ``last`` is None where FFmpeg does not tell where its last packet lies."""
 
     file: BinaryIO
     size: int
-    last: LastPacket | None
+    last: LastPacketPlace | None
 
     def read(self, at: int, count: int) -> bytes:
         self.file.seek(at)
@@ -61,25 +61,36 @@ class _Media:
 
 
 #: The byte at which the file says that it ends, None where it does not say.
-Claim: TypeAlias = Callable[[_Media], int | None]
+Claim: TypeAlias = Callable[[_MediaBytes], int | None]
 
 
-def missing_bytes(path: str | os.PathLike[str], container_format: str, last: LastPacket | None) -> int:
-    """How many bytes, at the least, are missing from the file's end; 0 where nothing says that any are."""
+def count_missing_bytes(
+    path: str | os.PathLike[str], container_format: str, last: LastPacketPlace | None
+) -> int:
+    """Count the bytes that are missing from a file's end, at the least.
+
+    Args:
+        path: the file.
+        container_format: FFmpeg's name of the container.
+        last: where the last packet of the picture track lies, None where FFmpeg does not tell.
+
+    Returns:
+        Bytes; 0 where nothing says that any are missing.
+    """
     claim = CLAIMS.get(container_format)
     if claim is None:
         return 0
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         try:
-            end = claim(_Media(file, size, last))
+            end = claim(_MediaBytes(file, size, last))
         except (struct.error, IndexError):  # the header itself ends in its middle, or is none
             return 0
     return max(0, (end or 0) - size)
 
 
-def _mp4(media: _Media) -> int | None:
-    """The end of the last outermost box (ISO/IEC 14496-12, section 4.2)."""
+def _mp4(media: _MediaBytes) -> int | None:
+    """Find the end of the last outermost box (ISO/IEC 14496-12, section 4.2)."""
     at = 0
     for _ in range(MOST_PIECES):
         head = media.read(at, 16)
@@ -94,8 +105,8 @@ def _mp4(media: _Media) -> int | None:
     return None
 
 
-def _avi(media: _Media) -> int | None:
-    """The end of the last RIFF chunk: one, or with OpenDML one for each gigabyte."""
+def _avi(media: _MediaBytes) -> int | None:
+    """Find the end of the last RIFF chunk: one, or with OpenDML one for each gigabyte."""
     at = 0
     for _ in range(MOST_PIECES):
         head = media.read(at, 12)
@@ -110,16 +121,16 @@ def _avi(media: _Media) -> int | None:
     return None
 
 
-def opendml_frames(path: str | os.PathLike[str]) -> int | None:
-    """The frames that an AVI of several RIFF chunks claims in all (OpenDML's ``dmlh``), None without it."""
+def read_opendml_frames(path: str | os.PathLike[str]) -> int | None:
+    """Read how many frames an AVI of several RIFF chunks claims (OpenDML's ``dmlh``), None without it."""
     with open(path, "rb") as file:
         head = file.read(1 << 16)
     place = head.find(b"dmlh", 0, head.find(b"movi"))
     return int.from_bytes(head[place + 8 : place + 12], "little") or None if place >= 0 else None
 
 
-def _asf(media: _Media) -> int | None:
-    """The end of the data object, behind the header object; a broadcast leaves its size open."""
+def _asf(media: _MediaBytes) -> int | None:
+    """Read the end of the data object, behind the header object; a broadcast leaves its size open."""
     head = media.read(0, 24)
     if head[:16] != ASF_HEADER:
         return None
@@ -129,8 +140,8 @@ def _asf(media: _Media) -> int | None:
     return at + length if data[:16] == ASF_DATA and ASF_DATA_HEADER <= length < 1 << 62 else None
 
 
-def _mxf(media: _Media) -> int | None:
-    """The begin of the footer, which the header partition names as soon as there is one (SMPTE 377)."""
+def _mxf(media: _MediaBytes) -> int | None:
+    """Read the begin of the footer, which the header names as soon as there is one (SMPTE 377)."""
     head = media.read(0, 120)
     if not head.startswith(MXF_PARTITION):
         return None
@@ -139,7 +150,7 @@ def _mxf(media: _Media) -> int | None:
     return footer + 1 if footer < 1 << 62 else None
 
 
-def _flv(media: _Media) -> int | None:
+def _flv(media: _MediaBytes) -> int | None:
     """``filesize`` of the metadata, or the end of the last tag."""
     head = media.read(0, 1 << 16)
     place = head.find(b"\x00\x08filesize\x00")
@@ -158,12 +169,12 @@ def _flv(media: _Media) -> int | None:
     return None
 
 
-def _matroska(media: _Media) -> int | None:
-    """The end of the segment, or where that is left open (streams) of the last element."""
-    name, length, at = _element(media, 0)
+def _matroska(media: _MediaBytes) -> int | None:
+    """Find the end of the segment, or where that is left open (streams) of the last element."""
+    name, length, at = _read_element(media, 0)
     if name != EBML or length is None:
         return None
-    name, length, at = _element(media, at + length)
+    name, length, at = _read_element(media, at + length)
     if name != SEGMENT:
         return None
     if length is not None:
@@ -173,7 +184,7 @@ def _matroska(media: _Media) -> int | None:
     for _ in range(MOST_PIECES):
         if at >= media.size:
             return at
-        name, length, at = _element(media, at)
+        name, length, at = _read_element(media, at)
         if name not in MATROSKA_PIECES:
             return None
         if name not in (CLUSTER, BLOCK_GROUP):
@@ -183,7 +194,7 @@ def _matroska(media: _Media) -> int | None:
     return None
 
 
-def _element(media: _Media, at: int) -> tuple[int, int | None, int]:
+def _read_element(media: _MediaBytes, at: int) -> tuple[int, int | None, int]:
     """(name, length or None where it is left open, begin of the content) of the EBML element at ``at``."""
     head = media.read(at, 12)
     width = 9 - head[0].bit_length()
@@ -195,8 +206,8 @@ def _element(media: _Media, at: int) -> tuple[int, int | None, int]:
     return name, None if length == most else length, at + width + bytes_of_length
 
 
-def _nut(media: _Media) -> int | None:
-    """A NUT file ends with its index, or where that is left out with its headers once more."""
+def _nut(media: _MediaBytes) -> int | None:
+    """Look for the index that ends a NUT file, or where it is left out for the headers once more."""
     (index_size,) = struct.unpack(">Q", media.read(max(0, media.size - 12), 8))
     if 0 < index_size <= media.size and media.read(media.size - index_size, 8) == NUT_INDEX:
         return media.size
@@ -204,18 +215,18 @@ def _nut(media: _Media) -> int | None:
     return media.size if NUT_HEADER in media.read(begin, TAIL) else media.size + 1
 
 
-def _gif(media: _Media) -> int | None:
-    """A GIF ends with a semicolon; what hosts hang behind it is looked past."""
+def _gif(media: _MediaBytes) -> int | None:
+    """Look for the semicolon that ends a GIF; what hosts hang behind it is looked past."""
     begin = media.last.position + media.last.size if media.last else max(0, media.size - 1)
     return media.size if b";" in media.read(max(0, min(begin, media.size) - 1), TAIL) else media.size + 1
 
 
-def _apng(media: _Media) -> int | None:
+def _apng(media: _MediaBytes) -> int | None:
     return media.size if b"IEND" in media.read(max(0, media.size - TAIL), TAIL) else media.size + 1
 
 
-def _ogg(media: _Media) -> int | None:
-    """The end of the last page, which must be marked as its stream's last (RFC 3533)."""
+def _ogg(media: _MediaBytes) -> int | None:
+    """Find the end of the last page, which must be marked as its stream's last (RFC 3533)."""
     begin = max(0, media.size - 2 * OGG_LARGEST_PAGE)
     tail = media.read(begin, 2 * OGG_LARGEST_PAGE)
     place = tail.rfind(b"OggS\x00")
@@ -228,8 +239,8 @@ def _ogg(media: _Media) -> int | None:
     return end if end > media.size or page[5] & 4 else media.size + 1
 
 
-def _program_stream(media: _Media) -> int | None:
-    """The end of the last packet, found from the last pack header on (ISO/IEC 13818-1, section 2.5)."""
+def _program_stream(media: _MediaBytes) -> int | None:
+    """Find the end of the last packet, from the last pack header on (ISO/IEC 13818-1, section 2.5)."""
     begin = max(0, media.size - TAIL)
     tail = media.read(begin, TAIL)
     at = tail.rfind(b"\x00\x00\x01\xba")
@@ -241,21 +252,21 @@ def _program_stream(media: _Media) -> int | None:
     return begin + at
 
 
-def _transport_stream(media: _Media) -> int | None:
-    """The end of the last packet of 188 bytes, or of the last piece of a track that tells its length."""
+def _transport_stream(media: _MediaBytes) -> int | None:
+    """Find the end of the last packet of 188 bytes, or of a track's last piece that tells its length."""
     begin = max(0, media.size - TAIL)
     tail = media.read(begin, TAIL)
-    places = _packet_places(tail)
+    places = _find_packets(tail)
     if not places:
         return None
     end = places[-1] + 188
     if end > len(tail):
         return begin + end
-    return media.size + _unfinished(tail, places)
+    return media.size + _count_unfinished_bytes(tail, places)
 
 
-def _packet_places(tail: bytes) -> list[int]:
-    """Where the transport packets begin, as far as they follow each other without a break to the end."""
+def _find_packets(tail: bytes) -> list[int]:
+    """Find where transport packets begin, as far as they follow each other without a break to the end."""
     for unit in TS_PAYLOAD_UNITS:
         for first in range(max(0, len(tail) - unit), len(tail)):
             run = range(first, -1, -unit)
@@ -265,11 +276,11 @@ def _packet_places(tail: bytes) -> list[int]:
     return []
 
 
-def _unfinished(tail: bytes, places: list[int]) -> int:
+def _count_unfinished_bytes(tail: bytes, places: list[int]) -> int:
     """Bytes that the last piece of a track lacks, of those tracks whose pieces tell their length."""
     lacking: dict[int, int] = {}
     for packet in (tail[at : at + 188] for at in places):
-        track, payload = _track(packet), _payload(packet)
+        track, payload = _track_number(packet), _cut_payload(packet)
         if packet[1] & 0x40:
             length = int.from_bytes(payload[4:6], "big") if payload[:3] == b"\x00\x00\x01" else 0
             lacking.pop(track, None)
@@ -280,17 +291,17 @@ def _unfinished(tail: bytes, places: list[int]) -> int:
     return max(0, 0, *lacking.values())
 
 
-def _track(packet: bytes) -> int:
+def _track_number(packet: bytes) -> int:
     return (packet[1] & 0x1F) << 8 | packet[2]
 
 
-def _payload(packet: bytes) -> bytes:
+def _cut_payload(packet: bytes) -> bytes:
     kind = packet[3] >> 4 & 3
     return packet[4 + (1 + packet[4] if kind == 3 else 0) :] if kind & 1 else b""
 
 
 def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) -> bool:
-    """Whether a broadcast stream that claims nothing may lack the rest of its last picture.
+    """Tell whether a broadcast stream that claims nothing may lack the rest of its last picture.
 
     Pictures there seldom tell their length, but their last packet is filled up. Where it is not, the picture
     goes on, or fits by chance (one film in 184): only decoding it can tell.
@@ -299,22 +310,22 @@ def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) ->
         return False
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        tail = _Media(file, size, None).read(max(0, size - TAIL), TAIL)
+        tail = _MediaBytes(file, size, None).read(max(0, size - TAIL), TAIL)
     if container_format == "mpeg":
         last_pack = tail[max(0, tail.rfind(b"\x00\x00\x01\xba")) :]
         return b"\x00\x00\x01\xbe" not in last_pack and not tail.endswith(b"\x00\x00\x01\xb9")
     endings: dict[int, bool] = {}
     pictures = set()
-    for packet in (tail[at : at + 188] for at in _packet_places(tail)):
-        start = _payload(packet)[:4]
+    for packet in (tail[at : at + 188] for at in _find_packets(tail)):
+        start = _cut_payload(packet)[:4]
         if packet[1] & 0x40 and start[:3] == b"\x00\x00\x01" and start[3:] >= b"\xe0":
-            pictures.add(_track(packet))
-        endings[_track(packet)] = _is_filled_up(packet)
+            pictures.add(_track_number(packet))
+        endings[_track_number(packet)] = _is_filled_up(packet)
     return any(track in pictures and not filled for track, filled in endings.items())
 
 
 def _is_filled_up(packet: bytes) -> bool:
-    """Whether the transport packet's adaptation field is longer than what stands in it."""
+    """Tell whether the transport packet's adaptation field is longer than what stands in it."""
     if not packet[3] & 0x20:
         return False
     length, flags = packet[4], packet[5]
@@ -322,12 +333,12 @@ def _is_filled_up(packet: bytes) -> bool:
     return length == 0 or (length > used and not flags & 3)
 
 
-def _equal_frames(media: _Media) -> int | None:
+def _equal_frames(media: _MediaBytes) -> int | None:
     """Frames of one size each: what is left behind the last is the begin of another."""
     return media.size + 1 if media.last and media.size > media.last.position + media.last.size else None
 
 
-def _swf(media: _Media) -> int | None:
+def _swf(media: _MediaBytes) -> int | None:
     head = media.read(0, 8)
     return int.from_bytes(head[4:8], "little") if head[:3] == b"FWS" else None
 

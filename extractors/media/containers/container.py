@@ -1,4 +1,4 @@
-"""Opening a media file: only real containers, only that one file, and a named reason when it fails.
+"""Opens a media file: only real containers, only that one file, and a named reason when it fails.
 
 FFmpeg opens whatever a probe recognises, and a playlist makes it open other files and addresses. Here
 the demuxers are listed, image sequences and devices are out, and the only protocol is a descriptor of
@@ -66,7 +66,7 @@ VIDEO_MAGIC = (
 
 @contextmanager
 def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
-    """The file as a PyAV container.
+    """Open the file as a PyAV container.
 
     Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, DecodeMemory.
     """
@@ -84,15 +84,15 @@ def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
             # a damaged header can ask for any amount of memory: that is the file's fault
             if isinstance(error, MemoryError) and not has_room(LEAST_ROOM):
                 raise errors.DecodeMemory("Opening the file took more memory than allowed.") from error
-            raise _why_unreadable(place) from error
+            raise _explain_unreadable(place) from error
         with container:
             yield container
     finally:
         os.close(descriptor)
 
 
-def packets_of(container: InputContainer, stream: AnyStream) -> Iterator[Packet[AnyStream]]:
-    """Packets from where the container stands to its end, past places where it is damaged."""
+def read_packets(container: InputContainer, stream: AnyStream) -> Iterator[Packet[AnyStream]]:
+    """Read packets from where the container stands to its end, past places where it is damaged."""
     failures = 0
     while failures < READ_RETRIES:
         try:
@@ -107,7 +107,7 @@ def packets_of(container: InputContainer, stream: AnyStream) -> Iterator[Packet[
 
 
 def has_room(size: int) -> bool:
-    """Whether ``size`` more bytes can be had; some decoders call a file invalid when memory is short."""
+    """Tell whether ``size`` more bytes can be had; some decoders call a file invalid when memory is short."""
     try:
         mmap.mmap(-1, max(1, size)).close()
     except (OSError, MemoryError):
@@ -129,18 +129,18 @@ def _open_file(place: Path) -> int:
     raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
 
 
-def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
-    """The track that players show, ready to decode: the first that is enabled and default. No cover is.
+def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
+    """Select the track that players show, ready to decode: the first that is enabled and default, no cover.
 
     Raises AudioOnly, NoVideoStream, UnsupportedCodec, TiledImage, TooManyPixels.
     """
-    tracks = picture_tracks(container)
+    tracks = list_picture_tracks(container)
     if tracks:
         stream = tracks[0]
         context: VideoCodecContext | None = stream.codec_context
         if context is None:
             raise errors.UnsupportedCodec("The picture track is in a codec that cannot be decoded here.")
-        keep_pixels(context.width, context.height, max_pixels)
+        check_pixels(context.width, context.height, max_pixels)
         context.thread_type = "AUTO"
         context.thread_count = THREADS
         # the header may understate: the decoder itself refuses larger frames too
@@ -153,8 +153,8 @@ def picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
     raise errors.NoVideoStream("The file holds no picture track.")
 
 
-def picture_tracks(container: InputContainer) -> list[VideoStream]:
-    """All tracks that may be the film, the likeliest first: it can be decoded, it moves, it is the default.
+def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
+    """List all tracks that may be the film, first those that can be decoded, that move, that are default.
 
     FFmpeg calls the enabled tracks of an mp4 default, as it does those that Matroska marks so.
     """
@@ -164,19 +164,28 @@ def picture_tracks(container: InputContainer) -> list[VideoStream]:
 
 
 def _is_doubtful(track: VideoStream) -> bool:
-    """Whether the track cannot be decoded or is a cover that nothing marks as one."""
+    """Tell whether the track cannot be decoded or is a cover that nothing marks as one."""
     context: VideoCodecContext | None = track.codec_context
     return context is None or (track.frames == 1 and context.name in COVER_CODECS)
 
 
-def keep_pixels(width: int, height: int, limit: int) -> None:
-    """Raise TooManyPixels where a frame is larger than ``limit`` pixels."""
+def check_pixels(width: int, height: int, limit: int) -> None:
+    """Keep frames from being larger than allowed.
+
+    Args:
+        width: pixels of a frame.
+        height: pixels of a frame.
+        limit: pixels allowed in all.
+
+    Raises:
+        TooManyPixels: where it is.
+    """
     if width * height > limit:
         raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
 
 
-def sound_stream(container: InputContainer) -> AudioStream | None:
-    """The first track of sound that can be decoded, or None."""
+def find_sound_stream(container: InputContainer) -> AudioStream | None:
+    """Find the first track of sound that can be decoded, or None."""
     streams: tuple[Any, ...] = container.streams.audio
     for stream in streams:
         if stream.codec_context is not None:
@@ -184,7 +193,7 @@ def sound_stream(container: InputContainer) -> AudioStream | None:
     return None
 
 
-def _why_unreadable(place: Path) -> errors.MediaError:
+def _explain_unreadable(place: Path) -> errors.MediaError:
     """Tell apart a cut-off video, a list of other files, and something else altogether."""
     with place.open("rb") as file:
         head = file.read(64)
@@ -200,7 +209,7 @@ def _why_unreadable(place: Path) -> errors.MediaError:
 
 
 def _has_index(place: Path) -> bool:
-    """Whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
+    """Tell whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
     size, at = place.stat().st_size, 0
     with place.open("rb") as file:
         while at + 8 <= size:

@@ -39,17 +39,17 @@ def refuse_encrypted_file(path: str | os.PathLike[str]) -> None:
     else:
         found = _is_scrambled(head)
     if found:
-        raise _encrypted()
+        raise _make_error()
 
 
 def refuse_encrypted_packet(packet: Packet[Any]) -> None:
     """Raise Encrypted where an mp4 says so of this packet (ISO/IEC 23001-7); the first may be clear."""
     if packet.has_sidedata("encryption_info"):
-        raise _encrypted()
+        raise _make_error()
 
 
 def _is_scrambled(head: bytes) -> bool:
-    """Whether all packets of one stream have the scrambling bits of a transport stream (ISO/IEC 13818-1)."""
+    """Tell whether all packets of one stream have the scrambling bits set (ISO/IEC 13818-1)."""
     if head[:1] != b"\x47" or head[PACKET : PACKET + 1] != b"\x47":
         return False
     scrambled, clear = Counter[int](), set[int]()
@@ -62,5 +62,5 @@ def _is_scrambled(head: bytes) -> bool:
     return any(count >= ENOUGH_PACKETS for stream, count in scrambled.items() if stream not in clear)
 
 
-def _encrypted() -> errors.Encrypted:
+def _make_error() -> errors.Encrypted:
     return errors.Encrypted("The film is encrypted (DRM), and there is no key to it here.")

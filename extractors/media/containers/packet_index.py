@@ -1,4 +1,4 @@
-"""Where the frames of a file are, learned by reading its packets without decoding any.
+"""Indexes the frames of a file by reading its packets, without decoding any.
 
 The index says which presentation times exist and where decoding can start. It also says whether it can
 be trusted: some containers carry no times, some carry decoding times in their place, and a choice
@@ -23,8 +23,12 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from extractors.media import errors
-from extractors.media.containers.completeness import LastPacket, may_end_in_a_picture, missing_bytes
-from extractors.media.containers.container import open_media, packets_of, picture_stream
+from extractors.media.containers.completeness import (
+    LastPacketPlace,
+    count_missing_bytes,
+    may_end_in_a_picture,
+)
+from extractors.media.containers.container import open_media, read_packets, select_picture_stream
 from extractors.media.containers.encryption import refuse_encrypted_file, refuse_encrypted_packet
 
 ASSUMED_RATE = Fraction(25)
@@ -43,7 +47,7 @@ END_SLACK_SHARE = 0.1
 
 @dataclass
 class PacketIndex:
-    """Times are in ticks of ``time_base``; ``keys`` are rising.
+    """Times of all packets of the picture track, in ticks of ``time_base``; ``keys`` are rising.
 
     pts: the times of all packets that are meant to be shown, rising where the index is trusted; else, as far
     as known, in the order of display, UNTIMED where missing. keys: times of the packets decoding can
@@ -66,7 +70,7 @@ class PacketIndex:
     untimed: int = 0
     newest: int | None = None
     last_length: int = 0
-    last_packet: LastPacket | None = None
+    last_packet: LastPacketPlace | None = None
     missing: int = 0
     open_end: bool = False
     claimed_seconds: float | None = None
@@ -77,7 +81,7 @@ class PacketIndex:
 
     @property
     def step(self) -> int:
-        """Ticks from one frame to the next at the nominal rate, at least one."""
+        """Compute the ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
 
     @property
@@ -87,7 +91,7 @@ class PacketIndex:
 
     @property
     def promises_more(self) -> bool:
-        """Whether the header's duration goes on long after what was found."""
+        """Tell whether the header's duration goes on long after what was found."""
         claimed = self.claimed_seconds
         found = max(self.pictures_end, self.ends or 0.0)
         return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
@@ -101,7 +105,7 @@ class PacketIndex:
             del self.pts[:position]
 
     def key_before(self, wanted: int) -> int | None:
-        """The last tick at or before ``wanted`` where decoding can start."""
+        """Find the last tick at or before ``wanted`` where decoding can start."""
         position = bisect_right(self.keys, wanted) - 1
         return self.keys[position] if position >= 0 else None
 
@@ -111,24 +115,36 @@ def read_index(
 ) -> PacketIndex:
     """Read every packet's times once.
 
-    Raises what ``open_media`` raises, Encrypted, TooManyFrames, DecodeTimeout.
+    Args:
+        path: the file.
+        max_pixels: of a frame.
+        max_frames: in the file.
+        deadline: on the clock of ``time.monotonic``.
+
+    Returns:
+        The index, which says itself whether it can be trusted.
+
+    Raises:
+        Encrypted, TooManyFrames, DecodeTimeout: and what ``open_media`` and ``select_picture_stream`` raise.
     """
     refuse_encrypted_file(path)
     with open_media(path) as container:
-        stream = picture_stream(container, max_pixels)
-        index = PacketIndex(container.format.name, stream.time_base or Fraction(1, 1000), frame_rate(stream))
-        _read_packets(packets_of(container, stream), index, max_frames, deadline)
+        stream = select_picture_stream(container, max_pixels)
+        index = PacketIndex(
+            container.format.name, stream.time_base or Fraction(1, 1000), nominal_frame_rate(stream)
+        )
+        _read_packets(read_packets(container, stream), index, max_frames, deadline)
         _finish(index, reorders=bool(stream.codec_context.has_b_frames))
-        index.claimed_seconds = _claimed_seconds(container, stream)
+        index.claimed_seconds = _read_claimed_seconds(container, stream)
         if index.promises_more:
-            index.ends = _last_second(container, index, deadline)
-    index.missing = missing_bytes(path, index.container, index.last_packet) or min(1, index.damaged)
+            index.ends = _find_last_second(container, index, deadline)
+    index.missing = count_missing_bytes(path, index.container, index.last_packet) or min(1, index.damaged)
     index.open_end = not index.missing and may_end_in_a_picture(path, index.container)
     return index
 
 
-def frame_rate(stream: VideoStream) -> Fraction:
-    """The nominal rate, or 25 where the stream names none."""
+def nominal_frame_rate(stream: VideoStream) -> Fraction:
+    """Return the nominal rate, or 25 where the stream names none."""
     return stream.guessed_rate or stream.average_rate or stream.base_rate or ASSUMED_RATE
 
 
@@ -147,20 +163,20 @@ def _read_packets(
             raise errors.DecodeTimeout("Reading the file's index took longer than the time limit.")
         if packet.pts is not None and last_key is not None and packet.pts < last_key:
             index.open_gops = True
-        _note(index, packet)
+        _note_packet(index, packet)
         if packet.is_keyframe and packet.pts is not None:
             index.jumps_back = index.jumps_back or (last_key is not None and packet.pts <= last_key)
             last_key = packet.pts
 
 
 def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
-    """Whether the packet's end is missing; transport streams flag as corrupt what may well be decoded."""
+    """Tell whether a packet's end is missing; transport streams flag as corrupt what may well be decoded."""
     return packet.is_corrupt and container_format not in CLOCK_STAMPED
 
 
-def _note(index: PacketIndex, packet: Packet[VideoStream]) -> None:
+def _note_packet(index: PacketIndex, packet: Packet[VideoStream]) -> None:
     if packet.pos is not None:
-        index.last_packet = LastPacket(packet.pos, packet.size)
+        index.last_packet = LastPacketPlace(packet.pos, packet.size)
     if is_cut_off(packet, index.container):
         index.damaged += 1
     elif packet.pts is None:
@@ -196,8 +212,8 @@ def _finish(index: PacketIndex, reorders: bool) -> None:
         index.pts = arrived
 
 
-def _claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
-    """The header's duration of the picture track, or of all tracks."""
+def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
+    """Read the header's duration of the picture track, or of all tracks."""
     if container.format.name not in CLAIMING_FORMATS:
         return None
     if stream.duration is not None and stream.time_base is not None:
@@ -207,15 +223,15 @@ def _claimed_seconds(container: InputContainer, stream: VideoStream) -> float | 
     return claimed if 0 < claimed < LONGEST_CLAIM else None
 
 
-def _last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
-    """Seconds at which the last of the other tracks ends, None without any; infinity where unknown."""
+def _find_last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
+    """Find when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
     tracks = [track for track in container.streams if track.type != "video"]
     if not tracks:
         return None
     for begin in (index.pictures_end, 0.0):  # some jump to the file's end where their own index ends early
         try:
             container.seek(int(begin * 1e6), backward=True)
-            last = max(_ends(container.demux(*tracks), deadline), default=0.0)
+            last = max(_read_ends(container.demux(*tracks), deadline), default=0.0)
         except av.error.FFmpegError:
             continue
         if last:
@@ -223,8 +239,8 @@ def _last_second(container: InputContainer, index: PacketIndex, deadline: float)
     return float("inf")
 
 
-def _ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
-    """Seconds at which each packet ends."""
+def _read_ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
+    """Read the seconds at which each packet ends."""
     for packet in packets:
         if packet.pts is not None and packet.time_base is not None:
             yield float((packet.pts + (packet.duration or 0)) * packet.time_base)

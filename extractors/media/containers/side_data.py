@@ -29,7 +29,7 @@ DOLBY_VISION_BOXES = (b"\0\0\0\x20dvcC", b"\0\0\0\x20dvvC", b"\0\0\0\x20dvwC")
 
 @dataclass(frozen=True)
 class Crop:
-    """The part of a stored frame that is meant to be seen, in its pixels."""
+    """Names the part of a stored frame that is meant to be seen, in its pixels."""
 
     left: int
     top: int
@@ -39,7 +39,7 @@ class Crop:
 
 @dataclass(frozen=True)
 class TrackFacts:
-    """What a track's header says of its frames.
+    """Facts about a track's frames that stand in its header.
 
     crop: the part to be seen, None where that is all. dolby_vision: the profile, None where it is none.
     """
@@ -48,8 +48,8 @@ class TrackFacts:
     dolby_vision: int | None = None
 
 
-def display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
-    """The nine numbers of the frame's display matrix (libavutil/display.h), or None where it has none."""
+def read_display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
+    """Read the nine numbers of the frame's display matrix (libavutil/display.h), None where it has none."""
     graph = Graph()
     filters = [
         graph.add_buffer(
@@ -72,18 +72,18 @@ def display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
         return None
 
 
-def track_facts(stream: VideoStream) -> TrackFacts:
-    """Crop and Dolby Vision profile of a track; nothing where an mp4 cannot hold its codec."""
+def read_track_facts(stream: VideoStream) -> TrackFacts:
+    """Read crop and Dolby Vision profile of a track; nothing where an mp4 cannot hold its codec."""
     context = stream.codec_context
     for container_format in ("mp4", "mov"):
-        header = _header(stream, container_format)
+        header = _write_header(stream, container_format)
         if header:
-            return TrackFacts(_crop(header, context.width, context.height), _dolby_vision(header))
+            return TrackFacts(_parse_crop(header, context.width, context.height), _parse_dolby_vision(header))
     return TrackFacts()
 
 
-def _header(stream: VideoStream, container_format: str) -> bytes:
-    """The header that FFmpeg writes for a file with this one track."""
+def _write_header(stream: VideoStream, container_format: str) -> bytes:
+    """Write the header that FFmpeg makes for a file with this one track."""
     buffer = io.BytesIO()
     options = {"movflags": "frag_keyframe+empty_moov", "strict": "-2"}
     try:
@@ -95,8 +95,8 @@ def _header(stream: VideoStream, container_format: str) -> bytes:
     return buffer.getvalue()
 
 
-def _crop(header: bytes, width: int, height: int) -> Crop | None:
-    """The clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
+def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
+    """Parse the clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
     _, box, rest = header.partition(CROP_BOX)
     if not box or len(rest) < CROP_NUMBERS.size:
         return None
@@ -111,8 +111,8 @@ def _crop(header: bytes, width: int, height: int) -> Crop | None:
     return crop if inside and min(crop.width, crop.height) > 0 and not is_whole else None
 
 
-def _dolby_vision(header: bytes) -> int | None:
-    """The profile: seven bits behind two bytes of version."""
+def _parse_dolby_vision(header: bytes) -> int | None:
+    """Parse the profile: seven bits behind two bytes of version."""
     for name in DOLBY_VISION_BOXES:
         _, box, record = header.partition(name)
         if box and len(record) > 2:

@@ -18,11 +18,12 @@ FILM_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
 HEAD = 4096
 # A marker that is neither a stuffed byte nor a restart, so the end of a scan's data.
 MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+NO_FILL = re.compile(rb"[^\xff]")
 SHORTEST_FILM = 3
 
 
-def picture_format(path: str | os.PathLike[str]) -> str | None:
-    """Pillow's name of the format, None where FFmpeg is to read the file."""
+def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
+    """Return Pillow's name of the format, None where FFmpeg is to read the file."""
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD)
@@ -36,11 +37,11 @@ def picture_format(path: str | os.PathLike[str]) -> str | None:
         return "WEBP"
     if head.startswith(TIFF):
         return "TIFF"
-    return _by_brand(head) if head[4:8] == b"ftyp" else None
+    return _detect_by_brand(head) if head[4:8] == b"ftyp" else None
 
 
-def _by_brand(head: bytes) -> str | None:
-    """ISO/IEC 23008-12: the major brand says what to show, the others what else the file can be read as."""
+def _detect_by_brand(head: bytes) -> str | None:
+    """Go by the major brand: it names what to show, the others name other readings (ISO/IEC 23008-12)."""
     size = min(int.from_bytes(head[:4], "big"), len(head))
     major, others = head[8:12], {head[at : at + 4] for at in range(16, size, 4)}
     if major in AVIF_BRANDS or (major in HEIF_BRANDS and others & AVIF_BRANDS):
@@ -51,7 +52,7 @@ def _by_brand(head: bytes) -> str | None:
 
 
 def _is_animated_png(descriptor: int) -> bool:
-    """Whether a chunk acTL with more than one frame stands before the pixels."""
+    """Tell whether a chunk acTL with more than one frame stands before the pixels."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
         at = len(PNG)
         while at + 12 <= len(content):
@@ -65,8 +66,8 @@ def _is_animated_png(descriptor: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Jpeg:
-    """One JPEG among the bytes of a file. has_more: it says itself that other pictures belong to it."""
+class _JpegExtent:
+    """Extent of one JPEG in a file. has_more: it says itself that other pictures belong to it."""
 
     end: int
     size: bytes
@@ -74,10 +75,10 @@ class _Jpeg:
 
 
 def _is_film_of_jpegs(descriptor: int) -> bool:
-    """Whether pictures of one size stand end to end, and the first does not call the others its own."""
+    """Tell whether pictures of one size stand end to end and the first does not call the others its own."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-        first: _Jpeg | None = None
-        for count, jpeg in enumerate(_jpegs(content), start=1):
+        first: _JpegExtent | None = None
+        for count, jpeg in enumerate(_find_jpegs(content), start=1):
             first = first or jpeg
             if first.has_more or jpeg.size != first.size:
                 return False
@@ -86,27 +87,30 @@ def _is_film_of_jpegs(descriptor: int) -> bool:
     return False
 
 
-def _jpegs(content: mmap.mmap) -> Iterator[_Jpeg]:
+def _find_jpegs(content: mmap.mmap) -> Iterator[_JpegExtent]:
     at = 0
     while content[at : at + 3] == JPEG:
-        jpeg = _jpeg(content, at)
+        jpeg = _parse_jpeg(content, at)
         if jpeg is None:
             return
         yield jpeg
         at = jpeg.end
 
 
-def _jpeg(content: mmap.mmap, begin: int) -> _Jpeg | None:
-    """The JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
+def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
+    """Parse the JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
     at, size, has_more = begin + 2, b"", False
     while at + 4 <= len(content) or content[at : at + 2] == b"\xff\xd9":
         marker = content[at + 1]
         if content[at] != 0xFF:
             return None
         if marker == 0xD9:
-            return _Jpeg(at + 2, size, has_more)
-        if marker == 0xFF:  # fill
-            at += 1
+            return _JpegExtent(at + 2, size, has_more)
+        if marker == 0xFF:  # fill, of which there may be any amount
+            found = NO_FILL.search(content, at + 1)
+            if found is None:
+                return None
+            at = found.start() - 1
             continue
         length = int.from_bytes(content[at + 2 : at + 4], "big")
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):

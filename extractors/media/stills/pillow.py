@@ -18,12 +18,12 @@ import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from extractors.features import Frames
+from extractors.frame_size import FrameSize
 from extractors.media import errors
-from extractors.media.chunks import Begin, End, Sizes, StreamPart, StreamRequest, chunked
-from extractors.media.containers.container import keep_pixels
-from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.media.stills.picture_format import picture_format
+from extractors.media.containers.container import check_pixels
+from extractors.media.request import DecodeRequest, Limits
+from extractors.media.stills.picture_format import detect_picture_format
+from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
 from extractors.media.video import MediaWarning, Video
 
 STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
@@ -49,55 +49,60 @@ pi_heif.register_heif_opener(thumbnails=False)
 
 
 def is_picture(path: str | os.PathLike[str]) -> bool:
-    """Whether this module reads the file; other pictures (GIF, BMP, animated PNG, …) are read by FFmpeg."""
-    return picture_format(path) is not None
-
-
-def decode_picture(path: str | os.PathLike[str], request: DecodeRequest, limits: Limits) -> Decoded:
-    """The same answer as for any video. Raises IncompleteFile, TooManyPixels, TooLong and the like."""
-    with _opened(path, limits) as picture:
-        chosen = request.choose(picture.times, picture.duration)
-        pixels = np.stack([picture.pixels(int(position), request.short_side) for position in chosen])
-        rate = len(picture.times) / picture.duration
-        return Decoded(picture.video(), Frames(pixels, picture.times[chosen], picture.duration, rate))
+    """Tell whether this module reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
+    return detect_picture_format(path) is not None
 
 
 def stream_picture(
-    path: str | os.PathLike[str], request: StreamRequest, limits: Limits
+    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
 ) -> Iterator[StreamPart]:
-    """The same parts as of any video. Raises what ``decode_picture`` raises."""
-    with _opened(path, limits) as picture:
+    """Decode a picture file into the same parts as any video.
+
+    Args:
+        path: a file that ``is_picture`` accepts.
+        request: which of its frames, in which sizes.
+        limits: what the file may cost.
+
+    Returns:
+        The parts, ``StreamEnd`` last.
+
+    Raises:
+        IncompleteFile, UnsupportedCodec, TooManyPixels, TooManyFrames, TooLong, DecodeTimeout.
+    """
+    with _open_picture(path, limits) as picture:
         chosen = request.choose(picture.times, picture.duration)
-        yield Begin(picture.duration, len(picture.times) / picture.duration)
-        frames = (picture.sizes(int(position), request.short_sides) for position in chosen)
-        yield from chunked(frames, picture.times[chosen], request.chunk_bytes)
-        yield End(picture.video())
+        yield StreamStart(picture.duration, len(picture.times) / picture.duration)
+        frames = (picture.sizes(int(position), request.frame_sizes) for position in chosen)
+        yield from split_into_chunks(frames, picture.times[chosen], request.chunk_bytes)
+        yield StreamEnd(picture.video())
 
 
 class _PictureFile:
-    """One open file: how long each of its frames stays, and their pixels."""
+    """Reads one open file: the times of its frames, and their pixels."""
 
     def __init__(self, image: Image.Image, limits: Limits) -> None:
         deadline = time.monotonic() + limits.seconds
-        keep_pixels(image.width, image.height, limits.pixels)
+        check_pixels(image.width, image.height, limits.pixels)
         self._image = image
         self._format = "JPEG" if image.format == "MPO" else str(image.format)
-        self._warnings = _warnings(image)
+        self._warnings = _find_warnings(image)
         count: int = getattr(image, "n_frames", 1) if self._format in ANIMATED else 1
         if count > limits.max_frames:
             raise errors.TooManyFrames(f"The video has more than {limits.max_frames} frames.")
-        lengths = self._lengths(count, deadline)
-        self.times = np.cumsum(lengths) - lengths
-        self.duration = float(lengths.sum())
+        self.times, self.duration = self._read_times(count, deadline)
         if self.duration > limits.max_duration:
             raise errors.TooLong(
                 f"The video lasts {self.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
             )
-        self._orientation = _orientation(image)
+        self._orientation = _read_orientation(image)
 
-    def _lengths(self, count: int, deadline: float) -> NDArray[np.float64]:
-        """Seconds each frame stays. Pillow tells only after decoding it."""
-        lengths = np.full(count, STILL_SECONDS)
+    def _read_times(self, count: int, deadline: float) -> tuple[NDArray[np.float64], float]:
+        """Read when each frame is shown, and how long all of them last. Pillow tells only after decoding it.
+
+        Pillow's timestamps are followed where they rise: each is rounded to a millisecond by itself, while
+        the sum of rounded stays drifts. Where they do not, a frame has no delay.
+        """
+        lengths, stamps = np.full(count, STILL_SECONDS), np.zeros(count)
         for position in range(count):
             if time.monotonic() > deadline:
                 raise errors.DecodeTimeout("Decoding the video took longer than the time limit.")
@@ -106,10 +111,14 @@ class _PictureFile:
             self._image.load()
             if count > 1:
                 lengths[position] = self._image.info.get("duration", 0) / 1000 or NO_DELAY
-        return lengths
+                stamps[position] = self._image.info.get("timestamp", 0) / 1000
+        times = np.cumsum(lengths) - lengths
+        if bool((np.diff(stamps) > 0).all()):
+            times = stamps - stamps[0]
+        return times, float(times[-1] + lengths[-1])
 
     def pixels(self, position: int, short_side: int | None) -> NDArray[np.uint8]:
-        """uint8 (H, W, 3), upright."""
+        """Decode one frame to uint8 (H, W, 3), upright."""
         if len(self.times) > 1:
             self._image.seek(position)
         picture = _to_rgb(self._image)
@@ -121,12 +130,14 @@ class _PictureFile:
             picture = picture.transpose(UPRIGHT[self._orientation][0])
         return np.asarray(picture, np.uint8)
 
-    def sizes(self, position: int, short_sides: tuple[int | None, ...]) -> Sizes:
-        """The same frame in each of the sizes."""
-        return tuple(self.pixels(position, side) for side in short_sides)
+    def sizes(self, position: int, sizes: tuple[FrameSize, ...]) -> Sizes:
+        """Decode one frame in each of the sizes."""
+        sides = dict.fromkeys(size.short_side for size in sizes)
+        pixels = {side: self.pixels(position, side)[None] for side in sides}
+        return tuple(size.shrink(pixels[size.short_side])[0] for size in sizes)
 
     def video(self) -> Video:
-        """The decode report."""
+        """Make the decode report."""
         width, height = self._image.size
         if self._orientation > 4:
             width, height = height, width
@@ -152,9 +163,9 @@ class _PictureFile:
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
-    """Raises IncompleteFile, UnsupportedCodec, TooManyPixels and what the limits are for."""
-    wanted = picture_format(path)
+def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
+    """Open a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
+    wanted = detect_picture_format(path)
     if wanted is None:
         raise errors.NotAVideo("The file is not a picture that is read here.")
     try:
@@ -166,28 +177,28 @@ def _opened(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFi
     except errors.MediaError:
         raise
     except (UnidentifiedImageError, EOFError, OSError, ValueError, RuntimeError, SyntaxError) as error:
-        raise _why_unreadable(wanted, error) from error
+        raise _explain_unreadable(wanted, error) from error
 
 
-def _why_unreadable(wanted: str, error: Exception) -> errors.MediaError:
+def _explain_unreadable(wanted: str, error: Exception) -> errors.MediaError:
     if "nsupported" in str(error):  # libheif's word for codecs that it has no decoder of
         return errors.UnsupportedCodec(f"The {wanted} picture is in a codec that cannot be decoded here.")
-    return errors.IncompleteFile(f"The {_name(wanted)} file is damaged or cut off.")
+    return errors.IncompleteFile(f"The {_format_name(wanted)} file is damaged or cut off.")
 
 
-def _name(wanted: str) -> str:
+def _format_name(wanted: str) -> str:
     return {"WEBP": "WebP", "HEIF": "HEIC"}.get(wanted, wanted)
 
 
 def _refuse_raw(image: Image.Image) -> None:
-    """A camera's raw file is a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
+    """Refuse a camera's raw file, a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
     tags = getattr(image, "tag_v2", {})
     if DNG_VERSION in tags or tags.get(NEW_SUBFILE_TYPE, 0) & 1:
         raise errors.UnsupportedCodec("The file is a camera's raw picture, which cannot be developed here.")
 
 
-def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
+def _read_orientation(image: Image.Image) -> int:
+    """Read the EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
     read: Callable[[], Image.Exif] = image.getexif
     try:
         found = read().get(ORIENTATION, 1)
@@ -197,7 +208,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
+    """Convert to 8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
     if image.mode in DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
@@ -205,8 +216,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
-    """What is lost when the picture is shown in 8-bit RGB."""
+def _find_warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
+    """Warn of what is lost when the picture is shown in 8-bit RGB."""
     found = []
     depth = image.info.get("bit_depth", 8)
     if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):

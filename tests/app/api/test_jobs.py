@@ -11,7 +11,7 @@ from PIL import Image
 from app.errors import EngineCrashed
 from app.jobs.job_store import Jobs
 from tests.app.live_api import LiveApi, assert_problem, finished, send
-from tests.app.scripted_worker import ScriptedWorker, attention_document
+from tests.app.scripted_worker import WORDS, ScriptedWorker, attention_document
 
 MEMBERS = {
     "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
@@ -113,6 +113,21 @@ def test_attention_is_what_the_worker_wrote(api: LiveApi, worker: ScriptedWorker
     assert response.json() == attention_document()
     assert response.headers["content-type"] == "application/json"
     assert "immutable" in response.headers["cache-control"]
+
+
+def test_results_of_older_versions_are_still_shown(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    """They lie below the job itself, and its record names no attempt."""
+    location = finished(api, worker)
+    job = jobs.get(location.rsplit("/", 1)[1])
+    assert job is not None
+    blobs = api.service.blobs
+    for name in ("attention.json", "frames/0.jpg"):
+        blobs.write(f"results/{job.id}/{name}", blobs.read(f"{job.results}/{name}"))
+    blobs.remove(job.results)
+    assert api.client.get(f"{location}/frames/0.jpg").status_code == 404
+    jobs.server.hdel(jobs.keys.job(job.id), "results")
+    assert api.client.get(f"{location}/frames/0.jpg").status_code == 200
+    assert api.client.get(f"{location}/attention").json()["words"] == list(WORDS)
 
 
 def test_the_picture_is_drawn_once(api: LiveApi, worker: ScriptedWorker) -> None:

@@ -192,7 +192,7 @@ def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object
     for its, their_places, own in zip(edges, places, ours, strict=True):
         assert its == pytest.approx(own)
         for (low, high, part), ((first, _), (second, share)) in zip(
-            their_places, heatmap._between_middles(own), strict=True
+            their_places, heatmap._interpolate_middles(own), strict=True
         ):
             assert (low, high) == (first, second)
             assert part == pytest.approx(share)

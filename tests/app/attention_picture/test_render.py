@@ -281,12 +281,10 @@ def test_fusion_lists_who_competed_the_winner_first() -> None:
 
 
 def test_what_is_drawn_is_explained() -> None:
-    assert "stage_7" in render._explanation(
-        with_extras(layers={"names": ["stage_7"], "weights": [None, [1.0]]})
-    )
-    assert "g2l, stats together" in render._explanation(with_extras(members=["g2l", "stats"]))
+    assert "stage_7" in render._explain(with_extras(layers={"names": ["stage_7"], "weights": [None, [1.0]]}))
+    assert "g2l, stats together" in render._explain(with_extras(members=["g2l", "stats"]))
     branch = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
-    assert "ST is the share" in render._explanation(branch)
+    assert "ST is the share" in render._explain(branch)
     drawn(branch)
 
 
@@ -331,7 +329,7 @@ def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, line
     assert write_below(attention, 1, 1.4) == lines
     # the frame that is shown is marked on the line of moments alone
     assert (count(drawn(attention), drawing.ACCENT) > 0) is not spread
-    assert ("nearly even" in render._explanation(attention)) is spread
+    assert ("nearly even" in render._explain(attention)) is spread
 
 
 def test_key_frames_that_were_read_are_named_however_even_their_weights() -> None:

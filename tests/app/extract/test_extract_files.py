@@ -23,8 +23,8 @@ from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
 from app.extract.pool import describe_videos
 from app.settings import Settings
-from extractors.extraction.feature_files import load, path_digest
 from extractors.features import Stream, StreamSpec
+from extractors.video_features.feature_files import load, path_digest
 from extractors.windows import WindowOptions
 from tests.media import write_gif, write_video
 

@@ -19,7 +19,7 @@ from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
-from extractors.media.gathered import gather_here
+from extractors.media.decode import Sampling, decode_here
 from models.caption import AttentionDocument
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch
@@ -105,7 +105,7 @@ def test_attention_is_left_out_where_nobody_wants_it(
 
 def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
     """Different captioners and options in one batch, each answered by its own."""
-    videos = [gather_here(clip, engine.info.request).footage for clip in clips]
+    videos = [decode_here(clip, engine.info.request).footage for clip in clips]
     options = [
         CaptionOptions(captioner="stats"),
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
@@ -124,7 +124,7 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
-    video = gather_here(clips[0], engine.info.request).footage
+    video = decode_here(clips[0], engine.info.request).footage
     options = [of("nobody"), of("stats")]
     first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
     assert isinstance(first, CaptionerUnavailable)
@@ -134,7 +134,7 @@ def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path])
 
 def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
     """Who writes has been chosen before: by the API, or by ``resolve`` where the record has no choice."""
-    video = gather_here(clips[0], engine.info.request).footage
+    video = decode_here(clips[0], engine.info.request).footage
     (answer,) = engine.describe_and_caption([video], [CaptionOptions()], lambda stage, share: None)
     assert isinstance(answer, CaptionerUnavailable)
     assert engine.info.resolve(CaptionOptions()) == of("stats")
@@ -180,7 +180,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     whole = FeatureSource.extract
     monkeypatch.setattr(FeatureSource, "extract", extract)
     names = ["pictures", "motion", "pictures", "nobody"]
-    videos = [gather_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
+    videos = [decode_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
     assert ran == [("demo", 2), ("stats", 1)]
@@ -193,7 +193,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 
 def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: list[Path]) -> None:
     """Two seconds at ten frames a second, of which I3D wants 25: every frame, in windows of 16 instants."""
-    assert len(gather_here(clips[1], mixed.info.request_for(of("pictures").choice)).frames) == 8
+    assert len(decode_here(clips[1], mixed.info.request_for(of("pictures").choice)).frames) == 8
     with Decoder() as decoder:
         frames = decoder.decode(clips[1], mixed.info.request_for(of("motion").choice)).frames
     assert len(frames) == 20
@@ -204,7 +204,7 @@ def test_a_captioner_is_decoded_the_frames_that_it_needs(mixed: Engine, clips: l
 def test_an_engine_tells_what_each_captioner_is_decoded(mixed: Engine) -> None:
     info = mixed.warm_up()
     assert info.request_for(of("motion").choice).windows[0].stack_size == 16
-    assert info.request_for(of("pictures").choice).sampling.count == 8
+    assert info.request_for(of("pictures").choice).sampling == Sampling(count=8)
     assert info.request_for(of("nobody").choice) == info.request
 
 

@@ -22,7 +22,7 @@ from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import Diet, write_all, write_captioner
 from tests.extractors.tuned_network import write_tuned
 from tests.media import write_video
-from training.evaluation.evaluated_captioner import evaluated_captioner
+from training.evaluation.evaluated_captioner import load_evaluated_captioner
 
 
 def packaged() -> list[str]:
@@ -104,7 +104,7 @@ def test_doctor_looks_for_the_tuned_networks(settings: Settings, tuned: Diet, tm
 
 
 def test_it_is_evaluated_on_its_own_grid(settings: Settings, clip: Path) -> None:
-    entry = evaluated_captioner(str(settings.weights / "tuned.safetensors"), frames=2)
+    entry = load_evaluated_captioner(str(settings.weights / "tuned.safetensors"), frames=2)
     assert [extractor.name for extractor in entry.feature_source.extractors] == ["tuned_pair"]
 
 

@@ -15,8 +15,8 @@ from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
 from extractors.shots.segment import SegmentOptions
+from extractors.windows import Sampling
 from models.caption import AttentionDocument, ScoredCaption, ScoredWord
 from tests.app.segments.colour_space import ColourSpace
 

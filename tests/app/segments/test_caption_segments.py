@@ -14,13 +14,12 @@ from app.errors import CaptionerUnavailable
 from app.jobs.options import CaptionOptions
 from app.segments.caption_segments import SegmentCaption, caption_segments
 from extractors.decoder.decoder import Decoder
+from extractors.media.decode import decode_here
 from extractors.media.errors import MissingFile
-from extractors.media.gathered import gather_here
 from extractors.media.request import DecodeRequest, cut_clip
 from extractors.media.video import Video
-from extractors.sampling import Sampling
 from extractors.shots.segment import SegmentOptions
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows
 from tests.app.segments.scripted_engine import ColourEngine
 from tests.extractors.shots.scenes import cuts_of, write_scenes
 
@@ -122,7 +121,7 @@ def test_neighbouring_frames_are_those_of_a_clip_that_is_cut_out(
     assert len(found) == len(given) == len(LENGTHS)
     for each, video in zip(found, given, strict=True):
         part = (each.segment.start, each.segment.end)
-        clip = cut_clip(gather_here(film, replace(request_of, part=part)).footage, *part)
+        clip = cut_clip(decode_here(film, replace(request_of, part=part)).footage, *part)
         assert np.array_equal(video.pixels, clip.pixels)
         assert video.pts == pytest.approx(clip.pts)
         assert each.sampled == pytest.approx(clip.pts + each.segment.start)
@@ -132,7 +131,7 @@ def test_a_film_that_is_not_cut_is_captioned_by_the_frames_of_a_clip(begin: Begi
     engine = ColourEngine()
     [found] = captions(begin, film, engine, SegmentOptions("none"))
     [[video]] = engine.seen
-    expected = gather_here(film, engine.request)
+    expected = decode_here(film, engine.request)
     assert np.array_equal(video.pixels, expected.frames.pixels)
     assert edges([found]) == [(0.0, sum(LENGTHS))]
 

@@ -27,7 +27,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.media.decode import decode_here
 from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError, NotAVideo
 from extractors.media.request import Decoded, DecodeRequest
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 from tests.app.engines import answer_of
 from tests.media import write_video
 

@@ -32,7 +32,7 @@ from extractors.networks.slow import LAYOUTS, Slow
 from extractors.preprocessing.images import middle, resized, shrink_or_enlarge
 from extractors.pretrained.load import seeded
 from extractors.pretrained.parameters import random_weights
-from extractors.windowing.network_extractor import NetworkExtractor, compact, lengthened
+from extractors.windowing.network_extractor import NetworkExtractor, compact, lengthen
 from extractors.windows import Windows
 from tests.extractors.moving import moving
 
@@ -134,8 +134,8 @@ def test_half_precision_halves_a_map_and_keeps_it_finite() -> None:
 
 def test_windows_are_lengthened_by_their_last_frame() -> None:
     stacks = torch.arange(6).reshape(2, 3, 1, 1, 1)
-    assert lengthened(stacks, 5).flatten(1).tolist() == [[0, 1, 2, 2, 2], [3, 4, 5, 5, 5]]
-    assert lengthened(stacks, 3) is stacks
+    assert lengthen(stacks, 5).flatten(1).tolist() == [[0, 1, 2, 2, 2], [3, 4, 5, 5, 5]]
+    assert lengthen(stacks, 3) is stacks
 
 
 def test_the_slow_pathway_sees_every_fourth_frame_spread_to_the_end() -> None:

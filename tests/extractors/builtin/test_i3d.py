@@ -22,9 +22,8 @@ from extractors.networks.raft import Raft, i3d_input
 from extractors.preprocessing.images import middle, shrink_or_enlarge
 from extractors.pretrained.load import WeightsChoice, seeded
 from extractors.pretrained.parameters import random_weights
-from extractors.sampling import Sampling
 from extractors.windowing.network_extractor import NetworkExtractor
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows
 from tests.extractors.moving import moving
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extractors.detection import roi
 from extractors.detection.boxes import anchors, cell_anchors, moved
 from extractors.detection.proposals import RATIOS
-from extractors.frame_size import resized_size
+from extractors.frame_size import fit_between
 from extractors.networks import i3d, raft
 from extractors.preprocessing.detection import resized
 from extractors.preprocessing.images import middle, shrink_or_enlarge
@@ -94,5 +94,5 @@ def _sizes(inputs: Tensors, case: Case) -> Tensors:
             outputs[name] = torch.from_numpy(np.array(resized(picture, height, width))).permute(2, 0, 1)
         elif name.startswith("resize_") and name != "resize_in":
             shortest, longest = (int(edge) for edge in name.split("_")[1:])
-            outputs[name] = torch.tensor([resized_size(h, w, shortest, longest) for h, w in sizes])
+            outputs[name] = torch.tensor([fit_between(h, w, shortest, longest) for h, w in sizes])
     return outputs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from extractors.media.audio import Tape
+from extractors.media.audio import SampleBuffer
 from extractors.media.decode import Audio, DecodeRequest, Limits, decode_here
 from tests.media import write_video
 
@@ -114,20 +114,20 @@ def test_sound_of_nothing_but_damage_is_absent(tmp_path: Path) -> None:
 
 
 def test_a_gap_in_the_sound_is_silence() -> None:
-    tape = Tape(rate=10, limit=100)
-    tape.lay(np.ones(5, np.float32), 0.0)
-    tape.lay(np.ones(5, np.float32), 1.0)
-    assert tape.audio().samples.tolist() == [1.0] * 5 + [0.0] * 5 + [1.0] * 5
+    buffer = SampleBuffer(rate=10, limit=100)
+    buffer.append_at(np.ones(5, np.float32), 0.0)
+    buffer.append_at(np.ones(5, np.float32), 1.0)
+    assert buffer.to_audio().samples.tolist() == [1.0] * 5 + [0.0] * 5 + [1.0] * 5
 
 
 def test_small_errors_of_time_are_no_gaps() -> None:
-    tape = Tape(rate=100, limit=1000)
-    tape.lay(np.ones(50, np.float32), 0.0)
-    tape.lay(np.ones(50, np.float32), 0.54)
-    assert len(tape.audio().samples) == 100
+    buffer = SampleBuffer(rate=100, limit=1000)
+    buffer.append_at(np.ones(50, np.float32), 0.0)
+    buffer.append_at(np.ones(50, np.float32), 0.54)
+    assert len(buffer.to_audio().samples) == 100
 
 
 def test_the_tape_is_never_longer_than_its_limit() -> None:
-    tape = Tape(rate=10, limit=12)
-    assert tape.lay(np.ones(5, np.float32), 1e9) is False
-    assert len(tape.audio().samples) == 12
+    buffer = SampleBuffer(rate=10, limit=12)
+    assert buffer.append_at(np.ones(5, np.float32), 1e9) is False
+    assert len(buffer.to_audio().samples) == 12

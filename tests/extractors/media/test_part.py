@@ -12,8 +12,7 @@ from extractors.features import Footage
 from extractors.media.decode import decode_here
 from extractors.media.errors import NoFrames
 from extractors.media.request import DecodeRequest, cut_clip
-from extractors.sampling import Sampling
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows
 from tests.media import numbered, read_number, write_video
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extractors.media import decode
-from extractors.media.chunks import Begin, Chunk, End, StreamRequest
 from extractors.media.containers.packet_index import UNTIMED
 from extractors.media.decode import Decoded, DecodeRequest, Sampling, decode_here, stream_here
 from extractors.media.frame_reader import read_in_order
-from extractors.media.timeline import mend, rising
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamStart
+from extractors.media.timeline import find_rising, mend_ticks
 from extractors.windows import Windows
 from tests.media import numbered, read_number, write_video
 
@@ -181,13 +181,14 @@ def test_a_wrong_time_costs_no_second_reading(
 
 def test_streaming_mends_alike(straight: Path, tmp_path: Path) -> None:
     path = with_times(straight, tmp_path / "a.mp4", doubled(PAUSED), PAUSED)
-    parts = list(stream_here(path, StreamRequest((Windows(extraction_fps=10, most=10_000),))))
-    begin = next(part for part in parts if isinstance(part, Begin))
-    times = np.concatenate([part.pts for part in parts if isinstance(part, Chunk)])
+    every = Windows(extraction_fps=10, most=10_000)
+    parts = list(stream_here(path, DecodeRequest(None, None, windows=(every,))))
+    begin = next(part for part in parts if isinstance(part, StreamStart))
+    times = np.concatenate([part.pts for part in parts if isinstance(part, FrameChunk)])
     assert begin.duration == pytest.approx(46.0, abs=0.02)
     assert times == pytest.approx(np.array(PAUSED), abs=2e-3)
     end = parts[-1]
-    assert isinstance(end, End)
+    assert isinstance(end, StreamEnd)
     assert [warning.code for warning in end.video.warnings] == ["times_mended"]
 
 
@@ -212,7 +213,7 @@ def test_streaming_mends_alike(straight: Path, tmp_path: Path) -> None:
 )
 def test_what_a_wrong_time_becomes(ticks: list[int], right: list[float]) -> None:
     values = np.array(ticks, np.int64)
-    assert mend(values, rising(values), 1).tolist() == pytest.approx(right)
+    assert mend_ticks(values, find_rising(values), 1).tolist() == pytest.approx(right)
 
 
 def longest_rising(ticks: list[int]) -> int:
@@ -227,11 +228,11 @@ def longest_rising(ticks: list[int]) -> int:
 @given(st.lists(st.one_of(st.integers(-50, 50), st.just(UNTIMED)), min_size=1, max_size=40))
 def test_the_most_times_that_can_be_kept_are_kept_and_all_rise(ticks: list[int]) -> None:
     values = np.array(ticks, np.int64)
-    good = rising(values)
+    good = find_rising(values)
     assert good.sum() == longest_rising(ticks)
     assert (np.diff(values[good]) > 0).all()
     if good.any():
-        times = mend(values, good, 3)
+        times = mend_ticks(values, good, 3)
         assert (np.diff(times) > 0).all()
         assert (times != values).sum() == (~good).sum()
 
@@ -300,8 +301,8 @@ def test_fewer_frames_than_asked_for_are_told(tmp_path: Path) -> None:
         decoded = decode_here(path, request)
         assert len(decoded.frames) < 8
         assert codes(decoded) == ["fewer_frames"]
-    end = list(stream_here(path, StreamRequest((Windows(extraction_total=8),))))[-1]
-    assert isinstance(end, End)
+    end = list(stream_here(path, DecodeRequest(None, None, windows=(Windows(extraction_total=8),))))[-1]
+    assert isinstance(end, StreamEnd)
     assert [warning.code for warning in end.video.warnings] == ["fewer_frames"]
     part = decode_here(path, DecodeRequest(Sampling(8), part=(0.0, 4.0)))
     assert codes(part) == []  # all four that there are

@@ -15,7 +15,7 @@ from extractors.networks import i3d
 from extractors.networks.efficientnet_lite import same_padding
 from extractors.networks.i3d import I3D
 from extractors.pretrained.parameters import WrongCheckpoint
-from extractors.sampling import Sampling
+from extractors.windows import Sampling
 
 KINETICS = R3D_18_Weights.KINETICS400_V1.meta["categories"]
 ACTIONS = {

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from extractors.frame_size import resized_size
+from extractors.frame_size import fit_between
 from extractors.preprocessing.detection import DetectionInput, blue_first
 
 INPUT = DetectionInput((10.0, 20.0, 30.0), (1.0, 2.0, 4.0), shortest=48, longest=80, multiple=32)
@@ -21,7 +21,7 @@ def test_the_shortest_edge_is_asked_for_and_the_longest_a_limit(
     height: int, width: int, wanted: tuple[int, int]
 ) -> None:
     """detectron2's sizes for COCO's and a video's pictures."""
-    assert resized_size(height, width, 800, 1333) == wanted
+    assert fit_between(height, width, 800, 1333) == wanted
 
 
 def test_frames_are_resized_to_pillows_bytes() -> None:

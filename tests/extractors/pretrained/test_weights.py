@@ -11,7 +11,7 @@ import torch
 from torchvision import models
 from torchvision.models import detection, optical_flow
 
-from extractors.extractor import SEVERAL_WEIGHTS, names
+from extractors.extractor import SEVERAL_WEIGHTS, list_extractors
 from extractors.files import git_blob_of, sha256_of
 from extractors.networks import i3d
 from extractors.networks.i3d import I3D
@@ -114,8 +114,8 @@ def test_each_reader_is_there(known: Entry) -> None:
 def test_each_extractor_has_its_weights() -> None:
     borrowed = {"efficientnet-lite2-stages"}  # earlier stages of a network that has an entry
     there = {known.name for known in manifest(MANIFEST)}
-    assert set(names()) - borrowed <= there
-    assert set(names()) >= SEVERAL_WEIGHTS.keys()
+    assert set(list_extractors()) - borrowed <= there
+    assert set(list_extractors()) >= SEVERAL_WEIGHTS.keys()
     assert there >= {weights for several in SEVERAL_WEIGHTS.values() for weights in several}
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extractors.media.chunks import Begin, Chunk, End, StreamPart
 from extractors.media.decode import stream_here
 from extractors.media.request import DecodeRequest
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
 from extractors.media.video import Video
-from extractors.sampling import Sampling
 from extractors.shots.segment import FramePlan, SegmentFrames, SegmentOptions
 from extractors.shots.segment_reader import read_segments
-from extractors.windows import Windows
+from extractors.windows import Sampling, Windows
 from tests.extractors.shots.scenes import FPS, cuts_of, write_scenes
 from tests.media import numbered, read_number, write_video
 
@@ -139,10 +138,10 @@ VIDEO = Video("mp4", "h264", 9.0, 8, 8, 0, 1.0, 1.0, 9, 9, True, 0, False, False
 def parts(*begins: Sequence[float]) -> Iterator[StreamPart]:
     """A stream that begins as often as there are lists of times."""
     for times in begins:
-        yield Begin(9.0, 1.0)
+        yield StreamStart(9.0, 1.0)
         pixels = np.zeros((len(times), 8, 8, 3), np.uint8)
-        yield Chunk((pixels,), np.array(times), math.inf)
-    yield End(VIDEO)
+        yield FrameChunk((pixels,), np.array(times), math.inf)
+    yield StreamEnd(VIDEO)
 
 
 def test_a_stream_that_begins_again_goes_on_behind_what_was_handed_over() -> None:

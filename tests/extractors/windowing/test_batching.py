@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
-from extractors.windowing.rows import WindowRows
+from extractors.windowing.batching import Batcher, PendingRows, WindowCutter, WindowRows
 from extractors.windows import Windows
 from tests.extractors.plain_extractors import Means, Numbers
 from tests.media import numbered

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Frames, StreamSpec
-from extractors.windowing.rows import WindowRows
-from extractors.windowing.window_extractor import WindowExtractor, sampling
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
 from extractors.windows import Windows
 from tests.extractors.moving import moving
 
@@ -113,6 +113,6 @@ def test_frames_that_come_unevenly_are_taken_by_their_times() -> None:
 
 
 def test_how_a_video_is_cut_is_said() -> None:
-    assert sampling(Windows(16, 8, extraction_fps=25)) == "stack_size 16, step_size 8, 25 fps"
-    assert sampling(Windows(1, 1)) == "stack_size 1, step_size 1, every frame"
-    assert sampling(Windows(extraction_total=20)) == "stack_size 1, step_size 1, extraction_total 20"
+    assert describe_windows(Windows(16, 8, extraction_fps=25)) == "stack_size 16, step_size 8, 25 fps"
+    assert describe_windows(Windows(1, 1)) == "stack_size 1, step_size 1, every frame"
+    assert describe_windows(Windows(extraction_total=20)) == "stack_size 1, step_size 1, extraction_total 20"

@@ -23,9 +23,9 @@ from models.feature_sources.stream_checks import caption, lead_stream, optional_
 from models.inputs import Batch, InputStream, average_frames, average_regions, collate_inputs
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import SPEC, videos
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 from training.optimization.losses import supervised_loss
-from training.recipes.recipe_book import DEMO
+from training.recipes.demo_recipes import DEMO
 
 WORDS = ("a", "dog", "cat", "runs", "sits")
 
@@ -112,7 +112,7 @@ def test_it_is_trained(captioner: MeanCaptioner) -> None:
     batch = TrainingBatch(("one", "two"), {"grid": collated[0]}, targets, None)
     optimizer, losses = torch.optim.Adam(captioner.parameters(), 0.05), []
     for _ in range(20):
-        memory = captioner.encode_batches(batch.of(captioner))
+        memory = captioner.encode_batches(batch.inputs_of(captioner))
         memory = captioner.memory_to_learn_from(memory, torch.Generator())
         loss = supervised_loss(captioner, memory, batch, DEMO, 1.0, torch.Generator())["total"]
         optimizer.zero_grad()

@@ -16,7 +16,7 @@ from models.vocabulary import EOS, Vocabulary, pad_captions
 from tests.models.forced import never_reached
 from tests.models.tiny import GRID_INPUT, SPEC, WORDS, heard_videos, stream, tiny_vanilla
 from tests.reference.vatex import hinge_loss
-from training.recipes.recipe_book import DEMO
+from training.recipes.demo_recipes import DEMO
 
 SOUND = InputStream(name="sound", width=3)
 

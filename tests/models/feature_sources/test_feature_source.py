@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from extractors.media.gathered import gather_here
+from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
-from extractors.windows import WindowOptions, Windows
+from extractors.windows import Sampling, WindowOptions, Windows
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -89,10 +88,10 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
     assert isinstance(joint, CombinedFeatureSource)
     assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"
     assert joint.sampling_of("i3d_rgb_grid") is None
-    decoded = gather_here(clip, joint.request)
+    decoded = decode_here(clip, joint.request)
     assert len(decoded.frames) == 20
     (streams,) = joint.extract([decoded.footage])
-    (wanted,) = alone.extract([gather_here(clip, alone.request).footage])
+    (wanted,) = alone.extract([decode_here(clip, alone.request).footage])
     assert streams["grid"].start.tolist() == wanted["grid"].start.tolist()
     assert len(streams["grid"]) == 3
     assert torch.equal(streams["grid"].values, wanted["grid"].values)

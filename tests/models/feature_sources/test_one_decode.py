@@ -15,12 +15,12 @@ import torch
 from app.worker.shared_frames import map_frames, write_frames
 from extractors.child_process import open_shared_memory
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.extract_videos import extract_video
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Stream
+from extractors.media.decode import decode_here
 from extractors.media.errors import DecodeMemory
-from extractors.media.gathered import gather_here
 from extractors.media.request import DecodeRequest, Limits, cut_clip
+from extractors.video_features.extract_videos import extract_video
 from extractors.windows import WindowOptions
 from models.feature_sources.feature_source import (
     SHORT_SIDE,
@@ -137,20 +137,20 @@ def test_the_size_of_one_does_not_depend_on_who_else_is_fed(
 def test_what_is_gathered_is_small_and_upright(clip: Path, tmp_path: Path, pool: SeededPool) -> None:
     request = feed("i3d_rgb", pool).request
     (size,) = request.sizes
-    decoded = gather_here(clip, request)
+    decoded = decode_here(clip, request)
     assert decoded.frames.pixels.shape == (7, SHORT_SIDE, 455, 3)
     assert decoded.sized[size].shape == (7, 256, 455, 3)
     tall = write_video(tmp_path / "tall.mp4", frames=3, width=640, height=360, rotation=90)
-    assert gather_here(tall, request).sized[size].shape == (3, 455, 256, 3)
+    assert decode_here(tall, request).sized[size].shape == (3, 455, 256, 3)
     small = write_video(tmp_path / "small.mp4", frames=3)  # enlarged by its extractor, not before
-    assert gather_here(small, request).sized[size].shape == (3, 48, 64, 3)
+    assert decode_here(small, request).sized[size].shape == (3, 48, 64, 3)
 
 
 def test_a_part_of_a_file_is_gathered_as_it_is_decoded(clip: Path, pool: SeededPool) -> None:
     request = feed("c3d", pool).request
     part = DecodeRequest(request.sampling, SHORT_SIDE, None, request.windows, (0.5, 1.5), request.sizes)
     whole = DecodeRequest(request.sampling, SHORT_SIDE, None, request.windows, (0.5, 1.5))
-    ours, theirs = (gather_here(clip, each).footage for each in (part, whole))
+    ours, theirs = (decode_here(clip, each).footage for each in (part, whole))
     assert ours.pts.tolist() == theirs.pts.tolist()
     assert np.array_equal(ours.pixels, theirs.pixels)
     cut = cut_clip(ours, 0.5, 1.5)
@@ -161,5 +161,5 @@ def test_a_part_of_a_file_is_gathered_as_it_is_decoded(clip: Path, pool: SeededP
 def test_more_than_the_memory_limit_is_refused(clip: Path, pool: SeededPool, decoder: Decoder) -> None:
     request = feed("i3d_rgb", pool).request
     with pytest.raises(DecodeMemory):
-        gather_here(clip, request, Limits(memory=3 << 20))
+        decode_here(clip, request, Limits(memory=3 << 20))
     assert len(decoder.decode(clip, request).frames) == 7

@@ -12,12 +12,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from extractors.extraction.feature_files import FeatureSpec, SafetensorsForm, SavedFeatures, VideoSource, load
-from extractors.extractor import create, inputs_of, weights_of
+from extractors.extractor import create, list_inputs, list_weights
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.pretrained.manifest import MANIFEST, candidates
+from extractors.video_features.feature_files import (
+    FeatureSpec,
+    SafetensorsForm,
+    SavedFeatures,
+    VideoSource,
+    load,
+)
 from extractors.windowing.window_extractor import WindowExtractor
-from extractors.windows import WindowOptions, Windows
+from extractors.windows import Sampling, WindowOptions, Windows
 from models.captioners.stats import StreamConfig
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
@@ -70,9 +76,9 @@ def test_every_paper_has_its_set() -> None:
 def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) -> None:
     wanted = find_stream_set(name)
     for extractor in wanted.extractors:
-        for needed in inputs_of(extractor):
+        for needed in list_inputs(extractor):
             assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
-        for weights in weights_of(extractor):
+        for weights in list_weights(extractor):
             assert candidates(weights, MANIFEST)
 
 
@@ -138,7 +144,7 @@ def test_a_part_of_a_set_keeps_what_its_streams_are_made_of() -> None:
 
 def test_the_demo_set_is_what_it_says(root: Path) -> None:
     feed = FeatureSource(DEMO, cache=root / "data" / "cache", frames=3)
-    assert feed.request.sampling.count == 3
+    assert feed.request.sampling == Sampling(count=3)
     assert feed.request.windows == ()
     pixels = np.zeros((3, 32, 48, 3), np.uint8)
     (streams,) = feed.extract([Frames(pixels, np.arange(3.0), 3.0)])

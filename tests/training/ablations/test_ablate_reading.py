@@ -16,9 +16,9 @@ from models.inputs import collate_inputs
 from tests.models.captioners.test_semantic_embedding import tiny_embedding
 from tests.models.tiny import GRID_INPUT, tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
 from tests.training.tiny_corpus import captioned
-from training.ablations.judged_pictures import GROUP, STEPS, JudgedPictures
+from training.ablations.corpus import GROUP, STEPS, JudgedPictures
 from training.ablations.readers import OPTIONS, RerankedReader, SingleReader
-from training.ablations.scoring import where_it_looked
+from training.ablations.scoring import measure_attention
 from training.batches.picture_batches import TrainingItem
 
 TRUE = np.array([False, True, True, False])
@@ -30,11 +30,11 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingItem]:
 
 
 def test_shots_are_the_same_for_all_and_stand_between_other_pictures(items: list[TrainingItem]) -> None:
-    one, again = JudgedPictures.of("shots", items), JudgedPictures.of("shots", items)
+    one, again = JudgedPictures.show("shots", items), JudgedPictures.show("shots", items)
     places = set()
     for place, item in enumerate(items):
-        shown = one.sample(place)
-        assert np.array_equal(shown.values["grid"], again.sample(place).values["grid"])
+        shown = one.draw_sample(place)
+        assert np.array_equal(shown.values["grid"], again.draw_sample(place).values["grid"])
         assert len(shown.true) == STEPS["shots"]
         assert 0 < shown.true.sum() < len(shown.true)
         cache, [row] = item.pictures.cache, item.pictures.rows
@@ -46,7 +46,7 @@ def test_shots_are_the_same_for_all_and_stand_between_other_pictures(items: list
 
 
 def test_stills_are_the_whole_picture(items: list[TrainingItem]) -> None:
-    [(group, samples)] = JudgedPictures.of("stills", items).groups()
+    [(group, samples)] = JudgedPictures.show("stills", items).draw_groups()
     assert list(group) == items
     assert len(items) < GROUP
     for item, shown in zip(items, samples, strict=True):
@@ -57,7 +57,7 @@ def test_stills_are_the_whole_picture(items: list[TrainingItem]) -> None:
 
 
 def looked(temporal: list[list[float]], **extras: torch.Tensor) -> dict[str, float]:
-    return dict(where_it_looked(StepAttention(torch.tensor(temporal), None, extras), TRUE))
+    return dict(measure_attention(StepAttention(torch.tensor(temporal), None, extras), TRUE))
 
 
 def test_attention_on_the_true_shot() -> None:
@@ -74,8 +74,8 @@ def test_attention_is_read_at_the_words_of_given_captions(make: Callable[[], Cap
     pairs = zip(streams, collate_inputs(features, streams, torch.device("cpu")), strict=True)
     batches = {stream.name: batch for stream, batch in pairs}
     with torch.no_grad():
-        found = SingleReader(captioner).attention(batches, [("w1", "w4", "w2"), ("w5", "w0")])
-        [alone] = SingleReader(captioner).attention(
+        found = SingleReader(captioner).read_attention(batches, [("w1", "w4", "w2"), ("w5", "w0")])
+        [alone] = SingleReader(captioner).read_attention(
             {name: batch.select(torch.tensor([1])) for name, batch in batches.items()}, [("w5", "w0")]
         )
     silent = 1 if captioner.name == "dual_afr" else 0
@@ -94,7 +94,7 @@ def test_fused_captions_are_those_of_a_fusion_of_the_same_weight() -> None:
     for reader in (RerankedReader(members, embedding), RerankedReader(members, embedding, 1e4)):
         weight = reader.likelihood_weight
         with torch.inference_mode():
-            found[weight] = reader.captions({"grid": batch})
+            found[weight] = reader.write_captions({"grid": batch})
         served = Reranker(members, embedding, weight).caption(features, OPTIONS, OPTIONS.beam_size)
         assert found[weight] == [each.best.words for each in served]
     assert found.keys() == {0.0, 1e4}
@@ -110,7 +110,7 @@ def test_key_frames_on_the_true_shot() -> None:
     assert (found["key_frame"], found["middle"]) == (0.0, 1.0)
     none = {name: value[:0] for name, value in keys.items()}
     empty = StepAttention(torch.zeros(0, 4), None, none)
-    assert where_it_looked(empty, TRUE)["key_frame"] == 0.5
+    assert measure_attention(empty, TRUE)["key_frame"] == 0.5
 
 
 def test_the_same_weights_are_read_under_another_config() -> None:

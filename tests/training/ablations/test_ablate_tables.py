@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from training.ablations.command import app
-from training.ablations.comparison import cider_difference
-from training.ablations.families.registry import FAMILIES
-from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, RowResult, SheetScores
-from training.ablations.row import jobs_of
-from training.ablations.tables import tables
+from training.ablations.families import FAMILIES
+from training.ablations.results import AblationPlan, AblationResults, AnotherPlan, EvalSetScores, RowResult
+from training.ablations.row import list_jobs
+from training.ablations.tables import compare_cider, format_tables
 
 N = 40
 EASY = np.random.default_rng(1).normal(40, 20, N)
@@ -29,17 +29,17 @@ def result(
 ) -> RowResult:
     """As good as EASY on stills and by ``gain`` better on shots, where shares are the same for every item."""
     shares = {key: (share,) * N for key, share in (looked or {}).items()}
-    sheets = {
-        sheet: SheetScores(
+    scores = {
+        eval_set: EvalSetScores(
             captions=("a man",) * N,
             cider=tuple((EASY + more).tolist()),
-            looked=shares if sheet == "shots" else {},
+            attention_shares=shares if eval_set == "shots" else {},
         )
-        for sheet, more in (("stills", 0.0), ("shots", gain))
+        for eval_set, more in (("stills", 0.0), ("shots", gain))
     }
     planned = None if steps is None else 600
     return RowResult(
-        row=name, seed=seed, steps=steps, planned=planned, seconds=1, parameters=9, sheets=sheets
+        row=name, seed=seed, steps=steps, planned=planned, seconds=1, parameters=9, scores=scores
     )
 
 
@@ -51,21 +51,21 @@ def cells(text: str, title: str) -> list[list[str]]:
 
 def test_a_row_is_compared_with_its_reference_picture_by_picture() -> None:
     found = {"stats": [result("stats")], "stats-st": [result("stats-st", gain=-3)]}
-    [line] = cells(tables(FAMILIES, found), "ST alone")
+    [line] = cells(format_tables(FAMILIES, found), "ST alone")
     mean = f"{EASY.mean():.1f}"
     assert line[:4] == ["ST alone (mean + ranked pooling)", "600", mean, f"{EASY.mean() - 3:.1f}"]
     assert line[4:6] == ["+0.0 (+0.0 to +0.0)", "-3.0 (-3.0 to -3.0)"]
-    [reference] = cells(tables(FAMILIES, found), "STaTS: both")
+    [reference] = cells(format_tables(FAMILIES, found), "STaTS: both")
     assert reference[4:6] == ["", ""]
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
     ours = [result("a", 5, seed=1), result("a", 50, seed=2)]
-    found = cider_difference(ours, [result("b", seed=1)], "shots")
+    found = compare_cider(ours, [result("b", seed=1)], "shots")
     assert found is not None
     assert found.difference == pytest.approx(5)
-    assert cider_difference(ours[1:], [result("b", seed=1)], "shots") is None
-    both = cider_difference(ours, [result("b", seed=1), result("b", seed=2)], "shots")
+    assert compare_cider(ours[1:], [result("b", seed=1)], "shots") is None
+    both = compare_cider(ours, [result("b", seed=1), result("b", seed=2)], "shots")
     assert both is not None
     assert both.difference == pytest.approx(27.5)
 
@@ -73,7 +73,7 @@ def test_only_seeds_that_both_have_are_compared() -> None:
 def test_seeds_and_missing_steps_are_told() -> None:
     found = {"g2l": [result("g2l", gain, seed) for seed, gain in ((2020, 0), (2021, 4), (2022, 2))]}
     found["g2l-global"] = [result("g2l-global", steps=150)]
-    text = tables(FAMILIES, found)
+    text = format_tables(FAMILIES, found)
     [line] = cells(text, "global, aligned, 2")
     low = EASY.mean()
     assert line[3] == f"{low + 2:.1f}; {low:.1f} to {low + 4:.1f} by 3 seeds"
@@ -82,7 +82,7 @@ def test_seeds_and_missing_steps_are_told() -> None:
 
 def test_where_words_looked_leaves_out_what_is_chance_by_construction() -> None:
     looked = {"chance": 0.4, "attention": 0.7, "word_frame": 0.4, "key_frame": 0.6, "middle": 0.5}
-    text = tables(FAMILIES, {"refocus": [result("refocus", looked=looked)]})
+    text = format_tables(FAMILIES, {"refocus": [result("refocus", looked=looked)]})
     lines = [line for line in cells(text, "VRE: both") if len(line) == 6]
     assert [line[1:4] for line in lines] == [
         ["the attention of a true caption's words", "70.0", "40.0"],
@@ -93,7 +93,7 @@ def test_where_words_looked_leaves_out_what_is_chance_by_construction() -> None:
 
 def test_a_key_frame_that_is_always_the_middle_is_not_told() -> None:
     looked = {"chance": 0.4, "attention": 0.7, "key_frame": 0.5, "middle": 0.5}
-    text = tables(FAMILIES, {"refocus-plain": [result("refocus-plain", looked=looked)]})
+    text = format_tables(FAMILIES, {"refocus-plain": [result("refocus-plain", looked=looked)]})
     assert "predicted key frame" not in text
 
 
@@ -105,7 +105,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_the_command_prints_what_the_folder_holds(tmp_path: Path) -> None:
     results = AblationResults(tmp_path)
     results.follow(AblationPlan(steps=600))
-    job = next(job for job in jobs_of(FAMILIES) if job.row.name == "stats-ts")
+    job = next(job for job in list_jobs(FAMILIES) if job.row.name == "stats-ts")
     results.save(job, result("stats-ts"))
     code, text = run("--table", "--out", str(tmp_path))
     assert code == 0
@@ -113,11 +113,23 @@ def test_the_command_prints_what_the_folder_holds(tmp_path: Path) -> None:
     assert cells(text, "ST alone") == []
 
 
+def test_results_keep_the_names_that_their_files_have_had(tmp_path: Path) -> None:
+    """So that rows of an older version are still in the table."""
+    job = next(job for job in list_jobs(FAMILIES) if job.row.name == "stats-ts")
+    results = AblationResults(tmp_path)
+    written = result("stats-ts", looked={"chance": 0.4})
+    results.save(job, written)
+    [file] = tmp_path.glob("*.json")
+    document = json.loads(file.read_text())
+    assert document["sheets"]["shots"].keys() == {"captions", "cider", "looked"}
+    assert results.load([job])["stats-ts"] == [written]
+
+
 def test_the_command_lists_every_row() -> None:
     code, text = run("--list")
     assert code == 0
-    assert len(text.splitlines()) == len(jobs_of(FAMILIES))
-    assert len(run("--list", "--only", "fusion")[1].splitlines()) == len(jobs_of(FAMILIES, "fusion"))
+    assert len(text.splitlines()) == len(list_jobs(FAMILIES))
+    assert len(run("--list", "--only", "fusion")[1].splitlines()) == len(list_jobs(FAMILIES, "fusion"))
 
 
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.training.tiny_corpus import draw, png, write_corpus, write_tar
 from training.batches.archives import CorpusError, read_items, read_pictures
-from training.datasets.words import words_of
+from training.datasets.caption_set import split_words
 
 COCO = {
     "images": [
@@ -113,4 +113,4 @@ def test_greyscale_and_transparent_pictures_become_rgb(tmp_path: Path) -> None:
     ],
 )
 def test_words(caption: str, words: list[str]) -> None:
-    assert words_of(caption) == words
+    assert split_words(caption) == words

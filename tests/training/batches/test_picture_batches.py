@@ -1,4 +1,4 @@
-"""Batches are a function of the seed and the step; every item comes once an epoch."""
+"""PictureBatches are a function of the seed and the step; every item comes once an epoch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from models.vocabulary import EOS, Vocabulary
 from tests.training.tiny_corpus import Averages, captioned
 from training.batches.picture_batches import (
-    Batches,
     CachedNetwork,
+    PictureBatches,
     TrainingItem,
     hold_out,
     load_training_sets,
@@ -20,7 +20,7 @@ from training.batches.picture_batches import (
 from training.batches.picture_features import VIEWS
 from training.batches.pseudo_video import Shots
 from training.optimization.run_folder import TrainingRun
-from training.recipes.recipe_book import DEMO
+from training.recipes.demo_recipes import DEMO
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingItem]:
     return captioned(tmp_path_factory.mktemp("shapes"), 16)
 
 
-def batches(items: list[TrainingItem], seed: int = 1, captions: int = 2) -> Batches:
+def batches(items: list[TrainingItem], seed: int = 1, captions: int = 2) -> PictureBatches:
     vocabulary = Vocabulary.from_captions(caption for item in items for caption in item.captions)
-    return Batches(items, vocabulary, 4, captions, 9, Shots(DEMO.lengths), seed, torch.float32)
+    return PictureBatches(items, vocabulary, 4, captions, 9, seed, Shots(DEMO.lengths), torch.float32)
 
 
 def test_a_batch_is_a_function_of_seed_and_step(items: list[TrainingItem]) -> None:
@@ -42,18 +42,18 @@ def test_a_batch_is_a_function_of_seed_and_step(items: list[TrainingItem]) -> No
 
 
 def test_every_item_comes_once_an_epoch_in_another_order(items: list[TrainingItem]) -> None:
-    made = batches(items)
-    assert made.steps_per_epoch == 4
-    first, second = ([name for i in range(4) for name in made.at(4 * epoch + i).ids] for epoch in (0, 1))
+    order = batches(items)
+    assert order.steps_per_epoch == 4
+    first, second = ([name for i in range(4) for name in order.at(4 * epoch + i).ids] for epoch in (0, 1))
     assert sorted(first) == sorted(second) == sorted(item.id for item in items)
     assert first != second
 
 
 def test_targets_are_captions_of_the_batchs_own_items(items: list[TrainingItem]) -> None:
-    made, by_id = batches(items), {item.id: item for item in items}
-    batch = made.at(3)
+    order, by_id = batches(items), {item.id: item for item in items}
+    batch = order.at(3)
     for row, target in enumerate(batch.targets.tolist()):
-        words = made.vocabulary.decode(target[: target.index(EOS)])
+        words = order.vocabulary.decode(target[: target.index(EOS)])
         assert tuple(words) in by_id[batch.ids[row // 2]].captions
 
 
@@ -64,8 +64,8 @@ def test_captions_of_an_item_differ_as_long_as_there_are_enough(items: list[Trai
 
 
 def test_all_samples_of_a_batch_have_one_length(items: list[TrainingItem]) -> None:
-    made = batches(items)
-    lengths = Counter(made.at(step).batches["grid"].values.shape[1] for step in range(60))
+    order = batches(items)
+    lengths = Counter(order.at(step).batches["grid"].values.shape[1] for step in range(60))
     assert set(lengths) <= set(range(1, 9))
     assert len(lengths) > 4
     assert lengths[1] > 20

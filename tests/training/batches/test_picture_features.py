@@ -21,8 +21,8 @@ from training.batches.picture_features import (
     SIDE,
     VIEWS,
     WHOLE,
-    cached_features,
-    views_of,
+    cut_views,
+    load_features,
 )
 
 
@@ -114,7 +114,7 @@ def test_rows_are_found_by_name_whatever_the_archives_order(whole: tuple[list[Tr
     items, _ = whole
     for item, kind in list(zip(items, kinds(COUNT), strict=True))[::5]:
         [row] = item.pictures.rows
-        expected = Averages().of_pictures(views_of(np.asarray(draw(*kind)), "any", 1))["grid"][0]
+        expected = Averages().of_pictures(cut_views(np.asarray(draw(*kind)), "any", 1))["grid"][0]
         np.testing.assert_array_equal(item.pictures.cache.streams["grid"][row, WHOLE], expected)
 
 
@@ -155,13 +155,13 @@ def test_other_names_or_views_are_another_file(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 4)
     folder, network = tmp_path / "cache", Averages()
     for names, views in ((["000.png"], 5), (["000.png", "037.png"], 5), (["000.png"], 1)):
-        cached_features(network, archive, names, views, folder)
+        load_features(network, archive, names, views, folder)
     assert len(list(folder.iterdir())) == 3
 
 
 def test_views_are_the_whole_its_mirror_and_windows_inside() -> None:
     gradient = np.tile(np.arange(100, dtype=np.uint8)[:, None] * 2, (80, 1, 3))
-    views = views_of(gradient, "some name", VIEWS)
+    views = cut_views(gradient, "some name", VIEWS)
     assert views.shape == (VIEWS, SIDE, SIDE, 3)
     assert (views[WHOLE][:, 0, 0] < views[WHOLE][:, -1, 0]).all()
     np.testing.assert_allclose(views[MIRRORED][:, ::-1].astype(int), views[WHOLE], atol=1)
@@ -173,5 +173,5 @@ def test_views_are_the_whole_its_mirror_and_windows_inside() -> None:
 
 def test_views_follow_from_the_name_alone() -> None:
     picture = np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(views_of(picture, "a", VIEWS), views_of(picture, "a", VIEWS))
-    assert any((views_of(picture, "a", VIEWS) != views_of(picture, other, VIEWS)).any() for other in "bcd")
+    np.testing.assert_array_equal(cut_views(picture, "a", VIEWS), cut_views(picture, "a", VIEWS))
+    assert any((cut_views(picture, "a", VIEWS) != cut_views(picture, other, VIEWS)).any() for other in "bcd")

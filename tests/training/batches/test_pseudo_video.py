@@ -20,7 +20,16 @@ from training.batches.picture_features import (
     WHOLE,
     FeatureCache,
 )
-from training.batches.pseudo_video import PATHS, Pictures, Sample, Shots, batch_of, sample, shot, whole
+from training.batches.pseudo_video import (
+    PATHS,
+    Pictures,
+    Sample,
+    Shots,
+    draw_sample,
+    sample_shot,
+    sample_whole,
+    stack_samples,
+)
 
 ROWS = 6
 ALPHA = 1e-4  # of every statistical test here; the seeds are fixed, so a pass stays a pass
@@ -47,7 +56,7 @@ ALWAYS = Shots(EVEN, distractors=1.0)
 
 def draw(steps: int, shots: Shots, count: int) -> list[Sample]:
     rng = np.random.default_rng(11)
-    return [sample(pictures(0), OTHERS, steps, shots, rng) for _ in range(count)]
+    return [draw_sample(pictures(0), OTHERS, steps, shots, rng) for _ in range(count)]
 
 
 def test_true_steps_show_the_captioned_picture_and_only_they_do() -> None:
@@ -103,7 +112,7 @@ def test_a_shot_walks_one_path_of_views_from_end_to_end() -> None:
     rng = np.random.default_rng(2)
     seen = set()
     for _ in range(400):
-        views = tuple(view for _, view in rows_and_views(shot(pictures(4), 3, rng)))
+        views = tuple(view for _, view in rows_and_views(sample_shot(pictures(4), 3, rng)))
         seen.add(views)
         assert views in {
             (WHOLE,) * 3,
@@ -121,28 +130,28 @@ def test_a_stream_of_two_views_shows_the_whole_or_its_mirror() -> None:
     rng = np.random.default_rng(2)
     full = pictures(4)
     two = FeatureCache({**full.cache.streams, "wide": full.cache.streams["wide"][:, :2]}, {})
-    drawn = [rows_and_views(shot(Pictures(two, (4,)), 3, rng)) for _ in range(200)]
+    drawn = [rows_and_views(sample_shot(Pictures(two, (4,)), 3, rng)) for _ in range(200)]
     views = Counter(tuple(view for _, view in one) for one in drawn)
     assert views.keys() == {(WHOLE,) * 3, (MIRRORED,) * 3}
     assert binomtest(views[(WHOLE,) * 3], 200, 2 / 3).pvalue > ALPHA
 
 
 def test_whole_is_every_frame_once() -> None:
-    made = whole(pictures(3, 1, 4))
-    assert rows_and_views(made.values) == [(3, WHOLE), (1, WHOLE), (4, WHOLE)]
-    assert made.true.tolist() == [True] * 3
+    stills = sample_whole(pictures(3, 1, 4))
+    assert rows_and_views(stills.values) == [(3, WHOLE), (1, WHOLE), (4, WHOLE)]
+    assert stills.true.tolist() == [True] * 3
 
 
 def test_a_videos_frames_run_in_order() -> None:
     rng = np.random.default_rng(2)
     for _ in range(50):
-        rows = [row for row, _ in rows_and_views(shot(pictures(1, 3, 5), 5, rng))]
+        rows = [row for row, _ in rows_and_views(sample_shot(pictures(1, 3, 5), 5, rng))]
         assert rows == sorted(rows)
         assert (rows[0], rows[-1]) == (1, 5)
 
 
 def test_a_batch_lasts_one_second_a_step() -> None:
-    batches = batch_of(draw(3, ALWAYS, 4))
+    batches = stack_samples(draw(3, ALWAYS, 4))
     assert batches["wide"].values.shape == (4, 3, 1, 3)
     batch = batches["grid"]
     assert batch.values.shape == (4, 3, 2, 3)

@@ -13,16 +13,16 @@ from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.toy_captioners import RandomToy, videos
 from tests.training.tiny_corpus import captioned
-from training.batches.picture_batches import Batches, TrainingItem
-from training.batches.pseudo_video import Shots, batch_of, whole
+from training.batches.picture_batches import PictureBatches, TrainingItem
+from training.batches.pseudo_video import Shots, sample_whole, stack_samples
 from training.batches.teacher_targets import (
     KEPT,
     SoftTargets,
     TeacherReading,
-    TeacherTargets,
-    soft_targets,
-    together,
+    average_teachers,
+    load_soft_targets,
 )
+from training.batches.training_batch import TeacherTargets
 from training.optimization.losses import caption_loss
 
 MAX_LENGTH = 5  # "<colour> <shape> on grey" has five words and loses its end
@@ -124,16 +124,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def targets(items: list[TrainingItem], vocabulary: Vocabulary, teacher: STaTS, folder: Path) -> SoftTargets:
-    return soft_targets(teacher, TEACHER, reading(items, vocabulary), folder, torch.float32)
+    return load_soft_targets(teacher, TEACHER, reading(items, vocabulary), folder, torch.float32)
 
 
 def test_rows_are_what_the_teacher_says_of_each_caption_alone(
     items: list[TrainingItem], vocabulary: Vocabulary, teacher: Any, targets: SoftTargets
 ) -> None:
     for item in (items[0], items[1], items[-1]):
-        memory = teacher.encode_batches(list(batch_of([whole(item.pictures)]).values()))
+        memory = teacher.encode_batches(list(stack_samples([sample_whole(item.pictures)]).values()))
         for i, caption in enumerate(item.captions):
-            rows = targets.rows([(item.id, i)], MAX_LENGTH)
+            rows = targets.take([(item.id, i)], MAX_LENGTH)
             state, word = teacher.start(memory, 1), teacher.first_word(memory, 1)
             ids = pad_captions([vocabulary.encode(caption)], MAX_LENGTH)[0].tolist()
             for place, following in enumerate(ids):
@@ -159,13 +159,13 @@ def test_a_batchs_soft_rows_are_those_of_its_targets(
         for item in items
         for i, c in enumerate(item.captions)
     }
-    batches = Batches(items, vocabulary, 4, 2, MAX_LENGTH, Shots((1.0,)), 1, torch.float32, targets)
+    batches = PictureBatches(items, vocabulary, 4, 2, MAX_LENGTH, 1, Shots((1.0,)), torch.float32, targets)
     batch = batches.at(1)
     assert batch.soft is not None
     assert batch.soft.words.shape[:2] == batch.targets.shape
     for row, target in enumerate(batch.targets.tolist()):
         caption = by_ids[batch.ids[row // 2], tuple(word for word in target if word >= 0)]
-        own = targets.rows([caption], len(target))
+        own = targets.take([caption], len(target))
         assert torch.equal(batch.soft.words[row], own.words[0])
         assert torch.equal(batch.soft.shares[row], own.shares[0])
 
@@ -179,8 +179,13 @@ def test_several_teachers_are_averaged(targets: SoftTargets) -> None:
     log_probs = torch.randn(1, 20, generator=torch.Generator().manual_seed(2)).log_softmax(1)
     for place in range(count):
         one, other, both, twice = (
-            float(given.rows([caption], count).loss(log_probs, place))
-            for given in (targets, sure, together([targets, sure]), together([targets, targets]))
+            float(given.take([caption], count).loss(log_probs, place))
+            for given in (
+                targets,
+                sure,
+                average_teachers([targets, sure]),
+                average_teachers([targets, targets]),
+            )
         )
         assert both == pytest.approx((one + other) / 2, rel=1e-3)
         assert twice == pytest.approx(one, rel=1e-3)
@@ -191,10 +196,10 @@ def test_a_teacher_reads_once(
 ) -> None:
     """Whoever asks again gets what is kept; another teacher's is another file."""
     read = reading(items, vocabulary)
-    again = soft_targets(None, TEACHER, read, folder, torch.float32)  # type: ignore[arg-type]
+    again = load_soft_targets(None, TEACHER, read, folder, torch.float32)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.words, targets.words)
     np.testing.assert_array_equal(again.shares, targets.shares)
     assert again.first == targets.first
     assert [path.suffix for path in folder.iterdir()] == [".npz"]
     with pytest.raises(AttributeError):
-        soft_targets(None, "1" * 64, read, folder, torch.float32)  # type: ignore[arg-type]
+        load_soft_targets(None, "1" * 64, read, folder, torch.float32)  # type: ignore[arg-type]

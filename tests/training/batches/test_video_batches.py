@@ -19,7 +19,7 @@ from tests.models.tiny import (
     tiny_vanilla,
     videos,
 )
-from training.batches.video_batches import Inputs
+from training.batches.video_batches import VideoInputs
 
 MADE = (tiny_stats, tiny_g2l, tiny_refocus, tiny_dual_afr, tiny_vanilla, tiny_temporal, tiny_spatial)
 
@@ -31,9 +31,9 @@ def first_words(captioner: AnyCaptioner, memory: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("make", MADE)
-def test_batches_and_features_are_one_meal(make: Callable[[], Any]) -> None:
+def test_batches_and_features_give_the_same_words(make: Callable[[], Any]) -> None:
     captioner, features = make(), videos()
-    batches = Inputs.of(captioner).batches(features)
+    batches = VideoInputs.for_captioner(captioner).collate(features)
     assert set(batches) == {stream.name for stream in captioner.config.streams}
     with torch.no_grad():
         memory = captioner.encode_batches([batches[stream.name] for stream in captioner.config.streams])
@@ -43,8 +43,8 @@ def test_batches_and_features_are_one_meal(make: Callable[[], Any]) -> None:
 
 def test_sound_may_be_missing() -> None:
     captioner: Any = tiny_refocus()
-    inputs = Inputs.of(captioner)
+    inputs = VideoInputs.for_captioner(captioner)
     assert inputs.optional == {captioner.config.audio.name}
     silent = [{"grid": video["grid"]} for video in videos()]
-    batches = inputs.batches(silent)
+    batches = inputs.collate(silent)
     assert not batches[captioner.config.audio.name].frame_mask.any()

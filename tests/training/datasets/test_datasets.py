@@ -11,8 +11,9 @@ import pytest
 
 from tests.media import write_still, write_video
 from tests.training.laid_out import LAYOUTS, Captioned, flickr8k, msrvtt, mvad, vatex, write_json
-from training.datasets.caption_set import words
-from training.datasets.check import check, header
+from training.datasets.caption_set import split_words
+from training.datasets.check import check_data_set, probe_header
+from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import (
     AnnotationsDamaged,
     AnnotationsMissing,
@@ -23,18 +24,17 @@ from training.datasets.errors import (
     UnknownProtocol,
     UnknownSplit,
 )
-from training.datasets.protocols import VocabularyRule
-from training.datasets.published.msrvtt import _chosen, _MsrvttVideo
-from training.datasets.registry import DATA_SETS, SetFolder, data_set, recognised
+from training.datasets.published.msrvtt import _choose_splits, _MsrvttVideo
+from training.datasets.registry import DATA_SETS, SetFolder, find_data_set, recognise_data_set
 
 PICTURES = {"flickr8k", "coco", "coco by Karpathy"}
 CAPTIONS = (("a red square", "The Square, red."), ("a square",), ("two squares", "four"), ("a green one",))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Captioned]]:
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Captioned]]:
     """Four small videos and four stills."""
-    place = tmp_path_factory.mktemp("made")
+    place = tmp_path_factory.mktemp("samples")
     clip, still = write_video(place / "clip.avi", codec="mpeg4", frames=6), write_still(place / "still.jpg")
     return {
         "videos": [Captioned(clip, captions) for captions in CAPTIONS],
@@ -66,17 +66,17 @@ def lay(layout: str, root: Path, clips: Sequence[Captioned]) -> None:
         assert video.captions == tuple(" ".join(caption.split()) for caption in named[video.id].captions)
         assert (video.start, video.end) == (None, None)
     assert len(found.usable) == len(clips)
-    assert recognised(root).name == name
+    assert recognise_data_set(root).name == name
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_set_is_read_in_its_own_layout(
-    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+    layout: str, tmp_path: Path, samples: dict[str, list[Captioned]]
 ) -> None:
-    clips = made["pictures" if layout in PICTURES else "videos"]
+    clips = samples["pictures" if layout in PICTURES else "videos"]
     lay(layout, tmp_path, clips)
     name, _ = LAYOUTS[layout]
-    report = check(data_set(name), tmp_path, probe=header)
+    report = check_data_set(find_data_set(name), tmp_path, probe=probe_header)
     assert sum(split.found for split in report.splits) == len(clips)
     assert not report.unreadable
     assert sum(split.captions for split in report.splits) >= sum(len(clip.captions) for clip in clips)
@@ -86,17 +86,17 @@ def test_a_set_is_read_in_its_own_layout(
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout not in PICTURES])
 def test_real_clips_are_read_in_every_layout(layout: str, tmp_path: Path, real: list[Captioned]) -> None:
     lay(layout, tmp_path, real)
-    report = check(data_set(LAYOUTS[layout][0]), tmp_path, probe=header)
+    report = check_data_set(find_data_set(LAYOUTS[layout][0]), tmp_path, probe=probe_header)
     assert sum(split.found for split in report.splits) == len(real)
     assert not report.unreadable
 
 
 @pytest.mark.parametrize("layout", ["msrvtt", "vatex", "mvad", "flickr8k", "folder", "coco by Karpathy"])
 def test_splits_are_as_the_annotations_say(
-    layout: str, tmp_path: Path, made: dict[str, list[Captioned]]
+    layout: str, tmp_path: Path, samples: dict[str, list[Captioned]]
 ) -> None:
     name, write = LAYOUTS[layout]
-    write(tmp_path, made["pictures" if layout in PICTURES else "videos"])
+    write(tmp_path, samples["pictures" if layout in PICTURES else "videos"])
     found = SetFolder(tmp_path, name).load()
     assert Counter(video.split for video in found.videos) == {"train": 2, "val": 1, "test": 1}
 
@@ -107,7 +107,7 @@ def test_msvd_is_split_by_the_order_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "AllVideoDescriptions.txt").write_text(text)
     found = SetFolder(tmp_path, "msvd").load()
     assert Counter(video.split for video in found.videos) == {"train": 1200, "val": 100, "test": 670}
-    assert [video.id for video in found.of("train")] == sorted(names, key=str.encode)[:1200]
+    assert [video.id for video in found.in_split("train")] == sorted(names, key=str.encode)[:1200]
     assert "other_index" not in {notice.code for notice in found.notices}
 
 
@@ -118,16 +118,16 @@ def test_each_paper_splits_msrvtt_its_own_way() -> None:
         for i, split in enumerate(split for split, count in official.items() for _ in range(count))
     ]
     for protocol in DATA_SETS["msrvtt"].protocols:
-        chosen = _chosen(videos[::-1], protocol.paper)
+        chosen = _choose_splits(videos[::-1], protocol.paper)
         assert Counter(chosen.values()) == Counter(protocol.splits), protocol.paper
-    assert _chosen(videos, "refocus")["video6512"] == "val"
-    assert _chosen(videos, "g2l")["video6512"] == "train"
-    assert _chosen(videos, "dual_afr")["video6512"] == "test"
-    assert "video9999" not in _chosen(videos, "dual_afr")
+    assert _choose_splits(videos, "refocus")["video6512"] == "val"
+    assert _choose_splits(videos, "g2l")["video6512"] == "train"
+    assert _choose_splits(videos, "dual_afr")["video6512"] == "test"
+    assert "video9999" not in _choose_splits(videos, "dual_afr")
 
 
-def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
-    clip = made["videos"][0]
+def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
+    clip = samples["videos"][0]
     whole = tmp_path / "vatex" / "abcdefghijk.avi"
     whole.parent.mkdir()
     whole.symlink_to(clip.file)
@@ -137,17 +137,17 @@ def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, made: dict[str,
     assert (video.path, video.start, video.end) == (whole, 57.0, 67.0)
 
 
-def test_subtitles_of_films_are_read(tmp_path: Path, made: dict[str, list[Captioned]]) -> None:
+def test_subtitles_of_films_are_read(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
     film, clip = tmp_path / "A FILM.avi", tmp_path / "A FILM_DVS2.avi"
     for path in (film, clip):
-        path.symlink_to(made["videos"][0].file)
+        path.symlink_to(samples["videos"][0].file)
     subtitles = (
         "1\r\n00:00:01,500 --> 00:00:03,000\r\nSOMEONE walks\r\nin.\r\n\r\n"
         "2\r\n01:00:00,0 --> 01:00:02,0\r\nRain.\r\n"
     )
     (tmp_path / "val").mkdir()
     (tmp_path / "val/A FILM.srt").write_text(subtitles, encoding="utf-8-sig", newline="")
-    first, second = SetFolder(tmp_path, "mvad").load().of("val")
+    first, second = SetFolder(tmp_path, "mvad").load().in_split("val")
     assert (first.id, first.path, first.start, first.end) == ("A FILM_DVS1", film, 1.5, 3.0)
     assert first.captions == ("SOMEONE walks in.",)
     assert (second.path, second.start, second.end) == (clip, None, None)
@@ -164,10 +164,10 @@ def notices(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def films(tmp_path: Path, made: dict[str, list[Captioned]]) -> Path:
+def films(tmp_path: Path, samples: dict[str, list[Captioned]]) -> Path:
     """Two videos whose names have a space, a comma and letters of other languages."""
     for name in ("a, b.avi", "Ünïcode 影片.avi"):
-        (tmp_path / name).symlink_to(made["videos"][0].file)
+        (tmp_path / name).symlink_to(samples["videos"][0].file)
     return tmp_path
 
 
@@ -246,7 +246,7 @@ def test_the_test_split_is_judged_and_what_comes_nearest_without_it(films: Path)
         entries = [{"file": name, "caption": "a square", "split": split} for name, split in named]
         own(films, json.dumps(entries), "captions.json")
         folder = SetFolder(films, split=asked)
-        return [video.split for video in folder.to_judge(folder.load())]
+        return [video.split for video in folder.choose_evaluated(folder.load())]
 
     assert judged("val", "test") == ["test"]
     assert judged("val", "train") == ["val"]
@@ -272,18 +272,18 @@ def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
         assert raised.value.hint == each.obtain
         with pytest.raises(FolderMissing):
             each.load(tmp_path / "nowhere")
-        report = check(each, tmp_path)
+        report = check_data_set(each, tmp_path)
         assert report.missing
         assert not report.complete
 
 
 def test_unknown_names_are_told() -> None:
     with pytest.raises(UnknownDataSet, match="no set called 'imagenet'"):
-        data_set("imagenet")
+        find_data_set("imagenet")
     with pytest.raises(UnknownProtocol, match="'fusion' did not use MSVD"):
-        data_set("MSVD").protocol("fusion")
-    assert data_set("MSR-VTT") is DATA_SETS["msrvtt"]
-    assert data_set("m-vad") is DATA_SETS["mvad"]
+        find_data_set("MSVD").find_protocol("fusion")
+    assert find_data_set("MSR-VTT") is DATA_SETS["msrvtt"]
+    assert find_data_set("m-vad") is DATA_SETS["mvad"]
 
 
 @pytest.mark.parametrize(
@@ -296,10 +296,15 @@ def test_unknown_names_are_told() -> None:
     ],
 )
 def test_damaged_annotations_say_where(
-    tmp_path: Path, made: dict[str, list[Captioned]], write: object, file: str, text: str, said: str
+    tmp_path: Path,
+    samples: dict[str, list[Captioned]],
+    write: object,
+    file: str,
+    text: str,
+    said: str,
 ) -> None:
     name = next(name for name, lay in LAYOUTS.values() if lay is write)
-    dict(LAYOUTS.values())[name](tmp_path, made["videos"])
+    dict(LAYOUTS.values())[name](tmp_path, samples["videos"])
     (tmp_path / file).write_text(text)
     with pytest.raises(AnnotationsDamaged, match=said):
         SetFolder(tmp_path, name).load()
@@ -311,10 +316,10 @@ def test_rules_of_words(films: Path) -> None:
         {"file": "Ünïcode 影片.avi", "captions": ["a dog sits"], "split": "test"},
     ]
     found = SetFolder(own(films, json.dumps(entries), "captions.json"), "folder").load()
-    assert words("A café, a CAFÉ!") == ["a", "cafe", "a", "cafe"]
+    assert split_words("A café, a CAFÉ!", fold_accents=True) == ["a", "cafe", "a", "cafe"]
 
     def known(rule: VocabularyRule) -> set[str]:
-        return set(rule.vocabulary(found).words[3:])
+        return set(rule.build_vocabulary(found).words[3:])
 
     assert known(VocabularyRule()) == {"a", "cafe", "man", "'s", "dog", "runs"}
     assert known(VocabularyRule(min_count=2)) == {"a", "cafe"}

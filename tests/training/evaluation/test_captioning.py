@@ -21,9 +21,9 @@ from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.media import write_video
 from training.batches.archives import CorpusError
-from training.evaluation.captioning import CaptioningRun, still_frames
-from training.evaluation.evaluated_captioner import evaluated_captioner, with_branches
-from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record
+from training.evaluation.captioning import CaptioningRun, stack_frames
+from training.evaluation.evaluated_captioner import load_evaluated_captioner, with_branches
+from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record_scores
 
 PICTURES = {
     "cat": "a cat is looking at the camera",
@@ -35,13 +35,13 @@ OPTIONS = DecodingOptions(beam_size=3, max_length=12, attention=False)
 
 @pytest.fixture(scope="module")
 def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("pictures")
     for name in PICTURES:
-        shutil.copy(root / f"tests/extractors/pictures/{name}.jpg", made)
+        shutil.copy(root / f"tests/extractors/pictures/{name}.jpg", folder)
     images = [{"id": name, "file_name": f"{name}.jpg", "split": "val"} for name in PICTURES]
     annotations = [{"image_id": name, "caption": text} for name, text in PICTURES.items()]
-    write_json(made / "photos_captions.json", {"images": images, "annotations": annotations})
-    return made
+    write_json(folder / "photos_captions.json", {"images": images, "annotations": annotations})
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def evaluation(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Evalua
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_DATA", str(tmp_path_factory.mktemp("data")))
         source = EvaluationSource(images=folder, captions=folder / "photos_captions.json", split="val")
-        return evaluate_captioner(evaluated_captioner("stats"), source, OPTIONS, shuffled=True)
+        return evaluate_captioner(load_evaluated_captioner("stats"), source, OPTIONS, shuffled=True)
 
 
 def write_json(path: Path, document: Any) -> Path:
@@ -65,7 +65,7 @@ def write_json(path: Path, document: Any) -> Path:
 
 
 def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator: CaptioningRun) -> None:
-    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    found = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val")
     assert found.references == {f"photos/{name}": [text] for name, text in PICTURES.items()}
     assert found.hypotheses.keys() == found.references.keys()
     for name in PICTURES:
@@ -78,7 +78,7 @@ def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator:
 
 
 def test_a_limit_takes_the_first(folder: Path, evaluator: CaptioningRun) -> None:
-    found = evaluator.on_pictures(folder, folder / "photos_captions.json", "val", limit=2)
+    found = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val", limit=2)
     assert list(found.hypotheses) == ["photos/cat", "photos/espresso"]
 
 
@@ -89,12 +89,12 @@ def test_frames_of_a_video_are_read_in_order(folder: Path, evaluator: Captioning
         "annotations": [{"video_id": 1, "caption": "a cat and a man"}],
     }
     path = write_json(folder / "videos_captions.json", document)
-    assert evaluator.on_pictures(folder, path, "val").hypotheses["videos/1"]
+    assert evaluator.caption_pictures(folder, path, "val").hypotheses["videos/1"]
 
 
 def test_stills_of_differing_sizes_take_the_first_ones() -> None:
     pictures = [np.full((30, 40, 3), 10, np.uint8), np.full((60, 20, 3), 200, np.uint8)]
-    frames = still_frames(pictures)
+    frames = stack_frames(pictures)
     assert frames.pixels.shape == (2, 30, 40, 3)
     assert frames.pixels[1].min() == 200
     assert (frames.pts.tolist(), frames.duration) == ([0, 1], 2)
@@ -103,14 +103,14 @@ def test_stills_of_differing_sizes_take_the_first_ones() -> None:
 def test_clips_lie_beside_their_list(tmp_path: Path, evaluator: CaptioningRun) -> None:
     write_video(tmp_path / "a.mp4")
     entries = [{"file": "a.mp4", "captions": ["four coloured squares", "squares"]}]
-    found = evaluator.on_clips(write_json(tmp_path / "captions.json", entries), frames=3)
+    found = evaluator.caption_clips(write_json(tmp_path / "captions.json", entries), frames=3)
     assert found.references == {"a.mp4": ["four coloured squares", "squares"]}
     assert found.hypotheses["a.mp4"]
 
 
 def test_another_list_of_clips_is_refused(tmp_path: Path, evaluator: CaptioningRun) -> None:
     with pytest.raises(CorpusError, match=r"no list of"):
-        evaluator.on_clips(write_json(tmp_path / "captions.json", [{"video": "a.mp4"}]))
+        evaluator.caption_clips(write_json(tmp_path / "captions.json", [{"video": "a.mp4"}]))
 
 
 def test_the_whole_command_scores_and_compares(evaluation: Evaluation) -> None:
@@ -124,16 +124,16 @@ def test_the_whole_command_scores_and_compares(evaluation: Evaluation) -> None:
 def test_a_source_is_pictures_or_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     with pytest.raises(ValueError, match="give images with captions, or clips"):
-        evaluate_captioner(evaluated_captioner("stats"), EvaluationSource(), OPTIONS)
+        evaluate_captioner(load_evaluated_captioner("stats"), EvaluationSource(), OPTIONS)
 
 
 def test_each_branch_can_be_read_alone(folder: Path, evaluator: CaptioningRun) -> None:
     captions = {}
     for branches in ("stats", "st", "ts"):
         one = replace(evaluator, writer=SingleWriter(with_branches(load_captioner("stats"), branches)))
-        found = one.on_pictures(folder, folder / "photos_captions.json", "val")
+        found = one.caption_pictures(folder, folder / "photos_captions.json", "val")
         captions[branches] = tuple(found.hypotheses.values())
-    whole = evaluator.on_pictures(folder, folder / "photos_captions.json", "val")
+    whole = evaluator.caption_pictures(folder, folder / "photos_captions.json", "val")
     assert captions["stats"] == tuple(whole.hypotheses.values())
     assert len(set(captions.values())) > 1
 
@@ -142,17 +142,17 @@ def test_combined_captioners_are_scored_as_one(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
-    entry = evaluated_captioner("ensemble", ["stats", str(WEIGHTS / "stats.safetensors")])
+    entry = load_evaluated_captioner("ensemble", ["stats", str(WEIGHTS / "stats.safetensors")])
     alike = CaptioningRun(entry.writer, entry.feature_source, OPTIONS, entry.feature_source.request)
-    alone = evaluated_captioner("stats")
+    alone = load_evaluated_captioner("stats")
     one = CaptioningRun(alone.writer, alone.feature_source, OPTIONS, alone.feature_source.request)
     captions = folder / "photos_captions.json"
-    assert alike.on_pictures(folder, captions, "val") == one.on_pictures(folder, captions, "val")
+    assert alike.caption_pictures(folder, captions, "val") == one.caption_pictures(folder, captions, "val")
 
 
 def test_members_without_anything_to_combine_them_are_refused() -> None:
     with pytest.raises(WrongMembers, match="stats is one captioner"):
-        evaluated_captioner("stats", ["stats"])
+        load_evaluated_captioner("stats", ["stats"])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_members_without_anything_to_combine_them_are_refused() -> None:
 )
 def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        evaluated_captioner("ensemble", members.split(","))
+        load_evaluated_captioner("ensemble", members.split(","))
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
@@ -170,7 +170,7 @@ def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
     copy = tmp_path / "stats.safetensors"
     shutil.copy(WEIGHTS / "stats.safetensors", copy)
     before = load_checkpoint(copy)
-    record(str(copy), "photos", evaluation.report)
+    record_scores(str(copy), "photos", evaluation.report)
     after = load_checkpoint(copy)
     assert after.card.scores["photos"]["n"] == 3
     assert {**after.card.scores, "photos": None} == {**before.card.scores, "photos": None}
@@ -189,4 +189,4 @@ def test_a_checkpoint_of_another_network_is_not_scored(
     save_checkpoint(path, stats.captioner, other)
     wrong = replace(evaluator, writer=SingleWriter(load_checkpoint(path)))
     with pytest.raises(StreamMismatch, match="resnet"):
-        wrong.on_pictures(folder, folder / "photos_captions.json", "val")
+        wrong.caption_pictures(folder, folder / "photos_captions.json", "val")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,12 +16,13 @@ from models.inputs import InputStream
 from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, trainer
 from tests.training.tiny_corpus import Averages
-from training.batches.picture_batches import CachedNetwork, TrainingItem
+from training.batches.picture_batches import CachedNetwork, PictureBatches, TrainingItem
 from training.batches.picture_inputs import PictureInputs
-from training.optimization.embedding import TEMPERATURE, Recall, contrastive, train_embedding
+from training.optimization.embedding import TEMPERATURE, Recall, contrastive_loss, train_embedding
 from training.optimization.trainer import Trainer
-from training.recipes.recipe_book import RECIPES, UnknownRecipe, recipe_of
-from training.sessions.pictures import WHOLE_PICTURES, CardWriter
+from training.optimization.validation import PictureValidation
+from training.recipes.demo_recipes import RECIPES, UnknownRecipe, find_recipe
+from training.sessions.pictures import WHOLE_PICTURES, CheckpointWriter
 
 CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=8, joint=12)
 EMBEDDING_RECIPE = RECIPE.model_copy(update={"steps": 60, "validate_every": 60, "learning_rate": 2e-2})
@@ -39,10 +41,10 @@ def test_the_contrastive_loss_by_hand() -> None:
         true, others = relevance[video][s], [relevance[video][o] for o in range(4) if o // 2 != video]
         losses.append(-math.log(true / (true + sum(others))))
         losses.append(-math.log(true / (true + relevance[1 - video][s])))
-    assert float(contrastive(videos, sentences)) == pytest.approx(sum(losses) / len(losses), rel=1e-4)
+    assert float(contrastive_loss(videos, sentences)) == pytest.approx(sum(losses) / len(losses), rel=1e-4)
 
 
-class Told(SemanticEmbedding):
+class FixedEmbedding(SemanticEmbedding):
     """Whose vectors are given: a video's by its number, a caption's by its first word."""
 
     def __init__(self, vocabulary: Vocabulary, videos: torch.Tensor, sentences: torch.Tensor) -> None:
@@ -52,54 +54,60 @@ class Told(SemanticEmbedding):
     def encode_batches(self, batches: object) -> torch.Tensor:
         return self.given
 
-    def sentences(self, words: torch.Tensor) -> torch.Tensor:
+    def encode_sentences(self, words: torch.Tensor) -> torch.Tensor:
         return self.said[words[:, 0] - 3]
 
 
-def test_recall_counts_captions_whose_video_is_found(made: Trainer) -> None:
+def test_recall_counts_captions_whose_video_is_found(tiny: Trainer) -> None:
     """Three videos, four captions: one is first, one is second, one ties with the first, one is last."""
     items = [
-        TrainingItem(str(i), made.held_out[0].pictures, captions)
+        TrainingItem(str(i), held_out(tiny)[0].pictures, captions)
         for i, captions in enumerate([(("w0",), ("w1",)), (("w2",),), (("w3",),)])
     ]
     relevance = torch.tensor([[3.0, 2, 1], [2, 3, 1], [1, 2, 2], [2, 3, 1.0]])  # caption × video
-    told = Told(Vocabulary(["w0", "w1", "w2", "w3"]), torch.eye(3), relevance)
-    found = Recall(items, 5).of(told)
+    fixed = FixedEmbedding(Vocabulary(["w0", "w1", "w2", "w3"]), torch.eye(3), relevance)
+    found = Recall(items, 5).measure(fixed)
     assert found["recall_1"] == 25
     assert found["recall_5"] == found["recall_10"] == 100
     assert found["recall"] == pytest.approx(75)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     folder = tmp_path_factory.mktemp("shapes")
     return trainer(folder, folder / "run", recipe=EMBEDDING_RECIPE)
 
 
-def test_shapes_are_found_by_what_is_said_of_them(made: Trainer) -> None:
+def held_out(tiny: Trainer) -> Sequence[TrainingItem]:
+    assert isinstance(tiny.validation, PictureValidation)
+    return tiny.validation.items
+
+
+def test_shapes_are_found_by_what_is_said_of_them(tiny: Trainer) -> None:
     """The best weights are a checkpoint with its card."""
     torch.manual_seed(0)
-    embedding = SemanticEmbedding(CONFIG, made.batches.vocabulary)
-    before = Recall(made.batches.items, 8).of(embedding)
-    meal = PictureInputs(DEMO, ("grid",), (CachedNetwork(Averages(), 5),))
-    cards = CardWriter(made.recipe, tuple(item.id for item in made.batches.items), meal, 0.0)
-    saving = replace(made, save_best=cards.saver(made.run, WHOLE_PICTURES, metric="recall"))
-    train_embedding(saving, embedding)
-    after = Recall(made.batches.items, 8).of(embedding)
+    embedding = SemanticEmbedding(CONFIG, tiny.batches.vocabulary)
+    assert isinstance(tiny.batches, PictureBatches)
+    items = tiny.batches.items
+    before = Recall(items, 8).measure(embedding)
+    inputs = PictureInputs(DEMO, ("grid",), (CachedNetwork(Averages(), 5),))
+    checkpoints = CheckpointWriter(tiny.recipe, ("shapes/1",), inputs, tiny.run)
+    train_embedding(replace(tiny, save_best=checkpoints.save), embedding, held_out(tiny))
+    after = Recall(items, 8).measure(embedding)
     assert after["recall"] > before["recall"] + 20
-    kept, card = load_embedding(made.run.best)
+    kept, card = load_embedding(tiny.run.best)
     assert card.captioner == "semantic_embedding"
     assert card.streams["grid"] == Averages.spec
     assert card.scores[WHOLE_PICTURES]["recall"] == pytest.approx(
-        Recall(made.held_out, 8).of(kept)["recall"], abs=5
+        Recall(held_out(tiny), 8).measure(kept)["recall"], abs=5
     )
 
 
 def test_recipes_are_for_captioners_or_for_the_embedding() -> None:
-    assert recipe_of(None, "semantic_embedding").name == "demo-embedding"
-    assert recipe_of(None, "g2l").name == "demo"
-    assert recipe_of("demo-taught", "g2l") is RECIPES["demo-taught"]
+    assert find_recipe(None, "semantic_embedding").name == "demo-embedding"
+    assert find_recipe(None, "g2l").name == "demo"
+    assert find_recipe("demo-taught", "g2l") is RECIPES["demo-taught"]
     with pytest.raises(UnknownRecipe, match="no recipe 'demo-embedding' for stats; there are: demo, "):
-        recipe_of("demo-embedding", "stats")
+        find_recipe("demo-embedding", "stats")
     with pytest.raises(UnknownRecipe, match="no recipe 'demo' for semantic_embedding"):
-        recipe_of("demo", "semantic_embedding")
+        find_recipe("demo", "semantic_embedding")

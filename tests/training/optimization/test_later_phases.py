@@ -13,8 +13,8 @@ from models.captioners.refocus import Refocus
 from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, stats, trainer
 from tests.training.optimization.test_refocusing import CONFIG
+from training.optimization.learner import Learner, NetworkT
 from training.optimization.refocus_phases import train_later_phases
-from training.optimization.run_folder import Learner
 from training.optimization.trainer import Phase, Trainer
 
 ALL = {"first_step_steps": 1, "combined_steps": 1, "frozen_steps": 1, "self_critical_steps": 1}
@@ -27,7 +27,7 @@ class Noting(Trainer):
 
     gone_through: list[str] = field(default_factory=list)
 
-    def go_through(self, phase: Phase, learner: Learner) -> None:
+    def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
         self.gone_through.append(phase.name)
 
 
@@ -49,9 +49,16 @@ def refocus(vocabulary: Vocabulary) -> Refocus:
 def test_each_phase_goes_on_from_the_one_before(
     tmp_path: Path, is_refocus: bool, steps: dict[str, int], expected: list[str]
 ) -> None:
-    made = trainer(tmp_path, tmp_path, recipe=RECIPE.model_copy(update=steps))
-    vocabulary = made.batches.vocabulary
-    noting = Noting(made.recipe, made.batches, made.held_out, made.run, made.save_best, made.precision)
+    tiny = trainer(tmp_path, tmp_path, recipe=RECIPE.model_copy(update=steps))
+    vocabulary = tiny.batches.vocabulary
+    noting = Noting(
+        tiny.recipe,
+        tiny.batches,
+        tiny.validation,
+        tiny.run,
+        tiny.save_best,
+        tiny.precision,
+    )
     captioner: Captioner = refocus(vocabulary) if is_refocus else stats(vocabulary, seed=0)
     begun_from: list[str] = []
 
@@ -59,6 +66,6 @@ def test_each_phase_goes_on_from_the_one_before(
         begun_from.append(phase)
         return captioner
 
-    train_later_phases(captioner, noting, noting, best_after)
+    train_later_phases(captioner, noting, best_after)
     assert noting.gone_through == expected
     assert begun_from == ["cross_entropy", *expected][: len(expected)]

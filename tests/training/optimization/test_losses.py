@@ -13,7 +13,7 @@ from tests.models.tiny import tiny_stats
 from tests.models.tiny import videos as tiny_videos
 from tests.models.toy_captioners import RandomToy, videos
 from training.optimization.losses import caption_loss
-from training.recipes.recipe import teacher_forcing_ratio
+from training.recipes.recipe import compute_forcing_ratio
 
 WORDS = ["a", "b", "c"]
 A, B, C = 3, 4, 5
@@ -33,7 +33,7 @@ def test_a_cut_caption_has_no_end() -> None:
     [(0, 0.96), (24, 24 / (24 + math.e)), (76.27, 0.5), (1000, 0.0)],  # 24 ln 24 = 76.27
 )
 def test_teacher_forcing_ratio(epoch: float, ratio: float) -> None:
-    assert teacher_forcing_ratio(epoch) == pytest.approx(ratio, abs=1e-3)
+    assert compute_forcing_ratio(epoch) == pytest.approx(ratio, abs=1e-3)
 
 
 def by_hand(toy: RandomToy, captions: list[list[int]], video_of: list[int], smoothing: float) -> float:

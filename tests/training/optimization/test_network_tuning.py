@@ -33,15 +33,17 @@ from tests.models.tiny import tiny_refocus
 from tests.training.demo_shapes import DemoStreams
 from tests.training.stopped import stopped_before
 from tests.training.tiny_corpus import Averages, write_corpus
-from training.batches.picture_batches import Batches, CachedNetwork
+from training.batches.picture_batches import CachedNetwork, PictureBatches
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import PICTURE_NETWORKS, PictureInputs
 from training.cli import app
-from training.optimization import network_tuning, trainer
-from training.optimization.network_tuning import LITE3_GRID, STAGE, NotOnGrid, Tuned
-from training.recipes.recipe_book import DEMO_CONFIGS, DEMO_EMBEDDING, RECIPES
-from training.sessions.pictures import train_captioner, train_semantic_embedding, weights_of
-from training.sessions.tuning import CHANGES, end_to_start_from, tune_network
+from training.optimization import network_tuning
+from training.optimization.network_tuning import LITE3_GRID, STAGE, NotOnGrid, TunedCaptioner
+from training.optimization.run_folder import RunSettings
+from training.optimization.validation import PictureValidation
+from training.recipes.demo_recipes import DEMO_CONFIGS, DEMO_EMBEDDING, RECIPES
+from training.sessions.pictures import match_weights, train_captioner, train_semantic_embedding
+from training.sessions.tuning import CHANGES, load_start_end, tune_network
 
 RECIPE = RECIPES["demo-tuned"].model_copy(
     update={
@@ -114,7 +116,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def vocabulary(data: Path) -> Vocabulary:
     """Of the pictures that a run trains on, as the run finds it."""
-    kept, _ = PictureInputs.of(DEMO, ["grid"]).items(data, data / "cache", RECIPE.held_out)
+    kept, _ = PictureInputs.build(DEMO, ["grid"]).items(data, data / "cache", RECIPE.held_out)
     return Vocabulary.from_captions((c for item in kept for c in item.captions), size=RECIPE.vocabulary_size)
 
 
@@ -131,10 +133,14 @@ def checkpoint(path: Path, data: Path, streams: dict[str, StreamSpec], fed_by: s
     return path
 
 
+def settings(out: Path, data: Path) -> RunSettings:
+    return RunSettings(out, data / "cache", print, threads=1)
+
+
 def tune(start: Path, data: Path, out: Path, *teachers: Path, **changes: Any) -> Path:
     recipe = RECIPE.model_copy(update=changes)
     return tune_network(
-        "stats", recipe, data, out, data / "cache", 1, start, [str(teacher) for teacher in teachers]
+        "stats", recipe, data, settings(out, data), start, [str(teacher) for teacher in teachers]
     )
 
 
@@ -165,21 +171,23 @@ def cells(name: str, videos: int = 2, steps: int = 3) -> Batch:
 
 
 def batches() -> list[Batch]:
-    """As ``Tuned`` is given them."""
+    """As ``TunedCaptioner`` is given them."""
     return [cells(STAGE), cells(LITE3_GRID)]
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Tuned:
+def tuned() -> TunedCaptioner:
     torch.manual_seed(0)
-    return Tuned(STaTS(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_end())
+    return TunedCaptioner(STaTS(config(TUNED_GRID), Vocabulary(["a", "red", "square"])), drawn_end())
 
 
-def test_the_grid_is_what_the_end_makes_of_each_step(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grid_is_what_the_end_makes_of_each_step(
+    tuned: TunedCaptioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In training and, in slices, in evaluation; times stay, and steps that are padding show nothing."""
     monkeypatch.setattr(network_tuning, "SLICE", 4)
     stage, beside = batches()
-    for seen in (tuned.train().seen(stage, beside), tuned.eval().seen(stage, beside)):
+    for seen in (tuned.train().compute_grid(stage, beside), tuned.eval().compute_grid(stage, beside)):
         assert seen.values.shape == (2, 3, 49, 1280)
         for video, step in ((0, 1), (1, 0), (1, 1)):
             [expected] = tuned.end(stage.values[video, step][None], beside.values[video, step][None])
@@ -187,10 +195,10 @@ def test_the_grid_is_what_the_end_makes_of_each_step(tuned: Tuned, monkeypatch: 
         assert torch.equal(seen.region_mask, stage.frame_mask.unsqueeze(2).expand(-1, -1, 49))
         assert not seen.values[1, 2].any()
         assert seen.times is stage.times
-    assert not tuned.eval().seen(stage, beside).values.requires_grad
+    assert not tuned.eval().compute_grid(stage, beside).values.requires_grad
 
 
-def test_both_get_their_gradients_in_half_precision_too(tuned: Tuned) -> None:
+def test_both_get_their_gradients_in_half_precision_too(tuned: TunedCaptioner) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         memory: Any = tuned.train().encode_batches(batches())
         word = tuned.first_word(memory, 2)
@@ -208,7 +216,7 @@ def test_both_get_their_gradients_in_half_precision_too(tuned: Tuned) -> None:
 
 def test_a_captioner_of_several_streams_is_no_captioner_of_the_grid() -> None:
     with pytest.raises(NotOnGrid, match="refocus reads grid, boxes, and not one grid alone"):
-        Tuned(tiny_refocus(), drawn_end())
+        TunedCaptioner(tiny_refocus(), drawn_end())
 
 
 # ---- runs ----
@@ -242,20 +250,22 @@ def test_what_is_kept_is_what_was_judged(
     start: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files say what the averaged weights said, but for half precision and a byte a weight."""
-    judged: list[Tuned] = []
+    judged: list[TunedCaptioner] = []
 
-    def judge(_: trainer.Trainer, captioner: Tuned) -> float:
+    def judge(_: PictureValidation, captioner: TunedCaptioner, precision: torch.dtype) -> float:
         judged.append(captioner)
         return 50.0
 
-    monkeypatch.setattr(trainer.Trainer, "cider", judge)
+    monkeypatch.setattr(PictureValidation, "cider", judge)
     best = tune(start, data, tmp_path / "run", steps=2)
-    kept = Tuned(load_checkpoint(best).captioner, from_checkpoint(read(best.with_name(CHANGES)))).eval()
+    kept = TunedCaptioner(
+        load_checkpoint(best).captioner, from_checkpoint(read(best.with_name(CHANGES)))
+    ).eval()
     (averaged,) = judged
     memory, expected = kept.encode_batches(batches()), averaged.eval().encode_batches(batches())
     given, wanted = (
-        each.step(each.start(made, 1), each.first_word(made, 1), made)[0]
-        for each, made in ((kept, memory), (averaged, expected))
+        each.step(each.start(seen, 1), each.first_word(seen, 1), seen)[0]
+        for each, seen in ((kept, memory), (averaged, expected))
     )
     torch.testing.assert_close(given, wanted, atol=2e-2, rtol=0)
 
@@ -266,7 +276,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     """Of the networks' end too."""
     whole = tune(start, data, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Batches, "at", stopped_before(3, Batches))
+        patch.setattr(PictureBatches, "at", stopped_before(3, PictureBatches))
         with pytest.raises(InterruptedError):
             tune(start, data, tmp_path / "run")
     resumed = tune(start, data, tmp_path / "run")
@@ -282,7 +292,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
 def test_another_run_goes_on_from_both(start: Path, data: Path, tmp_path: Path) -> None:
     """The end's weights are found beside the captioner, and others are not taken for them."""
     first = tune(start, data, tmp_path / "run")
-    end = end_to_start_from(first).state_dict()
+    end = load_start_end(first).state_dict()
     expected = from_checkpoint(read(first.with_name(CHANGES))).state_dict()
     assert all(torch.equal(end[name], expected[name]) for name in expected)
     again = tune(first, data, tmp_path / "again", steps=2)
@@ -291,7 +301,7 @@ def test_another_run_goes_on_from_both(start: Path, data: Path, tmp_path: Path) 
     torch.nn.init.zeros_(other.head.weight)
     save_changes(other, PairEnd(pretrained()), first.with_name(CHANGES))
     with pytest.raises(CheckpointError, match=r"of tuned networks .* whose weights are neither beside it"):
-        end_to_start_from(first)
+        load_start_end(first)
 
 
 def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
@@ -304,9 +314,7 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
         "stats",
         RECIPE.model_copy(update={"name": "demo-moved", "steps": 2, "soft_weight": 0.5}),
         data,
-        tmp_path / "run",
-        data / "cache",
-        1,
+        settings(tmp_path / "run", data),
         start,
         find_stream_set("demo-tuned"),
         [str(teacher), str(start)],
@@ -322,12 +330,11 @@ def test_the_embedding_moves_to_the_tuned_grid(data: Path, tmp_path: Path) -> No
     recipe = DEMO_EMBEDDING.model_copy(
         update={"videos": 4, "steps": 2, "warmup": 1, "validate_every": 1, "held_out": 4}
     )
-    folder = (data, tmp_path / "first", data / "cache", 1)
-    first = train_semantic_embedding(recipe, *folder)
+    first = train_semantic_embedding(recipe, data, settings(tmp_path / "first", data))
     assert load_embedding(first)[1].streams.keys() == {"grid"}
     still = recipe.model_copy(update={"learning_rate": 0.0})
     moved = train_semantic_embedding(
-        still, data, tmp_path / "moved", data / "cache", 1, first, find_stream_set("demo-tuned")
+        still, data, settings(tmp_path / "moved", data), first, find_stream_set("demo-tuned")
     )
     (begun, _), (kept, card) = load_embedding(first), load_embedding(moved)
     assert card.streams.keys() == {TUNED_GRID}
@@ -335,7 +342,7 @@ def test_the_embedding_moves_to_the_tuned_grid(data: Path, tmp_path: Path) -> No
         torch.testing.assert_close(value, begun.state_dict()[name])
     longer = SemanticEmbedding(begun.config.model_copy(update={"joint": 8}), begun.vocabulary)
     with pytest.raises(CheckpointError, match="another vocabulary or config than this run"):
-        weights_of(longer, begun, first)
+        match_weights(longer, begun, first)
 
 
 def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(

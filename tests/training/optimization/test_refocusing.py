@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioner import AnyCaptioner
 from models.captioners.refocus import Refocus, RefocusConfig
 from models.checkpoint import Card, save_checkpoint
 from models.inputs import InputStream
 from tests.models.tiny import SPEC
 from tests.training.killed_training import RECIPE, trainer
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
-from training.optimization.last_rewards import LastRewards
-from training.optimization.refocus_phases import train_refocus
+from training.optimization.learner import TrainedNetwork
+from training.optimization.refocus_phases import LastRewards, train_refocus
 from training.optimization.run_folder import TrainingRun
-from training.optimization.trainer import Trainer
+from training.optimization.trainer import BestScore, Trainer
 
 CONFIG = RefocusConfig(
     grid=InputStream(name="grid", width=8),
@@ -53,22 +52,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shapes")
 
 
-def saving(made: Trainer, out: Path) -> Trainer:
+def saving(tiny: Trainer, out: Path) -> Trainer:
     """Keeps checkpoints as a session does."""
     run = TrainingRun(out)
 
-    def save(captioner: AnyCaptioner, score: float, where: str) -> None:
-        save_checkpoint(run.best, captioner, Card("refocus", {"grid": SPEC}, {"": score}, {"at": where}))
+    def save(network: TrainedNetwork, best: BestScore) -> None:
+        card = Card("refocus", {"grid": SPEC}, {"": best.value}, {"at": best.where})
+        save_checkpoint(run.best, network, card)
 
-    return replace(made, run=run, save_best=save)
+    return replace(tiny, run=run, save_best=save)
 
 
 def train(corpus: Path, out: Path, last: int = -1) -> str:
     out.mkdir(parents=True, exist_ok=True)
-    made = saving(trainer(corpus, out, last, recipe=SHOTS), out)
+    tiny = saving(trainer(corpus, out, last, recipe=SHOTS), out)
     torch.manual_seed(0)
-    made.train(Refocus(CONFIG, made.batches.vocabulary))
-    return train_refocus(made, made, made.run.best_after)
+    tiny.train(Refocus(CONFIG, tiny.batches.vocabulary))
+    return train_refocus(tiny, tiny.run.best_after)
 
 
 def state(out: Path) -> dict[str, Any]:
@@ -150,27 +150,27 @@ def test_key_frames_stay_frozen_while_the_captioner_learns(corpus: Path, whole: 
 
 def test_rewards_are_found_by_the_videos_id() -> None:
     rewards = LastRewards(["a", "b", "c"])
-    assert rewards.of(["c", "a"]).isnan().all()
+    assert rewards.get(["c", "a"]).isnan().all()
     rewards.remember(["b", "c"], torch.tensor([1.0, 2.0]))
-    assert rewards.of(["c", "b"]).tolist() == [2, 1]
-    assert rewards.of(["a"]).isnan().all()
+    assert rewards.get(["c", "b"]).tolist() == [2, 1]
+    assert rewards.get(["a"]).isnan().all()
 
 
 def test_a_second_epoch_moves_the_refocusing_attention(corpus: Path, tmp_path: Path) -> None:
     """In the first there is no reward to compare with, and its weights get no gradient."""
-    made = trainer(corpus, tmp_path, recipe=SHOTS)
-    captioner = Refocus(CONFIG, made.batches.vocabulary).train()
-    rewards, gradients = LastRewards([item.id for item in made.batches.items]), []
-    for step in (0, made.batches.steps_per_epoch * 2):
-        batch: TrainingBatch = made.batches.at(step)
+    tiny = trainer(corpus, tmp_path, recipe=SHOTS)
+    captioner = Refocus(CONFIG, tiny.batches.vocabulary).train()
+    rewards, gradients = LastRewards([item.id for item in tiny.batches.items]), []
+    for step in (0, tiny.batches.steps_per_epoch * 2):
+        batch: TrainingBatch = tiny.batches.at(step)
         found = captioner.combined_loss(
-            captioner.encode_batches(batch.of(captioner)), batch.targets, rewards.of(batch.ids)
+            captioner.encode_batches(batch.inputs_of(captioner)), batch.targets, rewards.get(batch.ids)
         )
         captioner.zero_grad()
         found.total.backward()
         refocusing = captioner.watcher.vre
         assert refocusing is not None
         gradients.append([p.grad for p in refocusing.refocusing.parameters()])
-        rewards.remember([item.id for item in made.batches.items], torch.zeros(len(made.batches.items)))
+        rewards.remember([item.id for item in tiny.batches.items], torch.zeros(len(tiny.batches.items)))
     assert not any(g is not None and g.any() for g in gradients[0])
     assert all(g is not None and g.any() for g in gradients[1])

@@ -10,11 +10,11 @@ import pytest
 from tests.training import coco_golden
 from tests.training.fake_java import fake_java
 from training.optimization import rewards
-from training.optimization.rewards import NoReward, Rewards, require
+from training.optimization.rewards import NoReward, Rewards, check_rewards
 from training.recipes.recipe import RewardWeights
 from training.scores.cider import CiderD
 from training.scores.java import JavaError
-from training.scores.meteor import COUNTS, meteor_score
+from training.scores.meteor import COUNTS, compute_meteor
 
 REFERENCES = {"one": [["a", "red", "dog"], ["the", "dog"]], "two": [["a", "blue", "cat", "sleeps"]]}
 IDS, CAPTIONS = ["two", "one", "one"], [["a", "cat", "sleeps"], ["a", "red", "dog"], ["red"]]
@@ -49,9 +49,9 @@ def test_rewards_are_a_weighted_sum() -> None:
         "rouge_l": alone(rouge_l=1.0),
     }
     for weights in ({"cider": 1.0}, {"cider": 0.5, "bleu": 2.0}, {"cider": 0.0, "rouge_l": 1.5, "bleu": 1.0}):
-        made = Rewards(RewardWeights(**weights), REFERENCES)
+        rewarding = Rewards(RewardWeights(**weights), REFERENCES)
         wanted = sum(weight * parts[name] for name, weight in weights.items())
-        np.testing.assert_allclose(made.score(IDS, CAPTIONS, FINISHED), wanted)
+        np.testing.assert_allclose(rewarding.score(IDS, CAPTIONS, FINISHED), wanted)
         assert min(parts["cider"]) < max(parts["cider"])
 
 
@@ -61,21 +61,21 @@ def test_meteor_is_asked_where_it_is_paid_for(tmp_path: Path, monkeypatch: pytes
     said = " ".join(f"{count:g}" for count in counts)
     java = fake_java(tmp_path, f"while read line; do echo {said}; done")
     monkeypatch.setattr(rewards, "find_java", lambda: java)
-    made = Rewards(RewardWeights(cider=0.0, meteor=2.0), REFERENCES)
+    rewarding = Rewards(RewardWeights(cider=0.0, meteor=2.0), REFERENCES)
     try:
-        found = made.score(IDS, CAPTIONS, FINISHED)
+        found = rewarding.score(IDS, CAPTIONS, FINISHED)
     finally:
-        made.close()
-    np.testing.assert_allclose(found, [2 * float(meteor_score(counts))] * 3)
+        rewarding.close()
+    np.testing.assert_allclose(found, [2 * float(compute_meteor(counts))] * 3)
     with pytest.raises(JavaError, match="was ended"):
-        made.score(IDS, CAPTIONS, FINISHED)
+        rewarding.score(IDS, CAPTIONS, FINISHED)
 
 
 def test_without_java_meteor_says_so_and_the_others_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
     with pytest.raises(NoReward, match=r"METEOR as a reward needs Java .* No Java: .* Give it no weight"):
         Rewards(RewardWeights(meteor=0.1), REFERENCES)
     with pytest.raises(NoReward):
-        require(RewardWeights(meteor=0.1))
-    require(RewardWeights(rouge_l=1.0))
+        check_rewards(RewardWeights(meteor=0.1))
+    check_rewards(RewardWeights(rouge_l=1.0))
     assert Rewards(RewardWeights(), REFERENCES).score(["one"], [["a", "red", "dog"]], [True])[0] > 0

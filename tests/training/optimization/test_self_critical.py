@@ -14,11 +14,11 @@ from models.decoding.decode import DecodingOptions, decode, sample
 from models.inputs import Batch, InputStream
 from models.vocabulary import EOS, pad_captions
 from tests.models.toy_captioners import Numbered, Prefixes, Toy, videos
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 from training.optimization.losses import caption_loss
 from training.optimization.rewards import Rewards
-from training.optimization.self_critical import SelfCritical, leave_one_out
-from training.recipes.recipe_book import DEMO
+from training.optimization.self_critical import SelfCritical, subtract_others_mean
+from training.recipes.demo_recipes import DEMO
 from training.scores.cider import CiderD
 
 WORDS = ["a", "red", "blue", "dog", "cat"]
@@ -70,12 +70,14 @@ def reward_of(weight: float = 1.0, samples: int = 5, **changes: object) -> SelfC
 def test_the_baseline_is_the_mean_of_the_others() -> None:
     reward = torch.tensor([[1.0, 2.0, 6.0], [0.5, 0.5, 0.5]])
     expected = torch.tensor([[1 - 4, 2 - 3.5, 6 - 1.5], [0, 0, 0]])
-    torch.testing.assert_close(leave_one_out(reward), expected)
+    torch.testing.assert_close(subtract_others_mean(reward), expected)
 
 
 def test_a_shift_of_all_rewards_changes_nothing() -> None:
     reward = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(leave_one_out(reward + 7), leave_one_out(reward), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        subtract_others_mean(reward + 7), subtract_others_mean(reward), atol=1e-5, rtol=0
+    )
 
 
 def test_the_loss_is_the_policy_gradient_by_hand() -> None:
@@ -119,7 +121,7 @@ def test_the_classical_baseline_is_what_the_greedy_caption_earns() -> None:
     found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32)
     assert captioner.training
     drawn = sample(captioner, videos(0, 1), 5, 6, torch.Generator().manual_seed(2))
-    earned = judge._reward(("one", "two"), drawn.tokens, 5)
+    earned = judge._reward_samples(("one", "two"), drawn.tokens, 5)
     written = decode(captioner, videos(0, 1), DecodingOptions(method="greedy", max_length=6, name_once=False))
     total = 0.0
     for row, logprobs in enumerate(drawn.logprobs.tolist()):
@@ -136,7 +138,9 @@ def test_a_temperature_sharpens_what_is_drawn_and_what_is_learned() -> None:
     found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32)
     generator = torch.Generator().manual_seed(2)
     drawn = sample(captioner, videos(0, 1), 5, 6, generator, temperature=0.5)
-    advantage = leave_one_out(judge._reward(("one", "two"), drawn.tokens, 5).view(2, 5)).view(-1, 1)
+    advantage = subtract_others_mean(judge._reward_samples(("one", "two"), drawn.tokens, 5).view(2, 5)).view(
+        -1, 1
+    )
     torch.testing.assert_close(found["total"], -(advantage * drawn.logprobs).sum() / drawn.mask.sum())
 
 
@@ -156,7 +160,9 @@ def test_with_mixer_the_first_words_are_supervised_and_the_rest_is_rewarded() ->
     assert torch.equal(drawn.tokens[:, :2], prefix)
     assert not drawn.mask[:, :2].any()
     assert not drawn.logprobs[:, :2].any()
-    advantage = leave_one_out(judge._reward(("one", "two"), drawn.tokens, 5).view(2, 5)).view(-1, 1)
+    advantage = subtract_others_mean(judge._reward_samples(("one", "two"), drawn.tokens, 5).view(2, 5)).view(
+        -1, 1
+    )
     policy = -(advantage * drawn.logprobs).sum() / drawn.mask.sum()
     torch.testing.assert_close(found["total"], policy + plain)
     whole = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given=6)
@@ -173,8 +179,8 @@ def test_with_mixer_the_first_words_are_supervised_and_the_rest_is_rewarded() ->
 def test_the_end_is_paid_for() -> None:
     """The same words without an end, cut at the maximum length, earn less."""
     judge = reward_of()
-    ended = judge._reward(["one"], torch.tensor([[3, 4, 6, EOS]]), 1)
-    cut = judge._reward(["one"], torch.tensor([[3, 4, 6]]), 1)
+    ended = judge._reward_samples(["one"], torch.tensor([[3, 4, 6, EOS]]), 1)
+    cut = judge._reward_samples(["one"], torch.tensor([[3, 4, 6]]), 1)
     assert ended > cut
 
 

@@ -12,10 +12,10 @@ from models.captioners.dual_afr import DualAFR
 from models.captioners.refocus import RefocusMemory
 from models.vocabulary import pad_captions
 from tests.models.tiny import dual_afr_config, tiny_dual_afr, tiny_refocus, tiny_stats, videos
-from training.batches.picture_batches import TrainingBatch
+from training.batches.training_batch import TrainingBatch
 from training.optimization.losses import caption_loss, supervised_loss
+from training.recipes.demo_recipes import DEMO
 from training.recipes.recipe import Recipe
-from training.recipes.recipe_book import DEMO
 
 TARGETS = pad_captions([[3, 4], [5, 6, 7], [8], [3, 9, 4], [5], [6, 3]], 9)
 

@@ -16,15 +16,15 @@ import torch
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
 from training.optimization.trainer import Trainer
-from training.optimization.validation import Validation
+from training.optimization.validation import PictureValidation
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
 
 def train(folder: Path, out: Path) -> Trainer:
-    made = trainer(folder, out)
-    made.train(captioner(made))
-    return made
+    tiny = trainer(folder, out)
+    tiny.train(captioner(tiny))
+    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def test_a_killed_run_goes_on_to_the_same_losses_and_weights(
 
 def test_another_seed_gives_other_losses(corpus: Path, whole: Path, tmp_path: Path) -> None:
     recipe = RECIPE.model_copy(update={"seed": 1, "steps": 2})
-    made = trainer(corpus, tmp_path / "run", recipe=recipe)
-    made.train(captioner(made))
+    tiny = trainer(corpus, tmp_path / "run", recipe=recipe)
+    tiny.train(captioner(tiny))
     assert losses(tmp_path / "run")[1] != losses(whole)[1]
 
 
@@ -115,11 +115,11 @@ def test_validations_are_logged_and_the_best_is_remembered(whole: Path) -> None:
 
 def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([10.0, 5.0, 12.0])
-    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
-    made = trainer(corpus, tmp_path / "run")
+    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
+    tiny = trainer(corpus, tmp_path / "run")
     kept: list[tuple[float, str]] = []
-    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
-    made.train(captioner(made))
+    object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
+    tiny.train(captioner(tiny))
     assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
 
 
@@ -127,37 +127,37 @@ def test_without_supervised_steps_refining_has_the_start_to_surpass(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([10.0, 9.0, 9.5])
-    monkeypatch.setattr(Validation, "cider", lambda *_: next(scores))
-    made = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
+    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
+    tiny = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
     kept: list[tuple[float, str]] = []
-    object.__setattr__(made, "save_best", lambda _, cider, where: kept.append((cider, where)))
-    learned = captioner(made)
+    object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
+    learned = captioner(tiny)
     before = flat(learned.state_dict())
-    made.train(learned)
+    tiny.train(learned)
     assert all(torch.equal(value, before[name]) for name, value in flat(learned.state_dict()).items())
-    refine(made, learned)
+    refine(tiny, learned)
     assert kept == [(10.0, "cross_entropy step 0")]
 
 
 def test_refining_follows_and_a_finished_run_takes_no_step(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    made = trainer(corpus, out, recipe=RECIPE.model_copy(update={"steps": 4}))
-    learned = captioner(made)
-    made.train(learned)
-    refine(made, learned)
+    tiny = trainer(corpus, out, recipe=RECIPE.model_copy(update={"steps": 4}))
+    learned = captioner(tiny)
+    tiny.train(learned)
+    refine(tiny, learned)
     logged = rows(out)
     rewards = [row for row in logged if row["reward"]]
     assert [int(row["step"]) for row in rewards] == list(range(1, 11))
     assert {row["phase"] for row in rewards} == {"self_critical"}
     assert state(out)["/phase"] == "self_critical"
-    made.train(captioner(made))
-    refine(made, captioner(made))
+    tiny.train(captioner(tiny))
+    refine(tiny, captioner(tiny))
     assert rows(out) == logged
 
 
 def test_the_rate_warms_up_and_falls_to_a_hundredth(corpus: Path, tmp_path: Path) -> None:
-    made = trainer(corpus, tmp_path / "run")
-    rates = [made.recipe.rate(step, STEPS, 0.0) for step in range(STEPS)]
+    tiny = trainer(corpus, tmp_path / "run")
+    rates = [tiny.recipe.rate(step, STEPS, 0.0) for step in range(STEPS)]
     assert rates[0] == pytest.approx(RECIPE.learning_rate / RECIPE.warmup, rel=1e-3)
     assert max(rates) == pytest.approx(RECIPE.learning_rate, rel=0.1)
     assert rates.index(max(rates)) == RECIPE.warmup - 1

@@ -10,17 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from training.cli import app, train
+from training.recipes.demo_recipes import RECIPES
 from training.recipes.option_check import (
     TrainOptions,
     UnreadOption,
-    unread_as_paper,
-    unread_by_embedding,
-    unread_on_pictures,
-    unread_on_videos,
-    unread_with_network,
+    list_unread_as_paper,
+    list_unread_by_embedding,
+    list_unread_on_pictures,
+    list_unread_on_videos,
+    list_unread_with_network,
 )
-from training.recipes.papers import paper_run
-from training.recipes.recipe_book import RECIPES
+from training.recipes.paper_recipes import find_paper_run
 
 #: Of the command's options, those that every run reads.
 ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed"}
@@ -93,17 +93,17 @@ def test_what_a_run_reads_is_not_refused() -> None:
     videos = {"--data-set", "--paper"}
     fixed = {"--start", "--teacher", *videos}
     for unread, refused in (
-        (unread_as_paper(paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
-        (unread_as_paper(paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
-        (unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, "--self-critical"}),
+        (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
+        (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
+        (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, "--self-critical"}),
         (
-            unread_with_network(RECIPES["demo-tuned"]),
+            list_unread_with_network(RECIPES["demo-tuned"]),
             {"--streams", "--data-set", "--paper", "--self-critical"},
         ),
-        (unread_on_videos(demo, None), {"--teacher"}),
-        (unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
-        (unread_on_pictures(taught), {"--paper"}),
-        (unread_on_pictures(refocus), {"--paper", "--teacher", "--self-critical"}),
+        (list_unread_on_videos(demo, None), {"--teacher"}),
+        (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
+        (list_unread_on_pictures(taught), {"--paper"}),
+        (list_unread_on_pictures(refocus), {"--paper", "--teacher", "--self-critical"}),
     ):
         assert unread.keys() & set(ALL.options) == refused
 

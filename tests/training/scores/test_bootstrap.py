@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training.scores import bootstrap
-from training.scores.bootstrap import Floats, Metric, compare, interval
+from training.scores.bootstrap import Floats, Metric, compare, compute_interval
 
 
 def mean_of(scores: Floats, name: str = "rouge_l") -> Metric:
@@ -16,7 +16,7 @@ def mean_of(scores: Floats, name: str = "rouge_l") -> Metric:
 
 def test_the_interval_of_a_mean_is_the_textbooks() -> None:
     scores = np.random.default_rng(0).normal(50, 10, 400)
-    low, high = interval(mean_of(scores), resamples=4000)
+    low, high = compute_interval(mean_of(scores), resamples=4000)
     error = 1.96 * scores.std() / np.sqrt(400)
     assert low == pytest.approx(scores.mean() - error, abs=0.1)
     assert high == pytest.approx(scores.mean() + error, abs=0.1)
@@ -29,16 +29,16 @@ def test_counts_are_pooled_and_not_averaged() -> None:
     )
     assert metric.corpus == 1
     assert metric.items.tolist() == [100, 0]
-    assert interval(metric, confidence=0.4) == (1, 1)
-    assert interval(metric, confidence=0.95) == (0, 100)
+    assert compute_interval(metric, confidence=0.4) == (1, 1)
+    assert compute_interval(metric, confidence=0.95) == (0, 100)
 
 
 def test_a_seed_gives_one_answer_however_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     metric = mean_of(np.random.default_rng(1).normal(size=30))
-    first = interval(metric, resamples=100, seed=5)
-    assert interval(metric, resamples=100, seed=6) != first
+    first = compute_interval(metric, resamples=100, seed=5)
+    assert compute_interval(metric, resamples=100, seed=6) != first
     monkeypatch.setattr(bootstrap, "_BLOCK", 7 * 30)
-    assert interval(metric, resamples=100, seed=5) == pytest.approx(first)
+    assert compute_interval(metric, resamples=100, seed=5) == pytest.approx(first)
 
 
 def test_pairs_see_small_differences() -> None:
@@ -50,7 +50,7 @@ def test_pairs_see_small_differences() -> None:
     assert 0.8 < low < result.difference < high < 1.2
     assert result.share == 1
     assert (result.name, result.n) == ("rouge_l", 200)
-    own_low, own_high = interval(better)
+    own_low, own_high = compute_interval(better)
     assert own_high - own_low > 10 * (high - low)
 
 
@@ -72,5 +72,5 @@ def test_two_thousand_resamples_take_seconds() -> None:
         "meteor", np.random.default_rng(3).random((1000, 23)), lambda sums: sums[..., 0] / sums[..., 1]
     )
     start = time.process_time()
-    interval(metric, resamples=2000)
+    compute_interval(metric, resamples=2000)
     assert time.process_time() - start < 3

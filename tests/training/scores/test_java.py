@@ -8,7 +8,7 @@ import pytest
 
 from tests.training.fake_java import fake_java
 from training.scores import java
-from training.scores.java import JavaError, find_java, scorer_file
+from training.scores.java import JavaError, find_java, find_scorer_file
 
 
 def test_java_comes_with_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JavaError, match="none is on PATH"):
         find_java()
     with pytest.raises(ModuleNotFoundError, match="pycocoevalcap"):
-        scorer_file("meteor")
+        find_scorer_file("meteor")
 
 
 def test_a_java_that_hangs_is_left(tmp_path: Path) -> None:
@@ -55,5 +55,5 @@ def test_a_java_that_hangs_is_left(tmp_path: Path) -> None:
 
 def test_a_cause_is_picked_out_of_a_stack_trace() -> None:
     trace = b"noise\nException in thread main: file not found\n\tat edu.cmu.Aligner(Unknown Source)\n"
-    assert java.last_line(trace) == "Exception in thread main: file not found"
-    assert java.last_line(b"") == "it said nothing"
+    assert java.find_cause(trace) == "Exception in thread main: file not found"
+    assert java.find_cause(b"") == "it said nothing"

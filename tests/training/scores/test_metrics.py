@@ -13,12 +13,12 @@ from tests.training.fake_java import fake_java
 from training.scores.bootstrap import compare
 from training.scores.java import Java
 from training.scores.meteor import Meteor
-from training.scores.metrics import METRICS, Report, evaluate, shuffled_baseline, tokenize_captions
+from training.scores.metrics import METRICS, ScoreReport, compare_with_shuffled, evaluate, tokenize_captions
 
 WITHOUT_METEOR = tuple(name for name in METRICS if name != "meteor")
 
 
-def agrees(report: Report, corpus: coco_golden.Corpus) -> None:
+def agrees(report: ScoreReport, corpus: coco_golden.Corpus) -> None:
     for name, metric in report.metrics.items():
         assert metric.corpus / 100 == pytest.approx(corpus.scores[name], abs=1e-6), name
         want = [item.scores[name] for item in corpus.items.values()]
@@ -26,7 +26,7 @@ def agrees(report: Report, corpus: coco_golden.Corpus) -> None:
 
 
 def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
 
 
 def test_everything_with_no_java_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +72,13 @@ def test_a_java_that_hangs_costs_meteor_alone(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch) -> Report:
+def report(monkeypatch: pytest.MonkeyPatch) -> ScoreReport:
     without_java(monkeypatch)
     corpus = coco_golden.small()
     return evaluate(corpus.hypotheses, corpus.references, resamples=200)
 
 
-def test_json_of_a_report(report: Report) -> None:
+def test_json_of_a_report(report: ScoreReport) -> None:
     document = json.loads(json.dumps(report.to_json()))
     assert set(document) == {"metrics", "intervals", "n", "notes"}
     assert tuple(document["metrics"]) == METRICS
@@ -87,7 +87,7 @@ def test_json_of_a_report(report: Report) -> None:
         assert low < document["metrics"][name] < high
 
 
-def test_table_of_a_report(report: Report) -> None:
+def test_table_of_a_report(report: ScoreReport) -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(report.table())
     assert isinstance(console.file, io.StringIO)
@@ -97,7 +97,7 @@ def test_table_of_a_report(report: Report) -> None:
     assert f"{report.n} items" in text
 
 
-def test_two_sets_of_captions_are_compared_in_pairs(report: Report) -> None:
+def test_two_sets_of_captions_are_compared_in_pairs(report: ScoreReport) -> None:
     corpus = coco_golden.small()
     cut = {name: " ".join(text.split()[:-1]) for name, text in corpus.hypotheses.items()}
     worse = evaluate(cut, corpus.references, ["bleu4"], resamples=1)
@@ -110,14 +110,14 @@ def test_captions_of_the_picture_beat_the_same_ones_shuffled() -> None:
     animals = ["dog", "cat", "horse", "bird", "cow", "sheep"]
     references = {name: [f"a {name} runs in the {name} park", f"one {name} is running"] for name in animals}
     seen = tokenize_captions({name: f"a {name} runs in the park" for name in animals}, references, None)
-    result = shuffled_baseline(seen, shuffles=20)
+    result = compare_with_shuffled(seen, shuffles=20)
     assert result.interval[0] > 0
     assert result.share == 1
-    assert result == shuffled_baseline(seen, shuffles=20)
+    assert result == compare_with_shuffled(seen, shuffles=20)
     blind = tokenize_captions(dict.fromkeys(animals, "a dog runs in the park"), references, None)
-    assert shuffled_baseline(blind, shuffles=20).difference == pytest.approx(0)
+    assert compare_with_shuffled(blind, shuffles=20).difference == pytest.approx(0)
     with pytest.raises(ValueError, match="two items"):
-        shuffled_baseline(tokenize_captions({"dog": "a"}, {"dog": ["a"]}, None))
+        compare_with_shuffled(tokenize_captions({"dog": "a"}, {"dog": ["a"]}, None))
 
 
 def test_no_item_keeps_its_caption_in_a_shuffle() -> None:
@@ -125,7 +125,7 @@ def test_no_item_keeps_its_caption_in_a_shuffle() -> None:
     words = [f"w{n}" for n in range(7)]
     own = {word: " ".join([word] * 4) for word in words}
     captions = tokenize_captions(own, {word: [text] for word, text in own.items()}, None)
-    result = shuffled_baseline(captions, shuffles=50)
+    result = compare_with_shuffled(captions, shuffles=50)
     assert result.difference == pytest.approx(1000)
 
 

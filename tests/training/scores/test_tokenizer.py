@@ -7,8 +7,8 @@ import pytest
 
 from tests.training import coco_golden
 from tests.training.fake_java import fake_java
-from training.scores.java import Java, JavaError, find_java, scorer_file
-from training.scores.tokenizer import penn_treebank, tokenize
+from training.scores.java import Java, JavaError, find_java, find_scorer_file
+from training.scores.tokenizer import split_penn_treebank, tokenize
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_locale_does_not_matter(java: Java, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_file_is_left_beside_the_jar(java: Java) -> None:
-    folder = scorer_file("tokenizer")
+    folder = find_scorer_file("tokenizer")
     before = {path.name for path in folder.iterdir()}
     tokenize(["a man walks"], java)
     assert {path.name for path in folder.iterdir()} == before
@@ -64,8 +64,8 @@ def test_a_jar_below_a_folder_with_a_space(
     java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spaced = tmp_path / "a folder"
-    spaced.symlink_to(scorer_file("."), target_is_directory=True)
-    monkeypatch.setattr("training.scores.tokenizer.scorer_file", spaced.joinpath)
+    spaced.symlink_to(find_scorer_file("."), target_is_directory=True)
+    monkeypatch.setattr("training.scores.tokenizer.find_scorer_file", spaced.joinpath)
     assert tokenize(["He can't swim."], java) == ["he ca n't swim"]
 
 
@@ -75,7 +75,7 @@ def test_a_tokeniser_that_loses_lines_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_rules_of_the_treebank() -> None:
-    assert penn_treebank('"Gonna" go; they\'re in the U.S. (3.5 ft. deep)') == [
+    assert split_penn_treebank('"Gonna" go; they\'re in the U.S. (3.5 ft. deep)') == [
         *[
             "''",
             "gon",
@@ -95,7 +95,7 @@ def test_rules_of_the_treebank() -> None:
         ],
         "-rrb-",
     ]
-    assert penn_treebank("Mr. O'Hara's R&B at five o'clock, 3/4 full &amp; well-known") == [
+    assert split_penn_treebank("Mr. O'Hara's R&B at five o'clock, 3/4 full &amp; well-known") == [
         *[
             "mr.",
             "o'hara",

@@ -26,23 +26,23 @@ from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised
 from tests.training.laid_out import write_json
 from tests.training.stopped import stopped_before
-from training.batches.video_batches import CaptionedVideo, Inputs, VideoBatches
+from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs
 from training.batches.video_features import VideoFeatures
 from training.cli import app
 from training.datasets.caption_set import VideoItem
+from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse
-from training.datasets.protocols import VocabularyRule
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
-from training.evaluation.report import videos_of
-from training.recipes.recipe_book import DEMO_CONFIGS, FINETUNE
+from training.evaluation.report import load_videos
+from training.optimization.run_folder import RunSettings
+from training.recipes.demo_recipes import DEMO_CONFIGS, FINETUNE
 from training.sessions.videos import (
-    RunPaths,
+    count_unknown_words,
+    describe_unknown_words,
     finetune,
     split_videos,
     train_on_videos,
-    unknown_words,
-    unknown_words_message,
 )
 
 RECIPE = FINETUNE.model_copy(
@@ -54,7 +54,7 @@ WORDS = ("a", "red", "square", "two", "squares", "the", "grey", "one")
 
 
 @pytest.fixture(scope="module")
-def feed(tmp_path_factory: pytest.TempPathFactory) -> FeatureSource:
+def source(tmp_path_factory: pytest.TempPathFactory) -> FeatureSource:
     """The demo's real one."""
     return FeatureSource(DEMO, cache=tmp_path_factory.mktemp("models"))
 
@@ -82,11 +82,11 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def features(
-    feed: FeatureSource, films: Path, decoder: Decoder, tmp_path_factory: pytest.TempPathFactory
+    source: FeatureSource, films: Path, decoder: Decoder, tmp_path_factory: pytest.TempPathFactory
 ) -> VideoFeatures:
-    made = VideoFeatures(feed, tmp_path_factory.mktemp("features"))
-    assert made.make(SetFolder(films).load().usable, decoder) == []
-    return made
+    video_features = VideoFeatures(source, tmp_path_factory.mktemp("features"))
+    assert video_features.make(SetFolder(films).load().usable, decoder) == []
+    return video_features
 
 
 def start_at(path: Path, spec: StreamSpec, name: str = "stats") -> Path:
@@ -99,8 +99,8 @@ def start_at(path: Path, spec: StreamSpec, name: str = "stats") -> Path:
 
 
 @pytest.fixture
-def start(tmp_path: Path, feed: FeatureSource) -> Path:
-    return start_at(tmp_path / "start.safetensors", feed.extractors[0].spec)
+def start(tmp_path: Path, source: FeatureSource) -> Path:
+    return start_at(tmp_path / "start.safetensors", source.extractors[0].spec)
 
 
 def run(start: Path, films: Path, features: VideoFeatures, out: Path, **changes: object) -> list[str]:
@@ -111,9 +111,9 @@ def run(start: Path, films: Path, features: VideoFeatures, out: Path, **changes:
     return said
 
 
-def at(out: Path, features: VideoFeatures, tell: Callable[[str], None]) -> RunPaths:
+def at(out: Path, features: VideoFeatures, notify: Callable[[str], None]) -> RunSettings:
     """Where the features are that were made already."""
-    return RunPaths(out, features.folder.parent.parent, tell, threads=1)
+    return RunSettings(out, features.folder.parent.parent, notify, threads=1)
 
 
 def rows(out: Path) -> list[dict[str, str]]:
@@ -122,12 +122,12 @@ def rows(out: Path) -> list[dict[str, str]]:
 
 
 def test_features_are_those_of_the_service(
-    feed: FeatureSource, films: Path, features: VideoFeatures, decoder: Decoder
+    source: FeatureSource, films: Path, features: VideoFeatures, decoder: Decoder
 ) -> None:
     for video in SetFolder(films).load().usable:
         assert video.path is not None
-        frames = decoder.decode(video.path, feed.request).footage
-        [wanted] = feed.extract([frames])
+        frames = decoder.decode(video.path, source.request).footage
+        [wanted] = source.extract([frames])
         found = features.load(video)
         assert set(found) == {"grid"}
         assert torch.equal(found["grid"].values, wanted["grid"].values)
@@ -136,27 +136,27 @@ def test_features_are_those_of_the_service(
 
 
 def test_features_are_made_once_and_again_where_they_are_damaged(
-    feed: FeatureSource, films: Path, decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: FeatureSource, films: Path, decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     videos = SetFolder(films).load().usable
-    made = VideoFeatures(feed, tmp_path)
+    video_features = VideoFeatures(source, tmp_path)
     looked: list[int] = []
-    real = feed.extract
+    real = source.extract
 
     def counted(frames: Sequence[object]) -> object:
         looked.append(len(frames))
         return real(frames)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(feed, "extract", counted)
-    made.make(videos[:1], decoder)
-    made.make(videos, decoder)
-    made.make(videos, decoder)
+    monkeypatch.setattr(source, "extract", counted)
+    video_features.make(videos[:1], decoder)
+    video_features.make(videos, decoder)
+    video_features.make(videos, decoder)
     assert len(looked) == 2
-    damaged = next(made.folder.glob("short*"))
+    damaged = next(video_features.folder.glob("short*"))
     damaged.write_bytes(damaged.read_bytes()[:100])
-    made.make(videos, decoder)
+    video_features.make(videos, decoder)
     assert len(looked) == 3
-    assert all(made.has(video) for video in videos)
+    assert all(video_features.has(video) for video in videos)
 
 
 def test_a_part_of_a_file_has_features_of_its_own(
@@ -180,8 +180,8 @@ def test_a_picture_is_a_video_of_one_frame(films: Path, features: VideoFeatures,
 
 def test_batches_follow_from_the_seed_and_are_padded(films: Path, features: VideoFeatures) -> None:
     captioner = STaTS(CONFIG, Vocabulary(WORDS))
-    items = [CaptionedVideo.of(video, features) for video in SetFolder(films).load().usable]
-    batches = VideoBatches(items, captioner.vocabulary, Inputs.of(captioner), 2, 2, 17, seed=1)
+    items = [CaptionedVideo.from_video(video, features) for video in SetFolder(films).load().usable]
+    batches = VideoBatches(items, captioner.vocabulary, 2, 2, 17, 1, VideoInputs.for_captioner(captioner))
     assert batches.steps_per_epoch == 1
     first, again, other = batches.at(3), batches.at(3), batches.at(4)
     assert first.ids == again.ids
@@ -219,12 +219,12 @@ def test_a_captioner_is_tuned_and_goes_on_where_it_was_stopped(
 
 @pytest.mark.usefixtures("every_step_is_logged")
 def test_a_start_of_another_kind_is_refused(
-    films: Path, features: VideoFeatures, feed: FeatureSource, tmp_path: Path
+    films: Path, features: VideoFeatures, source: FeatureSource, tmp_path: Path
 ) -> None:
-    start = start_at(tmp_path / "start.safetensors", feed.extractors[0].spec)
+    start = start_at(tmp_path / "start.safetensors", source.extractors[0].spec)
     with pytest.raises(CheckpointError, match="is a stats; start a g2l"):
-        finetune(start, "g2l", RECIPE, SetFolder(films).load(), RunPaths(tmp_path, tmp_path, print))
-    other = start_at(tmp_path / "other.safetensors", replace(feed.extractors[0].spec, network="resnet"))
+        finetune(start, "g2l", RECIPE, SetFolder(films).load(), RunSettings(tmp_path, tmp_path, print))
+    other = start_at(tmp_path / "other.safetensors", replace(source.extractors[0].spec, network="resnet"))
     with pytest.raises(StreamMismatch, match="resnet"):
         run(other, films, features, tmp_path / "out")
 
@@ -261,30 +261,32 @@ def test_a_captioner_is_trained_on_videos_from_nothing(
 
 
 def test_a_set_is_captioned_by_its_features(
-    start: Path, films: Path, feed: FeatureSource, features: VideoFeatures, decoder: Decoder
+    start: Path, films: Path, source: FeatureSource, features: VideoFeatures, decoder: Decoder
 ) -> None:
     checkpoint, options = load_checkpoint(start), DecodingOptions(beam_size=2, max_length=5, attention=False)
     folder = SetFolder(films, cache=features.folder.parent.parent)
-    found = CaptioningRun(SingleWriter(checkpoint), feed, options).on_videos(videos_of(folder, None, feed))
+    found = CaptioningRun(SingleWriter(checkpoint), source, options).caption_videos(
+        load_videos(folder, None, source)
+    )
     assert found.references["short.mp4"] == ["the red one", "a square"]
     for name, text in found.hypotheses.items():
         [[best]] = caption(
-            checkpoint, feed.extract([decoder.decode(films / name, feed.request).footage]), options
+            checkpoint, source.extract([decoder.decode(films / name, source.request).footage]), options
         )
         assert text == best.text
-    assert len(videos_of(folder, 1, feed)) == 1
+    assert len(load_videos(folder, 1, source)) == 1
 
 
 def test_what_an_evaluation_leaves_out_is_told(
     films: Path,
-    feed: FeatureSource,
+    source: FeatureSource,
     features: VideoFeatures,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "short.mp4").symlink_to(films / "short.mp4")
     write_json(tmp_path / "captions.json", {"short.mp4": "the red one", "gone.mp4": "a zebra"})
-    videos = videos_of(SetFolder(tmp_path, cache=features.folder.parent.parent), None, feed)
+    videos = load_videos(SetFolder(tmp_path, cache=features.folder.parent.parent), None, source)
     assert [each.id for each in videos] == ["short.mp4"]
     assert caplog.messages == ["1 captioned video is not there, e.g. gone.mp4."]
 
@@ -305,7 +307,7 @@ def test_the_command_says_what_a_fine_tune_needs(films: Path, tmp_path: Path) ->
 def test_videos_are_divided_by_their_splits(features: VideoFeatures) -> None:
     def videos(*splits: str) -> list[CaptionedVideo]:
         items = [VideoItem(str(i), None, split, ("a square",)) for i, split in enumerate(splits)]  # type: ignore[arg-type]
-        return [CaptionedVideo.of(item, features) for item in items]
+        return [CaptionedVideo.from_video(item, features) for item in items]
 
     given = split_videos("x", videos("train", "val", "test", "train"))
     assert [len(given.train), len(given.held_out)] == [2, 1]
@@ -319,7 +321,9 @@ def test_videos_are_divided_by_their_splits(features: VideoFeatures) -> None:
 
 
 def test_unknown_words_are_counted(films: Path, features: VideoFeatures) -> None:
-    items = [CaptionedVideo.of(video, features) for video in SetFolder(films).load().usable]
-    assert unknown_words(items, Vocabulary(WORDS)) == {"zebra": 1}
-    assert unknown_words_message(unknown_words(items, Vocabulary([*WORDS, "zebra"]))).startswith("Every word")
-    assert unknown_words_message(unknown_words(items, Vocabulary(["a"]))).endswith("…, ….") is False
+    items = [CaptionedVideo.from_video(video, features) for video in SetFolder(films).load().usable]
+    assert count_unknown_words(items, Vocabulary(WORDS)) == {"zebra": 1}
+    assert describe_unknown_words(count_unknown_words(items, Vocabulary([*WORDS, "zebra"]))).startswith(
+        "Every word"
+    )
+    assert describe_unknown_words(count_unknown_words(items, Vocabulary(["a"]))).endswith("…, ….") is False

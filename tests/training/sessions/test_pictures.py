@@ -1,4 +1,4 @@
-"""What a run may start from."""
+"""Runs start from weights that fit, and are fed what their stream set gives."""
 
 from __future__ import annotations
 
@@ -32,10 +32,16 @@ from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.batches.picture_batches import CachedNetwork
 from training.batches.picture_features import VIEWS
-from training.batches.picture_inputs import PICTURE_NETWORKS, NeedsVideo, PictureInputs, config_for_streams
+from training.batches.picture_inputs import (
+    PICTURE_NETWORKS,
+    NeedsVideo,
+    PictureInputs,
+    fit_to_streams,
+    list_streams,
+)
 from training.optimization.network_tuning import LITE3_GRID, STAGE
-from training.recipes.recipe_book import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
-from training.sessions.pictures import train_only, weights_to_start_from
+from training.recipes.demo_recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
+from training.sessions.pictures import freeze_all_but, load_start_weights
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ def start(tmp_path: Path) -> Path:
 
 
 def test_a_run_starts_from_the_weights_of_its_like(start: Path) -> None:
-    weights = weights_to_start_from(start, tiny_stats(seed=4))
+    weights = load_start_weights(start, tiny_stats(seed=4))
     wanted = tiny_stats(seed=3).state_dict()
     assert weights.keys() == wanted.keys()
     assert all(torch.equal(weights[name], wanted[name].half().float()) for name in wanted)
@@ -55,36 +61,36 @@ def test_a_run_starts_from_the_weights_of_its_like(start: Path) -> None:
 def test_another_order_of_words_is_refused(start: Path) -> None:
     captioner = STaTS(stats_config(), Vocabulary(WORDS[::-1]))
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
-        weights_to_start_from(start, captioner)
+        load_start_weights(start, captioner)
 
 
 def test_another_config_is_refused(start: Path) -> None:
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
-        weights_to_start_from(start, tiny_stats(stats_config(dropout=0.5)))
+        load_start_weights(start, tiny_stats(stats_config(dropout=0.5)))
 
 
 def test_other_names_of_the_streams_are_no_other_config(start: Path) -> None:
     """A captioner goes on from the same weights on another grid of the same width."""
     elsewhere = tiny_stats(stats_config(StreamConfig(name="another_grid", width=6)), seed=4)
-    weights = weights_to_start_from(start, elsewhere)
+    weights = load_start_weights(start, elsewhere)
     assert torch.equal(
         weights["output.weight"], tiny_stats(seed=3).state_dict()["output.weight"].half().float()
     )
     wider = tiny_stats(stats_config(StreamConfig(name="another_grid", width=7)))
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
-        weights_to_start_from(start, wider)
+        load_start_weights(start, wider)
 
 
 def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
     """What the set makes already, and what it has no equal of, keep their names."""
     for name in ("stats", "g2l", "refocus", "spatial"):
-        given = config_for_streams(DEMO_CONFIGS[name](), DEMO_TUNED)
-        assert [stream.name for stream in given.streams] == ["tuned_pair_grid"]
-    assert config_for_streams(DEMO_CONFIGS["stats"](), DEMO) == DEMO_CONFIGS["stats"]()
-    stages = config_for_streams(DEMO_CONFIGS["dual_afr"](), DEMO_TUNED)
-    assert [stream.name for stream in stages.streams] == ["tuned_pair_grid", "stage_14", "stage_7"]
+        given = fit_to_streams(DEMO_CONFIGS[name](), DEMO_TUNED)
+        assert [stream.name for stream in list_streams(given)] == ["tuned_pair_grid"]
+    assert fit_to_streams(DEMO_CONFIGS["stats"](), DEMO) == DEMO_CONFIGS["stats"]()
+    stages = fit_to_streams(DEMO_CONFIGS["dual_afr"](), DEMO_TUNED)
+    assert [stream.name for stream in list_streams(stages)] == ["tuned_pair_grid", "stage_14", "stage_7"]
     with pytest.raises(UnknownStream, match="and not stage_14, stage_7"):
-        PictureInputs.of(DEMO_TUNED, [stream.name for stream in stages.streams])
+        PictureInputs.build(DEMO_TUNED, [stream.name for stream in list_streams(stages)])
 
 
 @pytest.mark.parametrize(("streams", "said"), [("stats", "looks at video"), ("blip", "no stream set 'blip'")])
@@ -92,7 +98,7 @@ def test_a_teacher_that_pictures_cannot_feed_is_told_by_name(streams: str, said:
     names = {"i3d_rgb_grid": StreamSpec("i3d_rgb", "0" * 64, "none")}
     card = Card("stats", names, {}, {"streams": streams})
     with pytest.raises(StreamMismatch, match=f"stats cannot teach here: .*{said}"):
-        PictureInputs.of(DEMO, ["grid"], [card])
+        PictureInputs.build(DEMO, ["grid"], [card])
 
 
 def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,19 +106,19 @@ def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(replace, describer))
     older = replace(describer.network.spec, weights_sha256="0" * 64)
     with pytest.raises(StreamMismatch, match=r"stats was trained on another grid .*000000000000"):
-        PictureInputs.of(DEMO, ["grid"], [Card("stats", {"grid": older}, {}, {})])
+        PictureInputs.build(DEMO, ["grid"], [Card("stats", {"grid": older}, {}, {})])
 
 
 def test_the_temporal_attention_alone_is_trained_by_demo_shots() -> None:
     captioner = tiny_stats()
-    train_only(captioner, RECIPES["demo-shots"].only)
+    freeze_all_but(captioner, RECIPES["demo-shots"].only)
     trained = {name for name, parameter in captioner.named_parameters() if parameter.requires_grad}
     assert trained
     assert all(".frame_attention." in name for name in trained)
-    train_only(captioner, "")
+    freeze_all_but(captioner, "")
     assert all(parameter.requires_grad for parameter in captioner.parameters())
     with pytest.raises(ValueError, match="no parameter"):
-        train_only(captioner, "a part of nothing")
+        freeze_all_but(captioner, "a part of nothing")
 
 
 def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
@@ -121,33 +127,33 @@ def test_a_checkpoint_is_readable_by_others(start: Path) -> None:
 
 def test_pictures_feed_the_demos_sets_alone() -> None:
     """The cache of features hangs on the network's identity, which the set does not change."""
-    meal = PictureInputs.of(DEMO, ["grid"])
-    assert meal.specs["grid"].identity == EfficientNetLite2().spec.identity
-    assert [each.views for each in meal.describers] == [VIEWS]
+    inputs = PictureInputs.build(DEMO, ["grid"])
+    assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
+    assert [each.views for each in inputs.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
         if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_TUNING):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
-                PictureInputs.of(streams, streams.streams)
+                PictureInputs.build(streams, streams.streams)
 
 
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
-    for made in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
-        describer = CachedNetwork(made(engine="torch", precision="fp32"), VIEWS)
-        monkeypatch.setitem(PICTURE_NETWORKS, made.name, partial(replace, describer))
-    assert [each.network.spec.network for each in PictureInputs.of(DEMO_STAGES, ["grid"]).describers] == [
+    for network in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
+        describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
+        monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(replace, describer))
+    assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]
     names = [stream.name for stream in DualAFRConfig.demo().streams]
-    meal = PictureInputs.of(DEMO_STAGES, names)
-    assert list(meal.specs) == names
-    assert [sorted(each.network.shapes) for each in meal.describers] == [["grid"], ["stage_14", "stage_7"]]
-    specs = PictureInputs.of(DEMO_TUNING, [STAGE, LITE3_GRID]).specs
+    inputs = PictureInputs.build(DEMO_STAGES, names)
+    assert list(inputs.specs) == names
+    assert [sorted(each.network.shapes) for each in inputs.describers] == [["grid"], ["stage_14", "stage_7"]]
+    specs = PictureInputs.build(DEMO_TUNING, [STAGE, LITE3_GRID]).specs
     assert [spec.network for spec in specs.values()] == ["efficientnet-lite2", "efficientnet-lite3"]
 
 
 @pytest.mark.parametrize("name", DEMO_CONFIGS)
 def test_every_demo_captioner_eats_what_its_stream_set_makes(name: str) -> None:
     config: Any = DEMO_CONFIGS[name]()
-    made = {each.stream: each.width for each in find_stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
-    assert all(made[stream.name] == stream.width for stream in config.streams)
+    widths = {each.stream: each.width for each in find_stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
+    assert all(widths[stream.name] == stream.width for stream in config.streams)

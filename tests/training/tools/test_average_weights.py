@@ -18,8 +18,8 @@ CARD = Card("stats", {"grid": SPEC}, {"somewhere": {"cider": 1.0}}, {"streams": 
 
 
 def saved(folder: Path, name: str, seed: int, ids: tuple[str, ...], card: Card = CARD) -> str:
-    told = replace(card, training={**card.training, "recipe": name, "ids": list(ids)})
-    save_checkpoint(folder / f"{name}.safetensors", tiny_stats(seed=seed), told)
+    trained = replace(card, training={**card.training, "recipe": name, "ids": list(ids)})
+    save_checkpoint(folder / f"{name}.safetensors", tiny_stats(seed=seed), trained)
     return str(folder / f"{name}.safetensors")
 
 

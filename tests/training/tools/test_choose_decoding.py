@@ -18,10 +18,10 @@ from models.vocabulary import Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import batch_of, whole
+from training.batches.pseudo_video import sample_whole, stack_samples
 from training.scores.cider import CiderD
 from training.tools import choose_decoding
-from training.tools.choose_decoding import OPTIONS, Judged
+from training.tools.choose_decoding import OPTIONS, HeldOutPictures
 
 GRID = InputStream(name="grid", width=8)
 
@@ -37,9 +37,9 @@ def vocabulary(items: list[TrainingItem]) -> Vocabulary:
 
 
 def captioner(vocabulary: Vocabulary, seed: int) -> STaTS:
-    made = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
-    randomised(made, seed)
-    return made.eval()
+    built = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
+    randomised(built, seed)
+    return built.eval()
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +61,17 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
 ) -> None:
     """In groups, the last of which is smaller."""
     monkeypatch.setattr(choose_decoding, "GROUP", 5)
-    ours, judged = captioner(vocabulary, 10), Judged.of(items)
-    by_penalty, by_name_once = judged.by_length_penalty(ours), judged.by_name_once(ours)
-    assert by_name_once[True] != by_name_once[False]
+    ours, judged = captioner(vocabulary, 10), HeldOutPictures.from_items(items)
+    by_penalty, score_by_name_once = judged.score_by_length_penalty(ours), judged.score_by_name_once(ours)
+    assert score_by_name_once[True] != score_by_name_once[False]
     choices: list[tuple[dict[str, Any], float]] = [
         ({"length_penalty": penalty}, by_penalty[penalty]) for penalty in (0.0, 1.0)
     ]
-    choices += [({"name_once": once}, by_name_once[once]) for once in (False, True)]
+    choices += [({"name_once": once}, score_by_name_once[once]) for once in (False, True)]
     for changed, found in choices:
         captions = []
         for item in items:
-            memory = ours.encode_batches(order_inputs(ours, batch_of([whole(item.pictures)])))
+            memory = ours.encode_batches(order_inputs(ours, stack_samples([sample_whole(item.pictures)])))
             [[best]] = decode(ours, memory, replace(OPTIONS, **changed))
             captions.append(vocabulary.decode(best.tokens))
         assert found == pytest.approx(score(items, captions))
@@ -81,8 +81,8 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
 def test_the_table_of_likelihood_weights_is_what_fusion_scores(
     items: list[TrainingItem], fusion: Reranker, vocabulary: Vocabulary
 ) -> None:
-    found = Judged.of(items).by_likelihood_weight(fusion)
-    batches = batch_of([whole(item.pictures) for item in items])
+    found = HeldOutPictures.from_items(items).score_by_likelihood_weight(fusion)
+    batches = stack_samples([sample_whole(item.pictures) for item in items])
     seen = {}
     for name, member in fusion.members.items():
         taken: Any = member
@@ -100,4 +100,4 @@ def test_the_table_of_likelihood_weights_is_what_fusion_scores(
 def test_where_there_is_no_embedding_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose_decoding, "find_embedding", lambda: None)
     with pytest.raises(ValueError, match="there is no semantic embedding"):
-        choose_decoding.shipped()
+        choose_decoding.load_shipped_fusion()

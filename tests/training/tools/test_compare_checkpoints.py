@@ -16,10 +16,10 @@ from models.vocabulary import EOS, Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import batch_of, whole
+from training.batches.pseudo_video import sample_whole, stack_samples
 from training.scores.cider import CiderD
 from training.tools import choose_decoding
-from training.tools.choose_decoding import Judged
+from training.tools.choose_decoding import HeldOutPictures
 from training.tools.compare_checkpoints import WAYS, CheckpointScore, score_checkpoint
 
 
@@ -38,10 +38,10 @@ def test_marks_are_the_means_over_pictures_and_ways(
     ours = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
     randomised(ours, 3)
     monkeypatch.setattr(choose_decoding, "GROUP", 3)
-    found = score_checkpoint(ours.eval(), Judged.of(items))
+    found = score_checkpoint(ours.eval(), HeldOutPictures.from_items(items))
     scorer = CiderD({item.id: item.captions for item in items})
     for i, item in enumerate(items):
-        memory = ours.encode_batches(order_inputs(ours, batch_of([whole(item.pictures)])))
+        memory = ours.encode_batches(order_inputs(ours, stack_samples([sample_whole(item.pictures)])))
         by_way = []
         for options in WAYS:
             [[best, *_]] = decode(ours, memory, options)
@@ -61,6 +61,6 @@ def test_marks_are_the_means_over_pictures_and_ways(
 def test_differences_are_paired() -> None:
     first = CheckpointScore(np.array([1.0, 5.0, 9.0]), np.array([4.0, 4.0, 4.0]), np.array([2.0, 4.0, 2.0]))
     second = CheckpointScore(first.cider + np.array([1.0, 1.0, 4.0]), first.nats, first.words)
-    assert second.above(first) == pytest.approx((2.0, 2**0.5 / 3**0.5))
-    assert first.above(first) == (0.0, 0.0)
+    assert second.compare_with(first) == pytest.approx((2.0, 2**0.5 / 3**0.5))
+    assert first.compare_with(first) == (0.0, 0.0)
     assert first.nats_a_word == pytest.approx(1.5)

@@ -16,7 +16,7 @@ from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import MANIFEST
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from tests.models.tiny import tiny_stats
-from training.tools.pack_tuned import main, noted, pack
+from training.tools.pack_tuned import main, note_facts, pack
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_files_that_do_not_belong_together_are_not_packed(run: Path, manifest: P
 def test_the_manifest_notes_a_new_file_in_its_place() -> None:
     """Twice is as good as once, and nothing else is touched."""
     text = MANIFEST.read_text()
-    once = noted(text, "a" * 64, 12)
-    again = noted(once, "b" * 64, 34)
+    once = note_facts(text, "a" * 64, 12)
+    again = note_facts(once, "b" * 64, 34)
     before, known = tomllib.loads(text), tomllib.loads(again)
     assert known == {**before, TUNED: {**before[TUNED], "sha256": "b" * 64, "bytes": 34}}
     assert len(again.splitlines()) == len(once.splitlines())

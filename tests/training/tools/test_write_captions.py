@@ -25,11 +25,11 @@ from tests.training.tiny_corpus import Averages, write_corpus
 from training.batches.archives import read_items
 from training.batches.picture_batches import WRITTEN, CachedNetwork, load_training_sets
 from training.batches.picture_inputs import PictureInputs
-from training.optimization.run_folder import TrainingRun
-from training.recipes.recipe_book import DEMO
-from training.sessions.pictures import prepare_training
+from training.optimization.run_folder import RunSettings
+from training.recipes.demo_recipes import DEMO
+from training.sessions.pictures import PictureTraining
 from training.tools import write_captions
-from training.tools.write_captions import app, document, names_in, sure_of, write
+from training.tools.write_captions import app, choose_sure_captions, list_pictures, make_document, write
 
 VOCABULARY = Vocabulary(["red", "green", "circle", "square", "a", "the"])
 FOUND = Hypothesis((), (), 0.0, 0.0, True, None)
@@ -51,29 +51,29 @@ def candidate(words: str, merit: float) -> Candidate:
 
 
 @pytest.fixture
-def told_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_candidate_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny captioners are sure of nothing."""
     monkeypatch.setattr(write_captions, "LEAST_MERIT", -100.0)
 
 
 def test_what_is_sure_is_near_the_best_and_five_at_most() -> None:
     rivals = [candidate(f"a {i}", 0.25 - i / 8) for i in range(8)]
-    assert sure_of(rivals) == ["a 0", "a 1", "a 2"]
-    assert len(sure_of([candidate("a", 0.5)] * 8)) == 5
-    assert sure_of([candidate("a dog", -0.01)]) == []
+    assert choose_sure_captions(rivals) == ["a 0", "a 1", "a 2"]
+    assert len(choose_sure_captions([candidate("a", 0.5)] * 8)) == 5
+    assert choose_sure_captions([candidate("a dog", -0.01)]) == []
 
 
 def test_what_is_empty_or_cut_is_not_learned() -> None:
     cut = replace(candidate("a dog on a", 0.4), hypothesis=replace(FOUND, finished=False))
-    assert sure_of([cut, candidate("", 0.3), candidate("a dog", 0.2)]) == ["a dog"]
+    assert choose_sure_captions([cut, candidate("", 0.3), candidate("a dog", 0.2)]) == ["a dog"]
 
 
-@pytest.mark.usefixtures("told_all")
+@pytest.mark.usefixtures("every_candidate_is_sure")
 def test_a_picture_is_captioned_alike_whatever_its_companions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, _ = write_corpus(tmp_path, 10)
-    names, judges = names_in(archive), fusion()
+    names, judges = list_pictures(archive), fusion()
     assert len(names) == 10
     together = dict(write(judges, [Averages()], archive, names))
     monkeypatch.setattr(write_captions, "GROUP", 3)
@@ -85,7 +85,7 @@ def test_a_picture_is_captioned_alike_whatever_its_companions(
 def test_the_document_is_read_like_a_set_that_people_captioned(tmp_path: Path) -> None:
     written = {"COCO_0012.jpg": ["a dog", "the dog"], "COCO_0031.jpg": [], "COCO_0031.png": ["a cat"]}
     file = tmp_path / "written_captions.json"
-    file.write_text(json.dumps(document(written)))
+    file.write_text(json.dumps(make_document(written)))
     first, second = read_items(file, "train")
     assert (first.id, first.files, first.captions) == (
         f"{WRITTEN}0",
@@ -103,17 +103,17 @@ def wrote(archive: Path, out: Path, *others: str) -> Any:
 
 @pytest.fixture
 def tiny_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    meal = PictureInputs(DEMO_STREAMS, ("grid",), (CachedNetwork(Averages(), 1),))
-    monkeypatch.setattr(write_captions, "writers", lambda named: (fusion(), meal, str(named)))
+    inputs = PictureInputs(DEMO_STREAMS, ("grid",), (CachedNetwork(Averages(), 1),))
+    monkeypatch.setattr(write_captions, "load_writers", lambda named: (fusion(), inputs, str(named)))
 
 
-@pytest.mark.usefixtures("told_all", "tiny_writers")
+@pytest.mark.usefixtures("every_candidate_is_sure", "tiny_writers")
 def test_a_stopped_run_goes_on_and_another_does_not(tmp_path: Path) -> None:
     archive, _ = write_corpus(tmp_path, 6)
-    names = names_in(archive)
+    names = list_pictures(archive)
     out, whole = tmp_path / "out.json", tmp_path / "whole.json"
     assert wrote(archive, whole).exit_code == 0
-    stopped = write_captions._unfinished(out, names, str(()))
+    stopped = write_captions._name_unfinished(out, names, str(()))
     done = json.dumps([names[0], ["what was written before"]]) + "\n"
     stopped.write_text(done + '["' + names[1])  # killed within the second line
     assert wrote(archive, out, "--member", "somebody_else").exit_code == 0
@@ -168,31 +168,32 @@ def test_written_captions_are_trained_on_and_add_no_words(tmp_path: Path) -> Non
     items = load_training_sets(networks.describers, tmp_path, tmp_path / "cache")
     assert sum(item.id.startswith(WRITTEN) for item in items) == 8
     recipe = DEMO.model_copy(update={"held_out": 2, "vocabulary_size": 60})
-    trainer, _ = prepare_training(
-        recipe, networks, tmp_path, tmp_path / "cache", TrainingRun(tmp_path / "run")
-    )
-    assert any(item.id.startswith(WRITTEN) for item in trainer.batches.items)
-    assert "red" in trainer.batches.vocabulary.words
-    assert "unheard" not in trainer.batches.vocabulary.words
+    settings = RunSettings(tmp_path / "run", tmp_path / "cache", print)
+    batches = PictureTraining.prepare(recipe, networks, tmp_path, settings).batches
+    assert any(item.id.startswith(WRITTEN) for item in batches.items)
+    assert "red" in batches.vocabulary.words
+    assert "unheard" not in batches.vocabulary.words
 
 
 def test_a_recipe_for_one_set_trains_on_it_alone_with_the_words_of_all(tmp_path: Path) -> None:
-    meal = PictureInputs(DEMO_STREAMS, ("grid",), (CachedNetwork(Averages(), 5),))
+    inputs = PictureInputs(DEMO_STREAMS, ("grid",), (CachedNetwork(Averages(), 5),))
     for name in ("flickr8k", "coco"):
         archive, captions = write_corpus(tmp_path / name, 8)
         text = captions.read_text().replace("grey", name)
         (tmp_path / f"{name}_captions.json").write_text(text)
         archive.rename(tmp_path / f"{name}_train.tar")
 
-    def trained_on(ids: str) -> Any:
+    def trained_on(ids: str) -> PictureTraining:
         recipe = DEMO.model_copy(update={"held_out": 2, "ids": ids})
-        return prepare_training(recipe, meal, tmp_path, tmp_path / "cache", TrainingRun(tmp_path / "run"))
+        settings = RunSettings(tmp_path / "run", tmp_path / "cache", print)
+        return PictureTraining.prepare(recipe, inputs, tmp_path, settings)
 
-    trainer, cards = trained_on("coco/")
-    assert {item.id.split("/")[0] for item in trainer.batches.items} == {"coco"}
-    assert set(cards.ids) == {item.id for item in trainer.batches.items}
-    assert trainer.batches.vocabulary.words == trained_on("")[0].batches.vocabulary.words
-    assert "flickr8k" in trainer.batches.vocabulary.words
-    assert len(trainer.held_out) == 2
+    training = trained_on("coco/")
+    batches = training.batches
+    assert {item.id.split("/")[0] for item in batches.items} == {"coco"}
+    assert set(training.checkpoints.ids) == {item.id for item in batches.items}
+    assert batches.vocabulary.words == trained_on("").batches.vocabulary.words
+    assert "flickr8k" in batches.vocabulary.words
+    assert len(training.held_out) == 2
     with pytest.raises(FileNotFoundError, match="lacks msvd, which demo trains on"):
         trained_on("msvd/")

@@ -1,4 +1,4 @@
-"""Flickr8k (Hodosh, Young and Hockenmaier, JAIR 2013): 8,000 pictures with five captions each.
+"""Reads Flickr8k (Hodosh, Young and Hockenmaier, JAIR 2013): 8,000 pictures with five captions each.
 
 ``Flickr8k.token.txt`` has lines ``<file>#<number>`` tab ``<caption>``; ``Flickr_8k.trainImages.txt``,
 ``.devImages.txt`` and ``.testImages.txt`` list files. Pictures in no list are left out. Or Karpathy's
@@ -11,17 +11,18 @@ from collections import defaultdict
 from pathlib import Path
 
 from training.datasets.caption_set import CaptionSet, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
 from training.datasets.errors import AnnotationsDamaged
-from training.datasets.files import Wanted, pictures_below
-from training.datasets.protocols import Protocol, VocabularyRule, splits
-from training.datasets.published.karpathy import read_karpathy
+from training.datasets.files import AnnotationFile, find_pictures
+from training.datasets.published.coco import read_karpathy
 from training.datasets.text_files import read_text
 
-CAPTIONS = Wanted(("Flickr8k.token.txt", "dataset_flickr8k.json"), "captions")
+CAPTIONS = AnnotationFile(("Flickr8k.token.txt", "dataset_flickr8k.json"), "captions")
 NAMES: dict[Split, str] = {"train": "train", "val": "dev", "test": "test"}
-LISTS: dict[Split, Wanted] = {
-    split: Wanted((f"Flickr_8k.{name}Images.txt", "dataset_flickr8k.json"), f"pictures of the {split} split")
+LISTS: dict[Split, AnnotationFile] = {
+    split: AnnotationFile(
+        (f"Flickr_8k.{name}Images.txt", "dataset_flickr8k.json"), f"pictures of the {split} split"
+    )
     for split, name in NAMES.items()
 }
 OBTAIN = (
@@ -30,14 +31,14 @@ OBTAIN = (
 )
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
-    path, files = CAPTIONS.require(root, OBTAIN), pictures_below(root)
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+    path, files = CAPTIONS.require(root, OBTAIN), find_pictures(root)
     paths = [path]
     if path.suffix == ".json":
         entries = list(read_karpathy(path, files, OBTAIN))
     else:
-        captions = _captions(path)
+        captions = _read_captions(path)
         lists = {split: wanted.require(root, OBTAIN) for split, wanted in LISTS.items()}
         paths += lists.values()
         entries = [
@@ -45,11 +46,10 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
             for split, listed in lists.items()
             for name in read_text(listed).split()
         ]
-    named = {entry.id: f"{entry.id}.jpg" for entry in entries}
-    return assemble(FLICKR8K.name, entries, named, expected=protocol.splits, annotations=paths)
+    return assemble(FLICKR8K.name, entries, "{}.jpg".format, expected=protocol.splits, annotations=paths)
 
 
-def _captions(path: Path) -> dict[str, list[str]]:
+def _read_captions(path: Path) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = defaultdict(list)
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
@@ -67,7 +67,7 @@ FLICKR8K = DataSet(
     annotations=(CAPTIONS, *LISTS.values()),
     media="the pictures (.jpg), in the folder or any folder below it",
     obtain=OBTAIN,
-    protocols=(Protocol("karpathy", splits(6000, 1000, 1000), VocabularyRule(min_count=5)),),
+    protocols=(PaperProtocol("karpathy", make_splits(6000, 1000, 1000), VocabularyRule(min_count=5)),),
     read=read,
     source="the four text files themselves; public loaders of Karpathy's file",
 )

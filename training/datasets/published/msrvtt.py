@@ -1,4 +1,4 @@
-"""MSR-VTT (Xu et al., CVPR 2016): 10,000 clips of 10 to 30 seconds with 20 captions each.
+"""Reads MSR-VTT (Xu et al., CVPR 2016): 10,000 clips of 10 to 30 seconds with 20 captions each.
 
 Two JSON files of one form: ``videos`` with ``video_id`` ("video0" to "video9999"), ``category`` and
 ``split`` ("train", "validate", "test"), and ``sentences`` with ``video_id`` and ``caption``. ``start time``
@@ -20,15 +20,14 @@ from typing import Literal
 from pydantic import BaseModel, TypeAdapter
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
-TRAIN_VAL = Wanted(
+TRAIN_VAL = AnnotationFile(
     ("train_val_videodatainfo.json", "MSRVTT_data.json"), "captions of the training and validation split"
 )
-TEST = Wanted(("test_videodatainfo.json",), "captions of the test split", needed=False)
+TEST = AnnotationFile(("test_videodatainfo.json",), "captions of the test split", needed=False)
 OBTAIN = (
     "MSR-VTT is given by Microsoft Research to who asks for it (the MSR Video to Language challenge of "
     "2016 and 2017): put train_val_videodatainfo.json, test_videodatainfo.json and the folders "
@@ -51,8 +50,8 @@ class _MsrvttDocument(BaseModel):
     sentences: list[_MsrvttSentence]
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths = [TRAIN_VAL.require(root, OBTAIN)]
     test = TEST.find(root)
     notices = []
@@ -65,27 +64,27 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
     for document in documents:
         for sentence in document.sentences:
             captions[sentence.video_id].append(sentence.caption)
-    files = MediaFiles.below(root)
-    chosen = _chosen([video for document in documents for video in document.videos], protocol.paper)
+    files = MediaFiles.find_below(root)
+    chosen = _choose_splits([video for document in documents for video in document.videos], protocol.paper)
     entries = [
         VideoItem(name, files.find(name), split, tuple(captions[name])) for name, split in chosen.items()
     ]
     return assemble(
         MSRVTT.name,
         entries,
-        {entry.id: f"{entry.id}.mp4" for entry in entries},
+        "{}.mp4".format,
         expected=protocol.splits,
         annotations=paths,
         notices=notices,
     )
 
 
-def _chosen(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
-    """Video → split as the paper has it, in the order of the videos' numbers."""
-    ordered = sorted({video.video_id: video for video in videos}.values(), key=_number)
+def _choose_splits(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
+    """Returns video → split as the paper has it, in the order of the videos' numbers."""
+    ordered = sorted({video.video_id: video for video in videos}.values(), key=_parse_number)
     if paper == "refocus":
-        return {video.video_id: _by_number(_number(video)[0]) for video in ordered}
-    official = {video.video_id: _official(video) for video in ordered}
+        return {video.video_id: _split_by_number(_parse_number(video)[0]) for video in ordered}
+    official = {video.video_id: _find_official_split(video) for video in ordered}
     if paper != "dual_afr":
         return official
     training = [name for name, split in official.items() if split == "train"]
@@ -93,16 +92,16 @@ def _chosen(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
     return {name: "test" if name in last else split for name, split in official.items() if split != "test"}
 
 
-def _number(video: _MsrvttVideo) -> tuple[int, str]:
+def _parse_number(video: _MsrvttVideo) -> tuple[int, str]:
     digits = video.video_id.removeprefix("video")
     return (int(digits) if digits.isdecimal() else 0), video.video_id
 
 
-def _by_number(number: int) -> Split:
+def _split_by_number(number: int) -> Split:
     return "train" if number < 6512 else "val" if number < 7010 else "test"
 
 
-def _official(video: _MsrvttVideo) -> Split:
+def _find_official_split(video: _MsrvttVideo) -> Split:
     return "val" if video.split == "validate" else video.split
 
 
@@ -113,10 +112,10 @@ MSRVTT = DataSet(
     media="video0.mp4 to video9999.mp4, in the folder or any folder below it (TrainValVideo, TestVideo)",
     obtain=OBTAIN,
     protocols=(
-        Protocol("g2l", splits(6513, 497, 2990), VocabularyRule(min_count=2, printed=13491)),
-        Protocol("stats", splits(6513, 497, 2990), VocabularyRule()),
-        Protocol("refocus", splits(6512, 498, 2990), VocabularyRule(min_count=3, max_words=15)),
-        Protocol("dual_afr", splits(5513, 497, 1000), VocabularyRule(printed=8071)),
+        PaperProtocol("g2l", make_splits(6513, 497, 2990), VocabularyRule(min_count=2, printed=13491)),
+        PaperProtocol("stats", make_splits(6513, 497, 2990), VocabularyRule()),
+        PaperProtocol("refocus", make_splits(6512, 498, 2990), VocabularyRule(min_count=3, max_words=15)),
+        PaperProtocol("dual_afr", make_splits(5513, 497, 1000), VocabularyRule(printed=8071)),
     ),
     read=read,
     source="public loaders of the two files; counts: danieljf24/hybrid_space, dataset/README.md",

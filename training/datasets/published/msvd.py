@@ -1,5 +1,4 @@
-"""MSVD, also YouTube2Text (Chen and Dolan, ACL 2011): 1,970 clips of YouTube with about 40 English captions
-each.
+"""Reads MSVD, also YouTube2Text (Chen and Dolan, ACL 2011): 1,970 clips with about 40 English captions each.
 
 Clips are called ``<YouTube id>_<start>_<end>``, seconds of the YouTube video; the files are cut already.
 Captions come as ``AllVideoDescriptions.txt`` (comments begin with #, then a clip's name, a space and a
@@ -18,16 +17,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
 from training.datasets.errors import AnnotationsDamaged
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_table, read_text
 
-CAPTIONS = Wanted(
+CAPTIONS = AnnotationFile(
     ("AllVideoDescriptions.txt", "MSR Video Description Corpus.csv", "video_corpus.csv"), "English captions"
 )
-MAPPING = Wanted(("youtube_mapping.txt",), "the clips' index", needed=False)
+MAPPING = AnnotationFile(("youtube_mapping.txt",), "the clips' index", needed=False)
 OBTAIN = (
     "MSVD is the Microsoft Research Video Description Corpus: the captions are at Microsoft, captions "
     "and clips at the authors' page of the University of Texas at Austin (clamp/videoDescription). Put "
@@ -43,22 +41,22 @@ COLUMNS = {
 }
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     path = CAPTIONS.require(root, OBTAIN)
-    captions, notices = _from_csv(path) if path.suffix == ".csv" else (_from_text(path), [])
-    files = MediaFiles.below(root)
-    order = _order(root, captions, files, notices)
+    captions, notices = _read_table_captions(path) if path.suffix == ".csv" else (_read_captions(path), [])
+    files = MediaFiles.find_below(root)
+    order = _order_clips(root, captions, files, notices)
     entries = []
     for place, name in enumerate(order):
-        clip = files.clip(name)
+        clip = files.find_clip(name)
         entries.append(
             VideoItem(name, clip.path, _split(place), tuple(captions.get(name, ())), clip.start, clip.end)
         )
     return assemble(
         MSVD.name,
         entries,
-        {entry.id: f"{entry.id}.avi" for entry in entries},
+        "{}.avi".format,
         expected=protocol.splits,
         annotations=[path],
         notices=notices,
@@ -69,16 +67,16 @@ def _split(place: int) -> Split:
     return "train" if place < 1200 else "val" if place < 1300 else "test"
 
 
-def _order(
+def _order_clips(
     root: Path, captions: Mapping[str, Sequence[str]], files: MediaFiles, notices: list[Notice]
 ) -> list[str]:
-    """The clips by their index."""
+    """Returns the clips by their index."""
     mapping = MAPPING.find(root)
     if mapping is not None:
-        return _from_mapping(mapping)
+        return _read_mapping(mapping)
     names = sorted(captions, key=str.encode)
     if len(names) > CLIPS:  # the CSV captions 119 clips that are not in the set
-        names = [name for name in names if files.clip(name).path is not None]
+        names = [name for name in names if files.find_clip(name).path is not None]
     if len(names) != CLIPS:
         notices.append(
             Notice(
@@ -90,8 +88,8 @@ def _order(
     return names
 
 
-def _from_mapping(path: Path) -> list[str]:
-    """The clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
+def _read_mapping(path: Path) -> list[str]:
+    """Reads the clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
     numbered = {}
     for line in read_text(path).splitlines():
         clip, _, number = line.strip().rpartition(" vid")
@@ -104,7 +102,7 @@ def _from_mapping(path: Path) -> list[str]:
     return [clip for _, clip in sorted(numbered.items())]
 
 
-def _from_text(path: Path) -> dict[str, list[str]]:
+def _read_captions(path: Path) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = defaultdict(list)
     for line in read_text(path).splitlines():
         name, _, caption = line.partition(" ")
@@ -113,7 +111,7 @@ def _from_text(path: Path) -> dict[str, list[str]]:
     return captions
 
 
-def _from_csv(path: Path) -> tuple[dict[str, list[str]], list[Notice]]:
+def _read_table_captions(path: Path) -> tuple[dict[str, list[str]], list[Notice]]:
     rows, notices = read_table(path, COLUMNS, {}, OBTAIN, strict=False)
     captions: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -129,10 +127,10 @@ MSVD = DataSet(
     media="<YouTube id>_<start>_<end>.avi, in the folder or any folder below it (YouTubeClips)",
     obtain=OBTAIN,
     protocols=(
-        Protocol("stats", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=13010)),
-        Protocol("g2l", splits(1200, 100, 670), VocabularyRule(min_count=2, printed=3468)),
-        Protocol("refocus", splits(1200, 100, 670), VocabularyRule(min_count=3, max_words=15)),
-        Protocol("dual_afr", splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=12594)),
+        PaperProtocol("stats", make_splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=13010)),
+        PaperProtocol("g2l", make_splits(1200, 100, 670), VocabularyRule(min_count=2, printed=3468)),
+        PaperProtocol("refocus", make_splits(1200, 100, 670), VocabularyRule(min_count=3, max_words=15)),
+        PaperProtocol("dual_afr", make_splits(1200, 100, 670), VocabularyRule(whole_set=True, printed=12594)),
     ),
     read=read,
     source="yaoli/arctic-capgen-vid (youtube_mapping.txt); public loaders of both caption files",

@@ -1,5 +1,6 @@
-"""M-VAD, the Montreal Video Annotation Dataset (Torabi et al., 2015): clips of 92 films with what a narrator
-says for the blind.
+"""Reads M-VAD, the Montreal Video Annotation Dataset (Torabi et al., 2015): clips of 92 films.
+
+A clip's caption is what a narrator says for the blind.
 
 Clips lie in a folder for each film and are called ``<film>_DVS<number>.avi``. Captions come as lists
 ``corpus_M-VAD_train.txt``, ``…_val.txt`` and ``…_test.txt`` (a clip's name, a tab, a caption a line), or as
@@ -17,14 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.datasets.caption_set import SPLITS, CaptionSet, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
 from training.datasets.errors import AnnotationsDamaged, AnnotationsMissing
-from training.datasets.files import Clip, MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.files import AnnotationFile, MediaFiles, MediaPart
 from training.datasets.text_files import read_text
 
-LISTS: dict[Split, Wanted] = {
-    split: Wanted((f"corpus_M-VAD_{split}.txt",), f"captions of the {split} split, or {split}/<film>.srt")
+LISTS: dict[Split, AnnotationFile] = {
+    split: AnnotationFile(
+        (f"corpus_M-VAD_{split}.txt",), f"captions of the {split} split, or {split}/<film>.srt"
+    )
     for split in SPLITS
 }
 OBTAIN = (
@@ -36,13 +38,13 @@ OBTAIN = (
 TIMES = re.compile(r"(\d+):(\d+):(\d+)[,.](\d+)\s*-->\s*(\d+):(\d+):(\d+)[,.](\d+)")
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     lists = {split: wanted.find(root) for split, wanted in LISTS.items()}
     subtitles = {split: sorted((root / split).glob("*.srt")) for split in SPLITS}
     if not any(lists.values()) and not any(subtitles.values()):
         LISTS["train"].require(root, OBTAIN)
-    files = MediaFiles.below(root)
+    files = MediaFiles.find_below(root)
     entries: list[VideoItem] = []
     annotations: list[Path] = []
     for split in SPLITS:
@@ -50,19 +52,21 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
         sources = [listed] if listed is not None else subtitles[split]
         annotations += sources
         for path in sources:
-            entries += _listed(path, split, files) if path is listed else _subtitled(path, split, files)
+            entries += (
+                _read_list(path, split, files) if path is listed else _read_subtitles(path, split, files)
+            )
     if not entries:
         raise AnnotationsMissing(f"{root} has no captions in its lists or subtitles.", OBTAIN)
     return assemble(
         MVAD.name,
         entries,
-        {entry.id: f"{entry.id}.avi" for entry in entries},
+        "{}.avi".format,
         expected=protocol.splits,
         annotations=annotations,
     )
 
 
-def _listed(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_list(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
@@ -73,7 +77,7 @@ def _listed(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
         yield VideoItem(stem, files.find(stem), split, (caption,))
 
 
-def _subtitled(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_subtitles(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     film = path.stem
     blocks = re.split(r"\n[ \t]*\n+", read_text(path).replace("\r\n", "\n").strip())
     for block in blocks:
@@ -84,18 +88,20 @@ def _subtitled(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoIte
                 f"{path} has a subtitle without number or times: {block[:60]!r}.", OBTAIN
             )
         name = f"{film}_DVS{int(lines[0])}"
-        clip = _clip(name, film, _seconds(times.groups()[:4]), _seconds(times.groups()[4:]), files)
+        clip = _find_clip(
+            name, film, _parse_seconds(times.groups()[:4]), _parse_seconds(times.groups()[4:]), files
+        )
         yield VideoItem(name, clip.path, split, (" ".join(lines[2:]),), clip.start, clip.end)
 
 
-def _clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> Clip:
+def _find_clip(name: str, film: str, start: float, end: float, files: MediaFiles) -> MediaPart:
     path, whole = files.find(name), files.find(film)
     if path is not None or whole is None or end <= start:
-        return Clip(path)
-    return Clip(whole, start, end)
+        return MediaPart(path)
+    return MediaPart(whole, start, end)
 
 
-def _seconds(parts: tuple[str, ...]) -> float:
+def _parse_seconds(parts: tuple[str, ...]) -> float:
     hours, minutes, seconds, fraction = parts
     return int(hours) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
 
@@ -107,7 +113,9 @@ MVAD = DataSet(
     media="<film>/<film>_DVS<number>.avi, or the whole <film>.avi",
     obtain=OBTAIN,
     protocols=(
-        Protocol("dual_afr", splits(36920, 4950, 4717), VocabularyRule(whole_set=True, printed=13276)),
+        PaperProtocol(
+            "dual_afr", make_splits(36920, 4950, 4717), VocabularyRule(whole_set=True, printed=13276)
+        ),
     ),
     read=read,
     source="aimagelab/mvad-names-dataset (folders and clips); public loaders of corpus_M-VAD_train.txt",

@@ -1,4 +1,4 @@
-"""VATEX (Wang et al., ICCV 2019): clips of ten seconds from Kinetics-600 with ten English captions each.
+"""Reads VATEX (Wang et al., ICCV 2019): clips of ten seconds from Kinetics-600 with ten English captions.
 
 Each JSON is a list of ``{"videoID": "<YouTube id>_<start>_<end>", "enCap": […], "chCap": […]}``, start and
 end with six digits. The Chinese captions are not read: words here are Latin letters. Clips are looked for by
@@ -17,15 +17,14 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
-from training.datasets.data_set import DataSet
-from training.datasets.files import MediaFiles, Wanted
-from training.datasets.protocols import Protocol, VocabularyRule, splits
+from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
+from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
-ANNOTATIONS: dict[Split, Wanted] = {
-    "train": Wanted(("vatex_training_v1.0.json",), "captions of the training split"),
-    "val": Wanted(("vatex_validation_v1.0.json",), "captions of the validation split", needed=False),
-    "test": Wanted(
+ANNOTATIONS: dict[Split, AnnotationFile] = {
+    "train": AnnotationFile(("vatex_training_v1.0.json",), "captions of the training split"),
+    "val": AnnotationFile(("vatex_validation_v1.0.json",), "captions of the validation split", needed=False),
+    "test": AnnotationFile(
         ("vatex_public_test_english_v1.1.json",), "English captions of the public test split", needed=False
     ),
 }
@@ -41,8 +40,8 @@ class _VatexVideo(BaseModel):
     enCap: list[str]  # noqa: N815
 
 
-def read(root: Path, protocol: Protocol) -> CaptionSet:
-    """Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
+def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
+    """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths: dict[Split, Path] = {"train": ANNOTATIONS["train"].require(root, OBTAIN)}
     notices = []
     for split, wanted in ANNOTATIONS.items():
@@ -51,21 +50,21 @@ def read(root: Path, protocol: Protocol) -> CaptionSet:
             paths[split] = found
         else:
             notices.append(Notice("no_split", f"{wanted.names[0]} is not there: no {split} split."))
-    files = MediaFiles.below(root)
-    entries = [entry for split, path in paths.items() for entry in _entries(path, split, files)]
+    files = MediaFiles.find_below(root)
+    entries = [entry for split, path in paths.items() for entry in _read_entries(path, split, files)]
     return assemble(
         VATEX.name,
         entries,
-        {entry.id: f"{entry.id}.mp4" for entry in entries},
+        "{}.mp4".format,
         expected=protocol.splits,
         annotations=list(paths.values()),
         notices=notices,
     )
 
 
-def _entries(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
+def _read_entries(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:
     for video in read_json(path, TypeAdapter(list[_VatexVideo]), OBTAIN):
-        clip = files.clip(video.videoID)
+        clip = files.find_clip(video.videoID)
         yield VideoItem(video.videoID, clip.path, split, tuple(video.enCap), clip.start, clip.end)
 
 
@@ -75,7 +74,7 @@ VATEX = DataSet(
     annotations=tuple(ANNOTATIONS.values()),
     media="<videoID>.mp4 or the whole <YouTube id>.mp4, in the folder or any folder below it",
     obtain=OBTAIN,
-    protocols=(Protocol("fusion", splits(25442, 2933, 5781), VocabularyRule()),),
+    protocols=(PaperProtocol("fusion", make_splits(25442, 2933, 5781), VocabularyRule()),),
     read=read,
     source="the authors' page and public loaders of its files; the paper gives no rule for words",
 )

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from extractors.media import errors
 from extractors.media.containers.completeness import (
     CLAIMS,
-    LastPacket,
+    LastPacketPlace,
+    count_missing_bytes,
     may_end_in_a_picture,
-    missing_bytes,
-    opendml_frames,
+    read_opendml_frames,
 )
 from extractors.media.decode import Decoded, DecodeRequest, Sampling, decode_here
 from tests.media import Picture, cut, numbered, write_gif, write_still, write_video
@@ -243,7 +243,7 @@ def opendml(path: Path, frames: int, first: int) -> Path:
 
 def test_opendml_is_judged_by_all_of_its_parts(tmp_path: Path) -> None:
     whole = opendml(tmp_path / "a.avi", 40, 25)
-    assert opendml_frames(whole) == 40
+    assert read_opendml_frames(whole) == 40
     content = whole.read_bytes()
     seam = content.index(b"AVIX") - 8
     for end in (seam, seam - 100, seam + 400, len(content) - 10):  # between the parts too
@@ -276,13 +276,13 @@ def beginnings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     kind=st.sampled_from(sorted(CLAIMS)),
     keep=st.floats(0, 1),
     edits=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=12)), max_size=6),
-    last=st.none() | st.builds(LastPacket, st.integers(0, 1 << 20), st.integers(0, 1 << 20)),
+    last=st.none() | st.builds(LastPacketPlace, st.integers(0, 1 << 20), st.integers(0, 1 << 20)),
 )
 def test_no_bytes_make_the_judge_fall(
     kind: str,
     keep: float,
     edits: list[tuple[float, bytes]],
-    last: LastPacket | None,
+    last: LastPacketPlace | None,
     tmp_path: Path,
     beginnings: dict[str, bytes],
 ) -> None:
@@ -293,16 +293,16 @@ def test_no_bytes_make_the_judge_fall(
         content[at : at + 8] = written
     path = tmp_path / "a.bin"
     path.write_bytes(content)
-    assert missing_bytes(path, kind, last) >= 0
+    assert count_missing_bytes(path, kind, last) >= 0
     may_end_in_a_picture(path, kind)
-    opendml_frames(path)
+    read_opendml_frames(path)
 
 
 def test_a_file_of_nothing_but_small_pieces_takes_no_time(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes((8).to_bytes(4, "big") + b"ftyp" + ((8).to_bytes(4, "big") + b"free") * 2_000_000)
-    assert missing_bytes(path, "mov,mp4,m4a,3gp,3g2,mj2", None) == 0
+    assert count_missing_bytes(path, "mov,mp4,m4a,3gp,3g2,mj2", None) == 0
     path.write_bytes(b"\x47" * (4 << 20))
-    assert missing_bytes(path, "mpegts", None) >= 0
+    assert count_missing_bytes(path, "mpegts", None) >= 0
     with pytest.raises(errors.MediaError):
         decode_here(path)

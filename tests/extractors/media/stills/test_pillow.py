@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 from extractors.decoder.decoder import Decoder
 from extractors.media import errors
 from extractors.media.decode import DecodeRequest, Limits, Sampling, decode_here
+from extractors.media.stills.picture_format import detect_picture_format
 from tests.extractors.media.test_display import codes, corners
 from tests.extractors.pictures import CASES, UPRIGHT_CORNERS, colour_profile, jpeg, picture, write_turned
 from tests.media import cut, write_gif, write_video
@@ -167,6 +169,25 @@ def test_an_animated_webp_is_shown_by_its_delays(tmp_path: Path) -> None:
     assert decoded.audio is None
     assert decoded.frames.pts == pytest.approx([0.0, 0.6])
     assert [int(picture[-4, -4, 0]) for picture in decoded.frames.pixels] == pytest.approx([0, 80], abs=8)
+
+
+def test_the_times_of_an_animated_avif_do_not_drift(tmp_path: Path) -> None:
+    """A thirtieth of a second is no whole number of milliseconds, in which Pillow tells delays."""
+    path = write_video(tmp_path / "a.avif", frames=61, fps=30, codec="libsvtav1", options={"preset": "12"})
+    decoded = decode_here(path, DecodeRequest(Sampling(61)))
+    assert decoded.video.container == "avif"
+    assert decoded.frames.pts == pytest.approx(np.arange(61) / 30, abs=6e-4)
+    assert decoded.video.duration == pytest.approx(61 / 30, abs=1e-3)
+
+
+def test_fill_bytes_in_a_photo_are_skipped_at_once(tmp_path: Path) -> None:
+    whole = jpeg()
+    (tmp_path / "a.jpg").write_bytes(whole[:2] + b"\xff" * (32 << 20) + whole[2:])
+    began = time.process_time()
+    assert detect_picture_format(tmp_path / "a.jpg") == "JPEG"
+    assert time.process_time() - began < 1.0  # byte by byte it takes several
+    (tmp_path / "b.jpg").write_bytes(whole[:2] + b"\xff" * 100)  # nothing but fill
+    assert detect_picture_format(tmp_path / "b.jpg") == "JPEG"
 
 
 def test_it_is_made_small(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""A video's features in a file: safetensors with values, times, boxes, masks and their name tag.
+"""Keeps a video's features in a file: safetensors with values, times, boxes, masks and their name tag.
 
 One file holds one extractor's streams of one video. Its metadata says by which network, weights,
 preprocessing, windows, engine and precision the numbers came to be (``spec_hash`` stands for all of it), of
 which video, and what the bytes of the tensors sum up to, so that a damaged file is noticed when it is read.
-The forms for other people's code are in extractors/extraction/npy_hdf5.py.
+The forms for other people's code are in extractors/video_features/npy_hdf5.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 class FeaturesDamaged(ReelwordError, ValueError):
-    """A file of features that was cut, changed, or written by something else; the message names it."""
+    """Raised for a file of features that was cut, changed, or written by something else, which it names."""
 
     code = "features_damaged"
     hint = "Run python -m app extract again: it makes damaged features anew."
@@ -41,7 +41,7 @@ class FeaturesDamaged(ReelwordError, ValueError):
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """All that decides the numbers of one extractor, the video apart.
+    """Names all that decides the numbers of one extractor, the video apart.
 
     spec: network, weights, preprocessing, engine, precision. windows: how the video is cut, None for an
     extractor that has its own way (sound, regions of others' maps). inputs: extractor → spec_hash of those
@@ -73,8 +73,8 @@ class FeatureSpec:
         )
 
     def differences(self, other: FeatureSpec) -> list[str]:
-        """``member: ours, not theirs`` for each member that differs."""
-        ours, theirs = _flat(self.document()), _flat(other.document())
+        """List ``member: ours, not theirs`` for each member that differs."""
+        ours, theirs = _flatten(self.document()), _flatten(other.document())
         return [
             f"{name}: {ours.get(name)}, not {theirs.get(name)}"
             for name in sorted(ours.keys() | theirs.keys())
@@ -84,7 +84,7 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """The video that was described.
+    """Names the video that features are of.
 
     file: its name. path: digest of where it lay. sha256, bytes: of its content.
     """
@@ -109,7 +109,7 @@ def path_digest(file: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SavedFeatures:
-    """What a file holds.
+    """Content of one file of features.
 
     streams: by name. media: facts about the video (``Video.media``). fps: frames a second on the extraction
     clock. classes: labels of a ``…_logits`` stream's columns, where known.
@@ -124,8 +124,8 @@ class SavedFeatures:
 
 
 @dataclass(frozen=True)
-class Header:
-    """What is written beside the numbers: all but them, the arrays' names, and their digest."""
+class FeatureHeader:
+    """Description that is written beside the numbers, with the arrays' names and their digest."""
 
     tag: FeatureSpec
     source: VideoSource
@@ -137,7 +137,7 @@ class Header:
     content_sha256: str
 
     @classmethod
-    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> Header:
+    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> FeatureHeader:
         """arrays: what is written beside it, by name."""
         specs = {name: stream.spec for name, stream in saved.streams.items()}
         return cls(
@@ -161,7 +161,7 @@ class Header:
         return json.dumps(document)
 
     @classmethod
-    def from_json(cls, text: str, file: Path) -> Header:
+    def from_json(cls, text: str, file: Path) -> FeatureHeader:
         """Raises FeaturesDamaged for what ``to_json`` did not write."""
         try:
             document = json.loads(text)
@@ -186,29 +186,38 @@ class Header:
 
 
 class FileFormat(Protocol):
-    """A way to lay features down in a folder under a video's name, which may hold slashes."""
+    """Lays features down in a folder under a video's name, which may hold slashes."""
 
     name: str
 
     def main_file(self, folder: Path, name: str) -> Path:
-        """The file whose presence says that the features are there."""
+        """Return the file whose presence says that the features are there."""
         ...
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Each file appears whole or not at all. Raises OSError."""
+        """Write features, each file whole or not at all.
+
+        Args:
+            folder: where they are kept; it is made.
+            name: the video's.
+            saved: the features.
+
+        Raises:
+            OSError: where the disk does not take them.
+        """
         ...
 
-    def header(self, folder: Path, name: str) -> Header:
-        """The description alone. Raises FeaturesDamaged."""
+    def header(self, folder: Path, name: str) -> FeatureHeader:
+        """Read the description alone. Raises FeaturesDamaged."""
         ...
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
-        """Everything, checked. Raises FeaturesDamaged."""
+        """Read everything, and check it. Raises FeaturesDamaged."""
         ...
 
 
 class SafetensorsForm:
-    """``NAME.safetensors``: tensors ``STREAM.values``, ``.start``, ``.end`` and, where there are any,
+    """Writes ``NAME.safetensors``: tensors ``STREAM.values``, ``.start``, ``.end`` and, where there are any,
     ``.boxes``, ``.mask`` and ``.view``; the metadata's member ``reelword`` is a JSON document."""
 
     name = "safetensors"
@@ -217,20 +226,21 @@ class SafetensorsForm:
         return folder / f"{name}.safetensors"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        arrays = arrays_of(saved.streams)
+        """Write features as ``FileFormat.write`` says."""
+        arrays = collect_arrays(saved.streams)
         with atomic_write(self.main_file(folder, name)) as unfinished:
-            save_file(arrays, unfinished, {"reelword": Header.of(saved, arrays).to_json()})
+            save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})
 
-    def header(self, folder: Path, name: str) -> Header:
+    def header(self, folder: Path, name: str) -> FeatureHeader:
         header, _ = self._open(self.main_file(folder, name), with_arrays=False)
         return header
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
         file = self.main_file(folder, name)
         header, arrays = self._open(file, with_arrays=True)
-        return streams_of(header, checked(header, arrays, file))
+        return join_streams(header, check_arrays(header, arrays, file))
 
-    def _open(self, file: Path, *, with_arrays: bool) -> tuple[Header, Arrays]:
+    def _open(self, file: Path, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         try:
             with safe_open(file, "np") as opened:
                 metadata = opened.metadata() or {}
@@ -238,16 +248,16 @@ class SafetensorsForm:
                 arrays = {name: opened.get_tensor(name) for name in names}
         except (OSError, SafetensorError) as error:
             raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
-        return Header.from_json(metadata.get("reelword", ""), file), arrays
+        return FeatureHeader.from_json(metadata.get("reelword", ""), file), arrays
 
 
 def load(file: Path) -> SavedFeatures:
-    """The features in one safetensors file, checked to the byte. Raises FeaturesDamaged."""
+    """Load the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
     return SafetensorsForm().read(file.parent, file.stem)
 
 
-def arrays_of(streams: Mapping[str, Stream]) -> Arrays:
-    """Every array of the streams under ``STREAM.MEMBER``."""
+def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
+    """Collect every array of the streams under ``STREAM.MEMBER``."""
     arrays: Arrays = {}
     for name, stream in streams.items():
         arrays[f"{name}.values"] = stream.values.contiguous().numpy()
@@ -262,7 +272,7 @@ def arrays_of(streams: Mapping[str, Stream]) -> Arrays:
 
 
 def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """sha256 over names, types, shapes and bytes."""
+    """Compute the sha256 over names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -271,15 +281,27 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def checked(header: Header, arrays: Arrays, file: Path) -> Arrays:
-    """The arrays themselves. Raises FeaturesDamaged where they are not those that the header describes."""
+def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
+    """Check that arrays are those that were written.
+
+    Args:
+        header: describes them.
+        arrays: as they were read.
+        file: to be named in the error.
+
+    Returns:
+        The arrays themselves.
+
+    Raises:
+        FeaturesDamaged: where they are not.
+    """
     if content_digest(arrays) != header.content_sha256:
         raise FeaturesDamaged(f"The numbers of {file} are not those that were written.")
     return arrays
 
 
-def streams_of(header: Header, arrays: Arrays) -> SavedFeatures:
-    """Header and arrays joined."""
+def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:
+    """Join header and arrays."""
     streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
     return SavedFeatures(header.tag, header.source, header.media, header.fps, streams, header.classes)
 
@@ -297,12 +319,12 @@ def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
     )
 
 
-def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"spec": {"network": …}}`` as ``{"spec.network": …}``."""
+def _flatten(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
     flat: dict[str, Any] = {}
     for name, value in document.items():
         if isinstance(value, Mapping):
-            flat |= {f"{name}.{inner}": each for inner, each in _flat(value).items()}
+            flat |= {f"{name}.{inner}": each for inner, each in _flatten(value).items()}
         else:
             flat[name] = value
     return flat

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.recipes.recipe_book import CONTINUING, DEMO, FOR_ONE, RECIPES, TUNING, RecipeBook
+from training.recipes.demo_recipes import CONTINUING, DEMO, FOR_ONE, RECIPES, TUNING, RecipeFile
 
 BASE = "\n".join(f"{name} = {value!r}" for name, value in DEMO.model_dump(exclude_defaults=True).items())
 BASE = BASE.replace("(", "[").replace(")", "]")
 
 
-def book(folder: Path, text: str) -> RecipeBook:
+def book(folder: Path, text: str) -> RecipeFile:
     file = folder / "recipes.toml"
     file.write_text(f"[base]\n{BASE}\n{text}")
-    return RecipeBook.read(file)
+    return RecipeFile.read(file)
 
 
 def test_a_recipe_has_the_numbers_of_the_one_that_it_extends(tmp_path: Path) -> None:

@@ -16,28 +16,29 @@ from models.captioners.registry import captioner_class
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
-from training.batches.picture_batches import TrainingBatch
-from training.batches.video_batches import Inputs
+from training.batches.training_batch import TrainingBatch
+from training.batches.video_batches import VideoInputs
 from training.cli import app
 from training.datasets.errors import DataSetError
+from training.optimization.learner import build_learner, build_optimizer
 from training.optimization.losses import caption_loss, supervised_loss
 from training.optimization.rewards import NoReward
-from training.optimization.run_folder import learner_of, optimizer_of
-from training.recipes.papers import PAPER_RUNS, paper_run
-from training.recipes.recipe_book import RECIPES, UnknownRecipe
-from training.sessions.videos import RunPaths, train_as_paper
+from training.optimization.run_folder import RunSettings
+from training.recipes.demo_recipes import RECIPES, UnknownRecipe
+from training.recipes.paper_recipes import PAPER_RUNS, find_paper_run
+from training.sessions.videos import train_as_paper
 
 EPOCH = 100
 
 
 def rates(recipe: str, captioner: str, epochs: tuple[float, ...]) -> list[float]:
-    plan = paper_run(recipe, captioner).plan(32 * EPOCH)
+    plan = find_paper_run(recipe, captioner).plan(32 * EPOCH)
     steps = [round(epoch * EPOCH) for epoch in epochs]
     return [plan.rate(step, 30 * EPOCH, step / EPOCH) for step in steps]
 
 
 def test_g2l_warms_up_over_three_epochs_holds_and_drops_for_the_last_seven() -> None:
-    plan = paper_run("paper-msrvtt", "g2l").plan(32 * EPOCH)
+    plan = find_paper_run("paper-msrvtt", "g2l").plan(32 * EPOCH)
     assert plan.steps == 30 * EPOCH
     found = rates("paper-msrvtt", "g2l", (0, 1.5, 3, 22.99, 23, 29.99))
     assert found == pytest.approx([1e-7, (1e-7 + 1e-4) / 2, 1e-4, 1e-4, 1e-6, 1e-6])
@@ -53,31 +54,31 @@ def test_other_rates_are_held_or_decay() -> None:
 
 def test_optimisers_are_the_papers() -> None:
     network = torch.nn.Linear(2, 2)
-    kinds = {who: optimizer_of(run.recipe, network) for (_, who), run in PAPER_RUNS.items()}
-    assert {who: type(made).__name__ for who, made in kinds.items()} == {
+    kinds = {who: build_optimizer(run.recipe, network) for (_, who), run in PAPER_RUNS.items()}
+    assert {who: type(optimizer).__name__ for who, optimizer in kinds.items()} == {
         "stats": "RMSprop",
         "g2l": "AdamW",
         **dict.fromkeys(("refocus", "dual_afr", "vanilla", "temporal", "spatial"), "Adam"),
     }
     assert kinds["g2l"].param_groups[0]["weight_decay"] == 2e-5
-    assert paper_run("paper-msvd", "dual_afr").recipe.clip == 5
+    assert find_paper_run("paper-msvd", "dual_afr").recipe.clip == 5
 
 
 def test_words_are_sampled_as_the_papers_say() -> None:
     """STaTS by its sigmoid of the epoch, refocus a quarter, the others never."""
-    stats, refocus, g2l = (paper_run("paper-msrvtt", who).recipe for who in ("stats", "refocus", "g2l"))
+    stats, refocus, g2l = (find_paper_run("paper-msrvtt", who).recipe for who in ("stats", "refocus", "g2l"))
     assert [stats.teacher_forcing(epoch) for epoch in (0, 20)] == pytest.approx([0.96, 0.9125], abs=1e-3)
     assert refocus.teacher_forcing(0) == refocus.teacher_forcing(9) == 0.75
     assert g2l.teacher_forcing(9) == 1
 
 
 def test_phases_are_as_long_as_their_epochs() -> None:
-    plan = paper_run("paper-msrvtt", "refocus").plan(32 * EPOCH - 5)
+    plan = find_paper_run("paper-msrvtt", "refocus").plan(32 * EPOCH - 5)
     assert (plan.steps, plan.first_step_steps) == (0, 5 * EPOCH)
     assert plan.combined_steps > 0
     assert plan.frozen_steps > 0
     assert (plan.epoch_steps, plan.validate_every) == (EPOCH, EPOCH)
-    stats = paper_run("paper-msvd", "stats")
+    stats = find_paper_run("paper-msvd", "stats")
     assert stats.plan(32 * EPOCH).self_critical_steps == 10 * EPOCH
     assert stats.plan(32 * EPOCH, self_critical=False).self_critical_steps == 0
     assert stats.recipe.rewards.model_dump() == {"cider": 0, "bleu": 1, "meteor": 1, "rouge_l": 0}
@@ -87,7 +88,7 @@ def test_a_set_that_a_paper_does_not_have_is_told() -> None:
     with pytest.raises(
         UnknownRecipe, match="g2l has no paper-vatex, which is for: vanilla, temporal, spatial"
     ):
-        paper_run("paper-vatex", "g2l")
+        find_paper_run("paper-vatex", "g2l")
     refused = CliRunner().invoke(app, ["train", "g2l", "--data", "x", "--recipe", "paper-vatex"])
     assert refused.exit_code == 2
     assert not {name for name, _ in PAPER_RUNS} & RECIPES.keys()
@@ -96,8 +97,11 @@ def test_a_set_that_a_paper_does_not_have_is_told() -> None:
 def test_without_java_what_is_paid_for_by_meteor_is_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.scores.java._installed", list)
-    run, place = paper_run("paper-msvd", "stats"), RunPaths(tmp_path / "run", tmp_path / "cache", print)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
+    run, place = (
+        find_paper_run("paper-msvd", "stats"),
+        RunSettings(tmp_path / "run", tmp_path / "cache", print),
+    )
     with pytest.raises(NoReward, match="METEOR as a reward needs Java"):
         train_as_paper("stats", run, tmp_path, place)
     with pytest.raises(DataSetError):
@@ -112,18 +116,18 @@ def test_a_set_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("recipe", "captioner"), PAPER_RUNS, ids=lambda name: name)
 def test_each_captioner_eats_what_its_stream_set_makes(recipe: str, captioner: str) -> None:
-    run = paper_run(recipe, captioner)
+    run = find_paper_run(recipe, captioner)
     wanted = find_stream_set(run.streams)
     config: Any = run.config(wanted)
-    made = {each.stream: each.width for each in wanted.inputs}
-    assert {each.name: each.width for each in config.streams}.items() <= made.items()
+    inputs = {each.stream: each.width for each in wanted.inputs}
+    assert {each.name: each.width for each in config.streams}.items() <= inputs.items()
 
 
 def random_features(config: Any, wanted: StreamSet) -> Features:
     """Two rows of every stream, as wide and as many as the extractors make them."""
-    made = {each.stream: each for each in wanted.inputs}
+    inputs = {each.stream: each for each in wanted.inputs}
     return {
-        each.name: stream(2, made[each.name].count or 1, each.width, seed)
+        each.name: stream(2, inputs[each.name].count or 1, each.width, seed)
         for seed, each in enumerate(config.streams)
     }
 
@@ -149,34 +153,36 @@ STEPPED: Mapping[str, str] = {
 @pytest.mark.parametrize("captioner", STEPPED)
 def test_a_step_at_full_width_learns(captioner: str) -> None:
     """The paper's optimiser, rate and clip; what is compared is the loss without dropout."""
-    run = paper_run(STEPPED[captioner], captioner)
+    run = find_paper_run(STEPPED[captioner], captioner)
     wanted = find_stream_set(run.streams)
     torch.manual_seed(0)
     config = light(run.config(wanted))
-    made = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))
+    network = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))
     plan = run.plan(32 * EPOCH)
-    learner, inputs = learner_of(plan, made), Inputs.of(made)
-    batches = inputs.batches([random_features(config, wanted)])
+    learner, inputs = build_learner(plan, network), VideoInputs.for_captioner(network)
+    batches = inputs.collate([random_features(config, wanted)])
     batch = TrainingBatch(("a",), batches, pad_captions([[5, 6, 7, 8]], plan.max_length), None)
 
     def loss() -> torch.Tensor:
         generator = torch.Generator().manual_seed(1)
-        memory = made.memory_to_learn_from(made.encode_batches(batch.of(made)), generator)
-        return supervised_loss(made, memory, batch, plan, 1.0, generator)["total"]
+        memory = network.memory_to_learn_from(network.encode_batches(batch.inputs_of(network)), generator)
+        return supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
 
-    before = [parameter.detach().clone() for parameter in made.parameters()]
+    before = [parameter.detach().clone() for parameter in network.parameters()]
     with torch.no_grad():
-        first = float(loss_of(made, batch))
+        first = float(loss_of(network, batch))
     learner.update(loss(), plan.rate(5 * EPOCH, 30 * EPOCH, 5.0), plan.clip)
-    moved = [not torch.equal(old, new) for old, new in zip(before, made.parameters(), strict=True)]
+    moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
     assert sum(moved) > 0.6 * len(moved)
     with torch.no_grad():
-        assert float(loss_of(made, batch)) < first
+        assert float(loss_of(network, batch)) < first
 
 
-def loss_of(made: Any, batch: TrainingBatch) -> torch.Tensor:
+def loss_of(network: Any, batch: TrainingBatch) -> torch.Tensor:
     """Cross-entropy as in use."""
-    made.eval()
-    found = caption_loss(made, made.encode_batches(batch.of(made)), batch.targets).cross_entropy
-    made.train()
+    network.eval()
+    found = caption_loss(
+        network, network.encode_batches(batch.inputs_of(network)), batch.targets
+    ).cross_entropy
+    network.train()
     return found

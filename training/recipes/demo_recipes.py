@@ -1,4 +1,8 @@
-"""Recipes: the numbers by which a captioner is trained. Which streams it reads is chosen apart."""
+"""Reads the recipes that come with the project (recipes.toml), and gives captioners the demo's widths.
+
+The recipes of the papers are in paper_recipes.py; what each number of a recipe means in recipe.py. Which
+streams a captioner reads is chosen apart.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from extractors.errors import ReelwordError
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
+from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats import STaTSConfig, StreamConfig
 from models.captioners.vatex import SpatialVatexConfig, VatexConfig
@@ -20,7 +25,7 @@ from training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class RecipeBook:
+class RecipeFile:
     """The recipes of recipes.toml.
 
     continuing: names of those that go on from a captioner. tuning: of those that train the image networks'
@@ -33,7 +38,7 @@ class RecipeBook:
     for_one: Mapping[str, str]
 
     @classmethod
-    def read(cls, file: Path) -> RecipeBook:
+    def read(cls, file: Path) -> RecipeFile:
         """Reads recipes in their order; one may extend another that stands before it."""
         tables = tomllib.loads(file.read_text())
         marks = {
@@ -49,14 +54,14 @@ class RecipeBook:
         )
 
 
-_BOOK = RecipeBook.read(Path(__file__).with_name("recipes.toml"))
-RECIPES = _BOOK.recipes
-CONTINUING, TUNING, FOR_ONE = _BOOK.continuing, _BOOK.tuning, _BOOK.for_one
+_FILE = RecipeFile.read(Path(__file__).with_name("recipes.toml"))
+RECIPES = _FILE.recipes
+CONTINUING, TUNING, FOR_ONE = _FILE.continuing, _FILE.tuning, _FILE.for_one
 DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 
-def demo_stats() -> STaTSConfig:
-    """STaTS at the demo's widths: under 5 million parameters."""
+def make_stats_config() -> STaTSConfig:
+    """Makes STaTS' config at the demo's widths: under 5 million parameters."""
     return STaTSConfig(
         streams=(StreamConfig(name="grid", width=1280),),
         embedded=320,
@@ -71,7 +76,7 @@ def demo_stats() -> STaTSConfig:
 
 #: Captioner name → its config at the demo's widths.
 DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
-    "stats": demo_stats,
+    "stats": make_stats_config,
     "g2l": G2LConfig.demo,
     "refocus": RefocusConfig.demo,
     "dual_afr": DualAFRConfig.demo,
@@ -81,6 +86,15 @@ DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
 }
 
 
+def make_demo_config(captioner: str) -> BaseModel:
+    """Makes a captioner's config at the demo's widths; its own widths where the demo has none of it.
+
+    Raises UnknownCaptioner.
+    """
+    make = DEMO_CONFIGS.get(captioner) or captioner_class(captioner).config_class
+    return make()
+
+
 class UnknownRecipe(ReelwordError, ValueError):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
 
@@ -88,8 +102,8 @@ class UnknownRecipe(ReelwordError, ValueError):
     hint = "Choose one of those that the message lists."
 
 
-def recipe_of(name: str | None, captioner: str) -> Recipe:
-    """The recipe of that name, or the demo's for None. Raises UnknownRecipe."""
+def find_recipe(name: str | None, captioner: str) -> Recipe:
+    """Returns the recipe of that name, or the demo's for None. Raises UnknownRecipe."""
     is_embedding = captioner == SemanticEmbedding.name
     known = [each for each in RECIPES if (each == DEMO_EMBEDDING.name) == is_embedding]
     wanted = name or known[0]

@@ -1,4 +1,4 @@
-"""The papers' own ways of training, at their widths: who learns what, how and for how long.
+"""Lists how the papers trained their captioners: recipe, epochs, widths, streams and set of each.
 
 ``--recipe paper-msvd`` and its like name a set; what is done with it depends on the captioner. Numbers are
 the papers'. Where they give none: batches of 32 captions, Adam, gradients clipped at 5 (as dualAFR's are), 30
@@ -20,7 +20,7 @@ captions, each batch having one of each of its videos.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
@@ -31,15 +31,16 @@ from models.captioners.stats import STaTSConfig, StreamConfig
 from models.captioners.vatex import SpatialVatexConfig, VatexConfig
 from models.feature_sources.stream_sets import StreamSet
 from models.inputs import InputStream
+from training.recipes.demo_recipes import DEMO, UnknownRecipe
 from training.recipes.recipe import CONSTANT, Decay, HoldAndDrop, Recipe, RewardWeights
-from training.recipes.recipe_book import DEMO, UnknownRecipe
 
 
 @dataclass(frozen=True)
 class PaperRun:
-    """One captioner on one set. recipe: without lengths, which ``epochs`` gives by phase.
+    """One captioner's training as its paper did it, on one set.
 
-    config: from the stream set it is fed with. data_set, paper: whose splits and words, in training.datasets.
+    recipe: without lengths, which ``epochs`` gives by phase. config: from the stream set that feeds the
+    captioner. data_set, paper: whose splits and words, in training.datasets.
     """
 
     recipe: Recipe
@@ -49,8 +50,12 @@ class PaperRun:
     data_set: str
     paper: str
 
+    def with_seed(self, seed: int | None) -> PaperRun:
+        """Returns the same with another seed, if there is one."""
+        return self if seed is None else replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
+
     def plan(self, captions: int, self_critical: bool = True) -> Recipe:
-        """In steps, for a training split of so many captions."""
+        """Returns the recipe in steps, for a training split of so many captions."""
         batch = self.recipe.videos * self.recipe.captions
         lasts = {phase: n for phase, n in self.epochs.items() if self_critical or phase != "self_critical"}
         return self.recipe.in_steps(lasts, -(-captions // batch))
@@ -109,7 +114,7 @@ REFOCUS = PAPER.model_copy(
     }
 )
 DUAL_AFR = PAPER.model_copy(update={"learning_rate": 2e-4})
-FUSION = PAPER.model_copy(
+VATEX = PAPER.model_copy(
     update={
         "learning_rate": 5e-4,
         "schedule": Decay(factor=0.8, epochs=3),
@@ -122,12 +127,12 @@ FUSION = PAPER.model_copy(
 
 STATS_EPOCHS = {"cross_entropy": 10, "self_critical": 10}
 REFOCUS_EPOCHS = {"first_step": 5, "combined": 25, "frozen_key_frames": 30, "self_critical": 10}
-FUSION_EPOCHS = {"cross_entropy": 30, "self_critical": 10}
+VATEX_EPOCHS = {"cross_entropy": 30, "self_critical": 10}
 LONG = {"cross_entropy": 30}
 
 
-def stats_config(streams: StreamSet) -> STaTSConfig:
-    """A STaTS a stream of the set: grids, boxes, or one vector a row, which is a grid of one cell."""
+def make_stats_config(streams: StreamSet) -> STaTSConfig:
+    """Gives STaTS an input for each stream of the set; one vector a row is a grid of one cell."""
     return STaTSConfig(
         streams=tuple(
             StreamConfig(
@@ -138,36 +143,41 @@ def stats_config(streams: StreamSet) -> STaTSConfig:
     )
 
 
-def g2l_config(_: StreamSet) -> G2LConfig:
+def make_g2l_config(_: StreamSet) -> G2LConfig:
+    """Gives G2L boxes for regions."""
     return G2LConfig(regions=InputStream(name="bottom_up:16", width=2048))
 
 
-def refocus_config(_: StreamSet) -> RefocusConfig:
+def make_refocus_config(_: StreamSet) -> RefocusConfig:
+    """Gives refocus the maps of ResNet-152, and sound."""
     return RefocusConfig(grid=InputStream(name="resnet152_grid", width=2048))
 
 
-def silent_refocus_config(streams: StreamSet) -> RefocusConfig:
-    return refocus_config(streams).model_copy(update={"audio": None})
+def make_silent_refocus_config(streams: StreamSet) -> RefocusConfig:
+    """Gives refocus no sound, for sets that have none."""
+    return make_refocus_config(streams).model_copy(update={"audio": None})
 
 
-def hard_config(_: StreamSet) -> DualAFRConfig:
+def make_hard_dual_afr_config(_: StreamSet) -> DualAFRConfig:
+    """Gives dualAFR hard attention."""
     return DualAFRConfig(kind="hard")
 
 
-def fusion_config(_: StreamSet) -> VatexConfig:
+def make_fusion_config(_: StreamSet) -> VatexConfig:
+    """Gives the members of the fusion the motion of IRCSN-152."""
     return VatexConfig(motion=InputStream(name="ircsn152", width=2048))
 
 
-def spatial_config(streams: StreamSet) -> SpatialVatexConfig:
-    """Objects have both networks' maps, as the paper says."""
+def make_spatial_config(streams: StreamSet) -> SpatialVatexConfig:
+    """Gives objects both networks' maps, as the paper says."""
     objects, moving = (
         InputStream(name=f"roi:{network}@mask_rcnn:10", width=2048) for network in ("resnext101", "ircsn152")
     )
-    pooled = fusion_config(streams).model_dump()
+    pooled = make_fusion_config(streams).model_dump()
     return SpatialVatexConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
 
 
-def _of(
+def _make_run(
     data_set: str,
     paper: str,
     recipe: Recipe,
@@ -183,28 +193,31 @@ def _of(
 PAPER_RUNS: Mapping[tuple[str, str], PaperRun] = {
     (run.recipe.name, captioner): run
     for captioner, run in (
-        *(("stats", _of(data, "stats", STATS, STATS_EPOCHS, stats_config)) for data in ("msvd", "msrvtt")),
-        *(("g2l", _of(data, "g2l", G2L, LONG, g2l_config)) for data in ("msvd", "msrvtt")),
-        ("refocus", _of("msvd", "refocus", REFOCUS, REFOCUS_EPOCHS, silent_refocus_config)),
-        ("refocus", _of("msrvtt", "refocus", REFOCUS, REFOCUS_EPOCHS, refocus_config)),
         *(
-            ("dual_afr", _of(data, "dual_afr", DUAL_AFR, LONG, lambda _: DualAFRConfig()))
+            ("stats", _make_run(data, "stats", STATS, STATS_EPOCHS, make_stats_config))
+            for data in ("msvd", "msrvtt")
+        ),
+        *(("g2l", _make_run(data, "g2l", G2L, LONG, make_g2l_config)) for data in ("msvd", "msrvtt")),
+        ("refocus", _make_run("msvd", "refocus", REFOCUS, REFOCUS_EPOCHS, make_silent_refocus_config)),
+        ("refocus", _make_run("msrvtt", "refocus", REFOCUS, REFOCUS_EPOCHS, make_refocus_config)),
+        *(
+            ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, lambda _: DualAFRConfig()))
             for data in ("msvd", "msrvtt")
         ),
         *(
-            ("dual_afr", _of(data, "dual_afr", DUAL_AFR, LONG, hard_config, "-hard"))
+            ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, make_hard_dual_afr_config, "-hard"))
             for data in ("msvd", "msrvtt")
         ),
-        ("vanilla", _of("vatex", "fusion", FUSION, FUSION_EPOCHS, fusion_config)),
-        ("temporal", _of("vatex", "fusion", FUSION, FUSION_EPOCHS, fusion_config)),
-        ("spatial", _of("vatex", "fusion", FUSION, FUSION_EPOCHS, spatial_config)),
+        ("vanilla", _make_run("vatex", "fusion", VATEX, VATEX_EPOCHS, make_fusion_config)),
+        ("temporal", _make_run("vatex", "fusion", VATEX, VATEX_EPOCHS, make_fusion_config)),
+        ("spatial", _make_run("vatex", "fusion", VATEX, VATEX_EPOCHS, make_spatial_config)),
     )
 }
 PAPER_NAMES = tuple(dict.fromkeys(recipe for recipe, _ in PAPER_RUNS))
 
 
-def paper_run(recipe: str, captioner: str) -> PaperRun:
-    """Raises UnknownRecipe for a set that the captioner's paper does not have."""
+def find_paper_run(recipe: str, captioner: str) -> PaperRun:
+    """Returns what the captioner's paper did. Raises UnknownRecipe where it has no such set."""
     if (recipe, captioner) not in PAPER_RUNS:
         whose = ", ".join(who for name, who in PAPER_RUNS if name == recipe)
         own = ", ".join(name for name, who in PAPER_RUNS if who == captioner) or "none"

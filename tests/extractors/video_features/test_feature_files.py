@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from extractors.extraction.feature_files import (
+from extractors.features import Stream, StreamSpec
+from extractors.video_features.feature_files import (
     FeaturesDamaged,
     FeatureSpec,
     FileFormat,
@@ -22,8 +23,7 @@ from extractors.extraction.feature_files import (
     load,
     path_digest,
 )
-from extractors.extraction.npy_hdf5 import Hdf5Form, NpyForm, link
-from extractors.features import Stream, StreamSpec
+from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm, link
 from extractors.windows import Windows
 
 SPEC = StreamSpec("i3d", "af5c", "middle 224x224", "16 frames", "torch", "fp32")

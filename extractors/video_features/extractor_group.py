@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from extractors.extractor import AnyExtractor, DerivedExtractor, SoundExtractor
 from extractors.features import Stream
-from extractors.media.chunks import StreamRequest
+from extractors.frame_size import FrameSize
+from extractors.media.request import DecodeRequest
 from extractors.windowing.window_extractor import WindowExtractor
 
 
@@ -35,12 +36,14 @@ class ExtractorGroup:
         else:
             raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {set(extractor.needs)}")
 
-    def request(self) -> StreamRequest:
-        """One decode for all: every frame that any looks at, in the sizes that any wants."""
-        return StreamRequest(
-            windows=tuple(dict.fromkeys(extractor.windows for extractor in self.frames)),
-            short_sides=tuple(dict.fromkeys(extractor.short_side for extractor in self.frames)) or (None,),
+    def request(self) -> DecodeRequest:
+        """Ask for every frame that any extractor looks at, in the sizes that they want, and for the sound."""
+        return DecodeRequest(
+            sampling=None,
+            short_side=None,
             audio_rate=max((extractor.rate for extractor in self.sound), default=None),
+            windows=tuple(dict.fromkeys(extractor.windows for extractor in self.frames)),
+            sizes=tuple(dict.fromkeys(streamed_size(extractor) for extractor in self.frames)),
         )
 
     def derive(self, streams: dict[str, Stream]) -> None:
@@ -57,3 +60,12 @@ class ExtractorGroup:
             for extractor in ready:
                 streams.update(extractor.derive(streams))
                 waiting.remove(extractor)
+
+
+def streamed_size(extractor: WindowExtractor) -> FrameSize:
+    """Choose the size in which the decoder streams frames to an extractor.
+
+    Made smaller by the decoder they are the very bytes that the extractor's own resizing on a CPU gives.
+    Another device resizes by itself, faster and not bit by bit alike.
+    """
+    return extractor.frame_size if extractor.device.type == "cpu" else FrameSize(extractor.short_side)

@@ -17,15 +17,14 @@ from PIL import Image
 from torch import Tensor
 
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.extract_videos import ExtractedVideo, extract_video, extract_videos
 from extractors.extractor import AnyExtractor
 from extractors.features import Stream
 from extractors.media import errors
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
-from extractors.sampling import Sampling
-from extractors.windowing.rows import WindowRows
-from extractors.windows import Windows
+from extractors.video_features.extract_videos import ExtractedVideo, extract_video, extract_videos
+from extractors.windowing.batching import WindowRows
+from extractors.windows import Sampling, Windows
 from tests.extractors.media.test_decode import spoil
 from tests.extractors.plain_extractors import Loudness, Means, Numbers, Sum
 from tests.media import Picture, numbered, write_video
@@ -290,7 +289,7 @@ LONG = """
 import resource, sys
 from pathlib import Path
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.extract_videos import extract_video
+from extractors.video_features.extract_videos import extract_video
 from extractors.windows import Windows
 from tests.extractors.plain_extractors import Means
 

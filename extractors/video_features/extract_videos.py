@@ -1,4 +1,4 @@
-"""From video files to their features: each file is decoded once, whatever is to be said of it.
+"""Extracts the features of video files: each file is decoded once, however many extractors look at it.
 
 The decoder hands over frames in chunks while the networks look at those before; the next file's first
 chunks are decoded meanwhile where a second decoder is given. Windows of several files share a batch. What is
@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.decoder.decoder import Decoder
-from extractors.extraction.extractor_group import ExtractorGroup
 from extractors.extractor import AnyExtractor
 from extractors.features import Stream
-from extractors.media.chunks import Begin, Chunk, End, StreamPart, StreamRequest
+from extractors.frame_size import FrameSize
 from extractors.media.errors import MediaError
-from extractors.media.request import Limits
+from extractors.media.request import DecodeRequest, Limits
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
 from extractors.media.video import Video
 from extractors.preprocessing.images import to_device
+from extractors.video_features.extractor_group import ExtractorGroup, streamed_size
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
 from extractors.windowing.window_extractor import WindowExtractor
 
@@ -38,7 +39,7 @@ Progress: TypeAlias = Callable[[Path, float], None]
 
 @dataclass(frozen=True, eq=False)
 class ExtractedVideo:
-    """What is known of one video.
+    """The streams of one video, and the decode report.
 
     streams: by name, on one clock. sampled: float64 (T,), seconds of the frames that were looked at.
     decode_seconds: spent waiting for the decoder. extract_seconds: spent on the frames and the sound, of
@@ -58,10 +59,21 @@ def extract_video(
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
 ) -> ExtractedVideo:
-    """All streams of one file, by one reading of it.
+    """Extract all streams of one file, by one reading of it.
 
-    Raises any leaf of ``MediaError``, what a network raises, and ValueError where the extractors do not
-    make a whole (see ``ExtractorGroup``).
+    Args:
+        decoder: reads the file.
+        path: the file.
+        extractors: each makes its streams, on one clock.
+        limits: what the file may cost.
+
+    Returns:
+        The streams and the decode report.
+
+    Raises:
+        MediaError: any of its leaves.
+        ValueError: where the extractors do not make a whole (see ``ExtractorGroup``).
+        Exception: what a network raises.
     """
     [(_, outcome)] = extract_videos([decoder], [path], extractors, limits)
     if isinstance(outcome, Exception):
@@ -76,62 +88,73 @@ def extract_videos(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Path, ExtractedVideo | Exception]]:
-    """Every file, in its turn, with what is known of it or why that is nothing.
+    """Extract all streams of many files, each by one reading of it.
 
-    decoders: with two or more, the next files are decoded ahead. progress: is told the share of a file that
-    has been looked at. Raises ValueError where the extractors do not make a whole.
+    Args:
+        decoders: read the files; with two or more, the next files are decoded ahead.
+        paths: the files.
+        extractors: each makes its streams, on one clock.
+        limits: what one file may cost.
+        progress: is called with a file and the share of it, 0 to 1, that has been looked at.
+
+    Returns:
+        Each file in its turn, with its streams or the error that left it without any.
+
+    Raises:
+        ValueError: where the extractors do not make a whole.
     """
     group = ExtractorGroup(extractors)
     batchers = [Batcher(extractor) for extractor in group.frames]
-    unfinished: deque[_File] = deque()
-    for path, parts in _opened(decoders, paths, group.request(), limits or Limits()):
-        file = _File(path, group, batchers, progress or _ignore_progress)
-        file.read(parts)
-        unfinished.append(file)
+    unfinished: deque[_VideoInWork] = deque()
+    for path, parts in _open_streams(decoders, paths, group.request(), limits or Limits()):
+        video = _VideoInWork(path, group, batchers, progress or _ignore_progress)
+        video.read(parts)
+        unfinished.append(video)
         while unfinished and unfinished[0].complete:
             yield unfinished.popleft().outcome()
     for batcher in batchers:
         batcher.flush()
-    for file in unfinished:
-        yield file.outcome()
+    for video in unfinished:
+        yield video.outcome()
 
 
-def _opened(
+def _open_streams(
     decoders: Sequence[Decoder],
     paths: Iterable[str | os.PathLike[str]],
-    request: StreamRequest,
+    request: DecodeRequest,
     limits: Limits,
 ) -> Iterator[tuple[Path, Iterator[StreamPart]]]:
-    """Each file with its parts, those that follow being opened already as far as there are decoders."""
+    """Open each file's stream, and those that follow it as far as there are decoders."""
     waiting: deque[tuple[Path, Iterator[StreamPart]]] = deque()
     for path, decoder in zip(paths, cycle(decoders)):
         try:
-            parts = decoder.stream(path, request, limits)
+            parts: Iterator[StreamPart] = decoder.stream(path, request, limits)
         except MediaError as error:
-            parts = map(_raised, [error])
+            parts = map(_raise, [error])
         waiting.append((Path(path), parts))
         if len(waiting) == len(decoders):
             yield waiting.popleft()
     yield from waiting
 
 
-def _raised(error: MediaError) -> StreamPart:
+def _raise(error: MediaError) -> StreamPart:
     raise error
 
 
 @dataclass(eq=False)
-class _File:
-    """One file on its way through the networks."""
+class _VideoInWork:
+    """Collects one file's rows while its frames go through the networks."""
 
     path: Path
     group: ExtractorGroup
     batchers: Sequence[Batcher]
     progress: Progress
     error: Exception | None = None
-    _stackers: list[WindowCutter] = field(default_factory=list)
-    _tickets: list[PendingRows] = field(default_factory=list)
+    _cutters: list[WindowCutter] = field(default_factory=list)
+    _pending: list[PendingRows] = field(default_factory=list)
     _sampled: list[NDArray[np.float64]] = field(default_factory=list)
     _duration: float = 0.0
+    _sizes: tuple[FrameSize, ...] = ()
     _video: Video | None = None
     _sound: dict[str, Stream] = field(default_factory=dict)
     _waited: float = 0.0
@@ -139,22 +162,22 @@ class _File:
 
     @property
     def complete(self) -> bool:
-        return self.error is not None or all(ticket.complete for ticket in self._tickets)
+        return self.error is not None or all(pending.complete for pending in self._pending)
 
     def outcome(self) -> tuple[Path, ExtractedVideo | Exception]:
         """Once complete; the derived streams are made now."""
         try:
-            return self.path, self._described()
+            return self.path, self._finish()
         except Exception as error:
             return self.path, error
 
     def read(self, parts: Iterator[StreamPart]) -> None:
         """Take in all parts; what goes wrong is kept as ``error``."""
         try:
-            for part in self._timed(parts):
-                if isinstance(part, Begin):
-                    self._begin(part)
-                elif isinstance(part, Chunk):
+            for part in self._time(parts):
+                if isinstance(part, StreamStart):
+                    self._start(part)
+                elif isinstance(part, FrameChunk):
                     self._extract_windows(part)
                 else:
                     self._end(part)
@@ -162,7 +185,7 @@ class _File:
             self.error = error
             self._forget()
 
-    def _timed(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
+    def _time(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
         while True:
             asked = time.perf_counter()
             part = next(parts, None)
@@ -170,70 +193,73 @@ class _File:
             self._waited += given - asked
             if part is None:
                 return
-            described = self._describing()
+            in_batches = self._seconds_in_batches()
             yield part
             # what batches took is shared among the videos in them
-            self._worked += time.perf_counter() - given - (self._describing() - described)
+            self._worked += time.perf_counter() - given - (self._seconds_in_batches() - in_batches)
 
-    def _describing(self) -> float:
+    def _seconds_in_batches(self) -> float:
         return sum(batcher.seconds for batcher in self.batchers)
 
-    def _begin(self, begin: Begin) -> None:
+    def _start(self, start: StreamStart) -> None:
         """Start, or start again: the file turned out to show other frames than it promised."""
         self._forget()
-        cuts = [extractor.windows.cut(begin.duration, begin.fps) for extractor in self.group.frames]
+        cuts = [extractor.windows.cut(start.duration, start.fps) for extractor in self.group.frames]
         pairs = list(zip(self.group.frames, cuts, strict=True))
-        self._stackers = [WindowCutter(extractor, cut) for extractor, cut in pairs]
-        self._tickets = [PendingRows(extractor, cut) for extractor, cut in pairs]
-        self._sampled, self._duration = [], begin.duration
+        self._cutters = [WindowCutter(extractor, cut) for extractor, cut in pairs]
+        self._pending = [PendingRows(extractor, cut) for extractor, cut in pairs]
+        self._sampled, self._duration = [], start.duration
+        self._sizes = self.group.request().frame_sizes
 
     def _forget(self) -> None:
-        for batcher, ticket in zip(self.batchers, self._tickets, strict=False):
-            batcher.forget(ticket)
+        for batcher, pending in zip(self.batchers, self._pending, strict=False):
+            batcher.forget(pending)
 
-    def _extract_windows(self, chunk: Chunk) -> None:
+    def _extract_windows(self, chunk: FrameChunk) -> None:
         self._sampled.append(chunk.pts)
-        pixels = _Pixels(dict(zip(self.group.request().short_sides, chunk.pixels, strict=True)))
-        for batcher, stacker, ticket in zip(self.batchers, self._stackers, self._tickets, strict=True):
+        pixels = _ChunkPixels(dict(zip(self._sizes, chunk.pixels, strict=True)))
+        for batcher, cutter, pending in zip(self.batchers, self._cutters, self._pending, strict=True):
             frames = pixels.of(batcher.extractor)
-            ticket.view = batcher.extractor.view(*frames.shape[1:3])
-            for stack in stacker.push(frames, chunk.pts, chunk.until):
-                batcher.add(stack, ticket)
-            if ticket.error is not None:
-                raise ticket.error
+            pending.view = batcher.extractor.view(*frames.shape[1:3])
+            for stack in cutter.push(frames, chunk.pts, chunk.until):
+                batcher.add(stack, pending)
+            if pending.error is not None:
+                raise pending.error
         self.progress(self.path, min(1.0, chunk.until / self._duration))
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: StreamEnd) -> None:
         self._video = end.video
         for extractor in self.group.sound:
             self._sound.update(extractor.describe(end.audio, end.video.duration))
 
-    def _described(self) -> ExtractedVideo:
+    def _finish(self) -> ExtractedVideo:
         if self.error is not None:
             raise self.error
         assert self._video is not None
         began = time.perf_counter()
         streams = dict(self._sound)
-        for ticket in self._tickets:
-            streams.update(ticket.streams())
+        for pending in self._pending:
+            streams.update(pending.streams())
         self.group.derive(streams)
         sampled = np.concatenate([np.zeros(0), *self._sampled])
-        worked = self._worked + time.perf_counter() - began + sum(ticket.seconds for ticket in self._tickets)
+        worked = (
+            self._worked + time.perf_counter() - began + sum(pending.seconds for pending in self._pending)
+        )
         return ExtractedVideo(self._video, streams, sampled, self._waited, worked)
 
 
-class _Pixels:
-    """The frames of one chunk by their short side, each size taken to a device once."""
+class _ChunkPixels:
+    """The frames of one chunk by their size, each size taken to a device once."""
 
-    def __init__(self, sizes: Mapping[int | None, NDArray[np.uint8]]) -> None:
+    def __init__(self, sizes: Mapping[FrameSize, NDArray[np.uint8]]) -> None:
         self._sizes = sizes
-        self._there: dict[tuple[int | None, torch.device], Tensor] = {}
+        self._on_device: dict[tuple[FrameSize, torch.device], Tensor] = {}
 
     def of(self, extractor: WindowExtractor) -> Tensor:
-        side, device = extractor.short_side, extractor.device
-        if (side, device) not in self._there:
-            self._there[side, device] = to_device(self._sizes[side], device)
-        return self._there[side, device]
+        size, device = streamed_size(extractor), extractor.device
+        if (size, device) not in self._on_device:
+            self._on_device[size, device] = to_device(self._sizes[size], device)
+        return self._on_device[size, device]
 
 
 def _ignore_progress(path: Path, share: float) -> None:

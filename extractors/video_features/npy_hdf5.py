@@ -1,4 +1,4 @@
-"""Features for other people's code: ``.npy`` files and HDF5, by the names of v-iashin/video_features.
+"""Writes features for other people's code: ``.npy`` files and HDF5, by the names of v-iashin/video_features.
 
 That extractor writes ``NAME_<key>.npy`` for each stream, ``NAME_fps.npy`` and ``NAME_timestamps_ms.npy``, a
 row's time being the end of its window. What its layout has no place for lies beside it: ``<key>-times``,
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.extraction.feature_files import (
-    Arrays,
-    FeaturesDamaged,
-    Header,
-    SavedFeatures,
-    arrays_of,
-    checked,
-    streams_of,
-)
 from extractors.files import atomic_write
+from extractors.video_features.feature_files import (
+    Arrays,
+    FeatureHeader,
+    FeaturesDamaged,
+    SavedFeatures,
+    check_arrays,
+    collect_arrays,
+    join_streams,
+)
 
 #: What the public extractor calls the same vectors; any other stream's key is its own name.
 PUBLIC_KEYS: Mapping[str, str] = {
@@ -39,34 +39,34 @@ PUBLIC_KEYS: Mapping[str, str] = {
 HDF5_INSTALL = "HDF5 needs h5py: .venv/bin/python -m pip install -c constraints.txt --group hdf5"
 
 
-def key_of(stream: str, extractor: str) -> str:
-    """``rgb`` for ``i3d_rgb``, ``rgb_grid`` for ``i3d_rgb_grid``, ``grid`` for ``grid``."""
+def choose_key(stream: str, extractor: str) -> str:
+    """Choose a stream's public name: ``rgb_grid`` for ``i3d_rgb_grid``, ``grid`` for ``grid``."""
     if extractor in PUBLIC_KEYS and (stream == extractor or stream.startswith(f"{extractor}_")):
         return PUBLIC_KEYS[extractor] + stream.removeprefix(extractor)
     return stream
 
 
-def public_arrays(saved: SavedFeatures) -> Arrays:
-    """Arrays by key; fps: float64 (), timestamps_ms: float64 (T,) of the first stream,
+def to_public_arrays(saved: SavedFeatures) -> Arrays:
+    """Name the arrays by the public keys. fps: float64 (), timestamps_ms: float64 (T,) of the first stream,
     ``<key>-times``: float64 (T, 2) seconds."""
     first = next(iter(saved.streams.values()))
     found: Arrays = {"fps": np.array(saved.fps, np.float64), "timestamps_ms": first.end * 1000}
     for name, stream in saved.streams.items():
-        key = key_of(name, saved.tag.extractor)
+        key = choose_key(name, saved.tag.extractor)
         found |= {
             member.replace(f"{name}.values", key).replace(f"{name}.", f"{key}-"): array
-            for member, array in arrays_of({name: stream}).items()
+            for member, array in collect_arrays({name: stream}).items()
             if not member.endswith((".start", ".end"))
         }
         found[f"{key}-times"] = np.stack([stream.start, stream.end], 1)
     return found
 
 
-def own_arrays(header: Header, public: Mapping[str, NDArray[Any]]) -> Arrays:
-    """``public_arrays`` undone."""
+def from_public_arrays(header: FeatureHeader, public: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Undo ``to_public_arrays``."""
     arrays: Arrays = {}
     for name in header.specs:
-        key = key_of(name, header.tag.extractor)
+        key = choose_key(name, header.tag.extractor)
         arrays[f"{name}.values"] = public[key]
         arrays[f"{name}.start"], arrays[f"{name}.end"] = np.ascontiguousarray(public[f"{key}-times"].T)
         for member in ("boxes", "mask", "view"):
@@ -76,7 +76,7 @@ def own_arrays(header: Header, public: Mapping[str, NDArray[Any]]) -> Arrays:
 
 
 class NpyForm:
-    """``NAME_<key>.npy``, and ``NAME_spec.json``, written last, which says what the others must sum up to."""
+    """Writes ``NAME_<key>.npy``, and last ``NAME_spec.json``, which says what the others must sum up to."""
 
     name = "npy"
 
@@ -84,21 +84,22 @@ class NpyForm:
         return folder / f"{name}_spec.json"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        arrays = public_arrays(saved)
+        """Write features as ``FileFormat.write`` says."""
+        arrays = to_public_arrays(saved)
         for key, array in arrays.items():
             with atomic_write(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
                 np.save(file, array)
-        header = Header.of(saved, arrays)
+        header = FeatureHeader.of(saved, arrays)
         with atomic_write(self.main_file(folder, name)) as unfinished:
             unfinished.write_text(header.to_json(), encoding="utf-8")
 
-    def header(self, folder: Path, name: str) -> Header:
+    def header(self, folder: Path, name: str) -> FeatureHeader:
         file = self.main_file(folder, name)
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
-        return Header.from_json(text, file)
+        return FeatureHeader.from_json(text, file)
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
         header = self.header(folder, name)
@@ -107,11 +108,11 @@ class NpyForm:
             public = {key: np.load(folder / f"{name}_{key}.npy") for key in header.arrays}
         except (OSError, ValueError, EOFError) as error:
             raise FeaturesDamaged(f"An array beside {file} cannot be read ({error}).") from error
-        return streams_of(header, own_arrays(header, checked(header, public, file)))
+        return join_streams(header, from_public_arrays(header, check_arrays(header, public, file)))
 
 
 class Hdf5Form:
-    """``NAME.h5``: a data set a key; the description is the attribute ``reelword``. Needs h5py."""
+    """Writes ``NAME.h5``: a data set a key; the description is the attribute ``reelword``. Needs h5py."""
 
     name = "hdf5"
 
@@ -119,29 +120,30 @@ class Hdf5Form:
         return folder / f"{name}.h5"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
+        """Write features as ``FileFormat.write`` says."""
         import h5py
 
-        arrays = public_arrays(saved)
+        arrays = to_public_arrays(saved)
         with atomic_write(self.main_file(folder, name)) as unfinished, h5py.File(unfinished, "w") as file:
             for key, array in arrays.items():
                 file.create_dataset(key, data=array)
-            file.attrs["reelword"] = Header.of(saved, arrays).to_json()
+            file.attrs["reelword"] = FeatureHeader.of(saved, arrays).to_json()
 
-    def header(self, folder: Path, name: str) -> Header:
+    def header(self, folder: Path, name: str) -> FeatureHeader:
         header, _ = self._open(self.main_file(folder, name), with_arrays=False)
         return header
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
         file = self.main_file(folder, name)
         header, public = self._open(file, with_arrays=True)
-        return streams_of(header, own_arrays(header, checked(header, public, file)))
+        return join_streams(header, from_public_arrays(header, check_arrays(header, public, file)))
 
-    def _open(self, path: Path, *, with_arrays: bool) -> tuple[Header, Arrays]:
+    def _open(self, path: Path, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         import h5py
 
         try:
             with h5py.File(path, "r") as file:
-                header = Header.from_json(str(file.attrs["reelword"]), path)
+                header = FeatureHeader.from_json(str(file.attrs["reelword"]), path)
                 arrays: Arrays = {key: file[key][()] for key in header.arrays} if with_arrays else {}
         except (OSError, KeyError, RuntimeError) as error:
             raise FeaturesDamaged(f"{path} cannot be read ({error}).") from error
@@ -149,8 +151,10 @@ class Hdf5Form:
 
 
 def link(folder: Path) -> list[Path]:
-    """Of an extractor's folder of ``.h5`` files, for every stream ``<key>.hdf5``: a data set a video, each a
-    link to the video's own file. Files of features that cannot be read are left out."""
+    """Link the ``.h5`` files of an extractor's folder: for every stream ``<key>.hdf5``, a data set a video.
+
+    Files of features that cannot be read are left out.
+    """
     import h5py
 
     form = Hdf5Form()
@@ -161,15 +165,15 @@ def link(folder: Path) -> list[Path]:
         except FeaturesDamaged:
             continue
         for stream in header.specs:
-            places.setdefault(key_of(stream, header.tag.extractor), []).append(file.relative_to(folder))
+            places.setdefault(choose_key(stream, header.tag.extractor), []).append(file.relative_to(folder))
     written = []
     for key, files in places.items():
         with atomic_write(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
             for file in files:
-                collection[_video(file)] = h5py.ExternalLink(os.fspath(file), key)
+                collection[_data_set_name(file)] = h5py.ExternalLink(os.fspath(file), key)
         written.append(folder / f"{key}.hdf5")
     return written
 
 
-def _video(file: Path) -> str:
+def _data_set_name(file: Path) -> str:
     return file.with_suffix("").as_posix()

@@ -1,1 +1,0 @@
-"""Turns many videos into streams, and streams into feature files."""

@@ -1,0 +1,77 @@
+"""Collects a stream of frames into one ``Decoded``: decoding at once is streaming and keeping all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extractors.features import Frames
+from extractors.frame_size import FrameSize
+from extractors.media import errors
+from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
+
+
+def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: Limits) -> Decoded:
+    """Read a stream to its end and keep its frames.
+
+    Args:
+        parts: the stream that ``request`` asked for.
+        request: names the sizes; its first is that of ``Decoded.frames``.
+        limits: ``memory`` is the most that the frames may take.
+
+    Returns:
+        All frames in all sizes, the decode report and the sound.
+
+    Raises:
+        MediaError: what the stream raises, and DecodeMemory where the frames take more than the limit.
+        ValueError: where the parts do not make a stream of that request.
+    """
+    collector = _Collector(request.frame_sizes, limits)
+    for part in parts:
+        if isinstance(part, StreamStart):
+            collector.start(part)
+        elif isinstance(part, FrameChunk):
+            collector.add(part)
+        else:
+            return collector.finish(part)
+    raise ValueError("the stream has no end")
+
+
+class _Collector:
+    """Holds the frames so far, for each size the arrays of its chunks. ``StreamStart`` anew voids them."""
+
+    def __init__(self, sizes: tuple[FrameSize, ...], limits: Limits) -> None:
+        self._sizes, self._limits = sizes, limits
+        self._start: StreamStart | None = None
+
+    def start(self, start: StreamStart) -> None:
+        self._start, self._bytes = start, 0
+        self._pts: list[NDArray[np.float64]] = []
+        self._pixels: dict[FrameSize, list[NDArray[np.uint8]]] = {size: [] for size in self._sizes}
+
+    def add(self, chunk: FrameChunk) -> None:
+        if self._start is None:
+            raise ValueError("the stream does not begin with its clock")
+        self._pts.append(chunk.pts)
+        for arrays, pixels in zip(self._pixels.values(), chunk.pixels, strict=True):
+            arrays.append(pixels)
+            self._bytes += pixels.nbytes
+        if self._bytes > self._limits.memory:
+            raise errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
+
+    def finish(self, end: StreamEnd) -> Decoded:
+        if self._start is None:
+            raise ValueError("the stream does not begin with its clock")
+        pixels, *others = [_join(self._pixels.pop(size)) for size in self._sizes]
+        pts = np.concatenate([np.zeros(0), *self._pts])
+        frames = Frames(pixels, pts, self._start.duration, self._start.fps)
+        return Decoded(end.video, frames, end.audio, dict(zip(self._sizes[1:], others, strict=True)))
+
+
+def _join(chunks: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    if len(chunks) == 1:  # short clips: nothing is copied
+        return chunks[0]
+    return np.concatenate(chunks) if chunks else np.zeros((0, 0, 0, 3), np.uint8)

@@ -1,0 +1,1 @@
+"""Extracts the features of video files, and keeps them in files."""

@@ -1,1 +1,0 @@
-"""Lists the ablation rows of each captioner, one file a paper."""

@@ -1,0 +1,117 @@
+"""Defines a batch as training steps take it, the order in which batches come, and their precision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.captioner import TensorRows
+from models.inputs import Batch, StreamReader, order_inputs
+from models.vocabulary import Vocabulary
+
+
+def training_precision() -> torch.dtype:
+    """Returns bfloat16 where this processor multiplies it, else float32."""
+    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+
+
+def autocast(precision: torch.dtype) -> torch.autocast:
+    """Returns a context that computes in ``precision``; in float32 nothing is cast."""
+    return torch.autocast("cpu", precision, enabled=precision != torch.float32)
+
+
+class CaptionedItem(Protocol):
+    """A picture or video with its captions as words."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def captions(self) -> Sequence[Sequence[str]]: ...
+
+
+ItemT = TypeVar("ItemT", bound=CaptionedItem)
+ItemT_co = TypeVar("ItemT_co", bound=CaptionedItem, covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherTargets(TensorRows):
+    """A teacher's most probable words at every place of a batch's captions.
+
+    words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended.
+    """
+
+    words: Tensor
+    shares: Tensor
+
+    def loss(self, log_probs: Tensor, place: int) -> Tensor:
+        """Computes (R,) cross-entropy in nats of log_probs (R, V) against the teacher at word ``place``."""
+        shares = self.shares[:, place]
+        kept = (shares * log_probs.gather(1, self.words[:, place])).sum(1)
+        return -kept - (1 - shares.sum(1)) * log_probs.mean(1)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingBatch:
+    """B videos, one batch a stream, and K captions of each: targets (B·K, L).
+
+    true_steps: bool (B, T), the steps that the captions are of, None where that is all of them. soft: a
+    teacher's words in every place of the captions.
+    """
+
+    ids: tuple[str, ...]
+    batches: Mapping[str, Batch]
+    targets: Tensor
+    true_steps: Tensor | None
+    soft: TeacherTargets | None = None
+
+    def inputs_of(self, network: StreamReader) -> list[Batch]:
+        """Returns what the ``encode_batches`` of a captioner or an embedding takes."""
+        return order_inputs(network, self.batches)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingBatches(ABC, Generic[ItemT_co]):
+    """An endless, resumable order of batches: batch ``step`` is a function of the seed and ``step`` alone.
+
+    videos: items a batch, all there are where they are fewer. captions: drawn of each. max_length: words of
+    a caption, its end among them; longer ones are cut.
+    """
+
+    items: Sequence[ItemT_co]
+    vocabulary: Vocabulary
+    videos: int
+    captions: int
+    max_length: int
+    seed: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, len(self.items) // self.videos)
+
+    @abstractmethod
+    def at(self, step: int) -> TrainingBatch:
+        """Makes batch ``step``."""
+
+    def with_captions(self, count: int) -> Self:
+        """Returns the same order with so many captions an item."""
+        return replace(self, captions=count)
+
+    def _choose(self, step: int) -> tuple[list[ItemT_co], np.random.Generator]:
+        """Returns the items of batch ``step``, and the generator that decides all else of it."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = np.random.default_rng((self.seed, 1, epoch)).permutation(len(self.items))
+        chosen = [self.items[i] for i in order[place * self.videos : (place + 1) * self.videos]]
+        return chosen, np.random.default_rng((self.seed, 2, step))
+
+    def _draw_captions(self, item: CaptionedItem, rng: np.random.Generator) -> list[int]:
+        """Returns the places of the item's captions that are taken; repeated where it has too few."""
+        repeats = self.captions > len(item.captions)
+        places: list[int] = rng.choice(len(item.captions), self.captions, replace=repeats).tolist()
+        return places

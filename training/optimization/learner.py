@@ -1,0 +1,97 @@
+"""Holds a network while it is trained: its weights, their moving average, and the optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, AdamW, Optimizer, RMSprop
+from torch.optim.swa_utils import AveragedModel
+
+from models.captioner import AnyCaptioner
+from models.captioners.semantic_embedding import SemanticEmbedding
+from training.recipes.recipe import Recipe
+
+#: What can be trained and saved as a checkpoint.
+TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
+NetworkT = TypeVar("NetworkT", bound=TrainedNetwork)
+_Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Learner(Generic[NetworkT]):
+    """A network in training. average: its copy, whose weights are a moving average of the network's."""
+
+    network: NetworkT
+    average: AveragedModel
+    optimizer: Optimizer
+
+    @property
+    def averaged(self) -> NetworkT:
+        """The network with the averaged weights, which is judged and saved."""
+        return cast(NetworkT, self.average.module)  # torch types the copy as any module
+
+    def update(self, loss: Tensor, rate: float, clip: float) -> None:
+        """Takes one step of the optimiser.
+
+        Args:
+            loss: (), what is descended.
+            rate: the learning rate of this step.
+            clip: the norm that gradients are clipped to.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+        self.optimizer.step()
+        self.average.update_parameters(self.network)
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that ``restore`` needs, for ``torch.save``."""
+        return {
+            "captioner": self.network.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes back to where ``state`` was taken."""
+        self.network.load_state_dict(state["captioner"])
+        self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def build_learner(recipe: Recipe, network: NetworkT) -> Learner[NetworkT]:
+    """Gives the network a fresh optimiser and a fresh average of its weights."""
+    average = AveragedModel(network, multi_avg_fn=_make_warm_average(recipe.average_decay))
+    average.module.requires_grad_(False)
+    return Learner(network, average, build_optimizer(recipe, network))
+
+
+def _make_warm_average(decay: float) -> Callable[[_Tensors, _Tensors, Tensor | int], None]:
+    """Makes a moving average that forgets its first, untrained weights sooner than ``decay`` would."""
+
+    @torch.no_grad()
+    def update(averaged: _Tensors, current: _Tensors, count: Tensor | int) -> None:
+        torch._foreach_lerp_(averaged, current, 1 - min(decay, float((1 + count) / (10 + count))))
+
+    return update
+
+
+def build_optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:
+    """Builds the recipe's optimiser; the rate is set at every step, and not here."""
+    if recipe.optimizer == "rmsprop":
+        return RMSprop(network.parameters(), weight_decay=recipe.weight_decay)
+    kind = AdamW if recipe.optimizer == "adamw" else Adam
+    return kind(network.parameters(), weight_decay=recipe.weight_decay, betas=recipe.betas, fused=True)
+
+
+def adapt_to_rewards(recipe: Recipe) -> Recipe:
+    """Returns the recipe of self-critical steps: Adam's own numbers, without decay; RMSprop stays (STaTS)."""
+    if recipe.optimizer == "rmsprop":
+        return recipe
+    return recipe.model_copy(update={"optimizer": "adam", "weight_decay": 0.0, "betas": (0.9, 0.999)})
