@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from app.errors import UsageError
 from app.settings import load_settings
 
 
@@ -15,9 +16,10 @@ def search(
         str, typer.Argument(help="What is looked for, as a caption would say it.", show_default=False)
     ],
     films: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILM…", help="Films, and folders of them.", show_default=False),
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[FILM…]", help="Films, and folders of them.", show_default=False),
+    ] = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Search the captions of the service's jobs.")] = False,
     count: Annotated[int, typer.Option(min=1, help="Moments that are shown, at most.")] = 12,
     sheet: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Write a page of the moments' pictures.")
@@ -27,8 +29,13 @@ def search(
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find the moments of films that fit some words; films are captioned once, at their first search."""
-    from app.search.search_films import SearchRequest, search_films
+    """Find moments that fit some words, in films, which are captioned at their first search, or in jobs."""
+    from app.search.search_films import SearchRequest, search_films, show_jobs
 
+    if jobs == bool(films):
+        raise UsageError("Name films and folders to search, or --jobs.")
     request = SearchRequest(words, count, segments, sheet, as_json)
-    raise typer.Exit(1 if search_films(films, request, load_settings()) else 0)
+    if jobs:
+        show_jobs(request, load_settings())
+        return
+    raise typer.Exit(1 if search_films(films or [], request, load_settings()) else 0)

@@ -12,9 +12,11 @@ from app.errors import JobFailure, UsageError
 from app.jobs.options import CaptionOptions
 from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
+from app.search.jobs import search_jobs
 from app.search.moments import Found, Moment, rank
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import find_films, load_film_captioner, segment_options
+from app.segments.semantic_space import load_semantic_space
 from app.settings import Settings
 from app.terminal import complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder
@@ -75,6 +77,14 @@ def search_films(
     for path, failure in failed:
         complain(f"{path}: {failure.advice} [{failure.code}]")
     return len(failed)
+
+
+def show_jobs(request: SearchRequest, settings: Settings) -> None:
+    """Searches the service's jobs and prints what was found.
+
+    Raises QueueUnavailable, UsageError where the file of pictures cannot be written.
+    """
+    show(search_jobs(request.words, settings, load_semantic_space(settings), request.count), request)
 
 
 def show(found: Sequence[Found], request: SearchRequest) -> None:
