@@ -93,7 +93,7 @@ $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := worker cli
 $(STAMPS)/serve: GROUPS := api worker cli embedded
 $(STAMPS)/train: GROUPS := api worker cli embedded train
-$(STAMPS)/test: GROUPS := api worker cli embedded train decord hdf5 test
+$(STAMPS)/test: GROUPS := api worker cli embedded train decord hdf5 pretrained test
 
 # What a larger set-up brings need not be set up again.
 $(STAMPS)/serve: COVERED := api worker

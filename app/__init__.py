@@ -1,3 +1,3 @@
-"""What a user touches: HTTP service, jobs, worker, command line, page."""
+"""Serves captions: HTTP service, jobs, worker, command line, page."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""How a job ends badly, and what keeps the service from running jobs. (Media errors:
+"""Names the ways in which a job fails, and those in which the service cannot run jobs. (Media errors:
 extractors/media/errors.py.)
 
     JobError
@@ -106,7 +106,7 @@ class UploadMissing(JobFailure):
 
 
 class RecordUnreadable(JobError):
-    """What Redis holds of a job means nothing to this version."""
+    """This version cannot read what Redis holds of a job."""
 
     code = "record_unreadable"
     hint = (

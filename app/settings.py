@@ -111,7 +111,11 @@ class Settings(BaseSettings):
     )
     captioner: str | None = Field(
         None,
-        description="Captioner of jobs that name none; default: the best on real clips per second.",
+        description="Captioner of jobs that name none; default: the best on real clips within ten seconds.",
+    )
+    captioners: str = Field(
+        "",
+        description="Captioners that are loaded, with commas between them; default: all that are installed.",
     )
     streams: str | None = Field(
         None,
@@ -180,6 +184,11 @@ class Settings(BaseSettings):
     @property
     def host_names(self) -> list[str]:
         return _split_names(self.allowed_hosts)
+
+    @property
+    def captioner_names(self) -> list[str]:
+        """Lists the captioners to be loaded; empty for all."""
+        return _split_names(self.captioners)
 
     @property
     def blob_url(self) -> str:

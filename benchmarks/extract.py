@@ -36,8 +36,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.support.likeness import HEADINGS, Likeness, compare
 from benchmarks.support.material import clips, describe, windows
 from benchmarks.support.plain_loops import loop
-from extractors.engines.base import EngineName, Precision
-from extractors.engines.engine import HALVES
+from extractors.engines.engine import HALVES, EngineName, Precision
 from extractors.extractor import AnyExtractor, create, list_extractors
 from extractors.pretrained.errors import WeightsError
 from extractors.windows import WindowOptions

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from benchmarks.support.likeness import HEADINGS, Likeness, compare
 from benchmarks.support.material import clips, describe, windows
-from extractors.engines.base import EngineName, Precision
+from extractors.engines.engine import EngineName, Precision
 from extractors.extractor import AnyExtractor, create, list_extractors
 from extractors.windowing.batching import WindowRows
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.extractor import create
 from models.checkpoint import load_captioner
 from models.combining.caption_writers import SingleWriter

@@ -33,8 +33,7 @@ Output: TypeAlias = int | IO[Any] | None
 class ChildProcess:
     """Runs a command until it ends, or is ended; any thread may do that.
 
-    Ctrl-C in a terminal does not reach it: its owner ends it in order. Made with Popen's OSError where no
-    process can be had.
+    Ctrl-C in a terminal does not reach it: its owner ends it in order.
 
     Args:
         command: the program and what it is called with.
@@ -45,6 +44,9 @@ class ChildProcess:
         errors: of its standard error.
         ends_by: the signal that it gets when its parent ends. None for one that calls ``join_parent``, which
             ignores Ctrl-C by itself: a process with many threads can then be copied the safe way.
+
+    Raises:
+        OSError: the command is not there, or no process can be had at the moment.
     """
 
     def __init__(

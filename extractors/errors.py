@@ -4,6 +4,7 @@ nothing, so that the API's image carries this one file.
     ReelwordError
     ├── MediaError        extractors/media/errors.py        between a file and its frames
     ├── WeightsError      extractors/pretrained/errors.py   between a network's name and its weights
+    ├── PretrainedError   models/pretrained/errors.py       between a folder of the hub and its captions
     ├── DataSetError      training/datasets/errors.py       in a captioned set
     ├── JobError          app/errors.py                     while jobs are taken, run and stored
     ├── RequestError      app/api/problems.py               in an HTTP request
@@ -27,7 +28,7 @@ class ReelwordError(Exception):
 
     @property
     def advice(self) -> str:
-        """What happened and what to do, as a command prints it."""
+        """Says what happened and what to do, as a command prints it."""
         return f"{self} {self.hint}".strip()
 
     def document(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from extractors.engines.base import EngineName, Precision
+from extractors.engines.engine import EngineName, Precision
 from extractors.errors import ReelwordError
 from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
@@ -111,36 +111,36 @@ class UnknownExtractor(ReelwordError, ValueError):
 OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``, as captioners know them
 #: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
 MODULES: Mapping[str, str] = {
-    OLDEST: "extractors.builtin.efficientnet_lite2",
-    "efficientnet-lite2-stages": "extractors.builtin.efficientnet_stages",
-    "efficientnet-lite3": "extractors.builtin.efficientnet_lite3",
-    "tuned_pair": "extractors.builtin.tuned_pair",
-    "i3d_rgb": "extractors.builtin.i3d",
-    "i3d_flow": "extractors.builtin.i3d",
-    "resnet50": "extractors.builtin.images",
-    "resnet101": "extractors.builtin.images",
-    "resnet152": "extractors.builtin.images",
-    "resnext101": "extractors.builtin.images",
-    "inception_v4": "extractors.builtin.images",
-    "c3d": "extractors.builtin.c3d",
-    "resnext101_3d": "extractors.builtin.clips",
-    "ircsn152": "extractors.builtin.clips",
-    "slow_r50": "extractors.builtin.pytorchvideo",
-    "i3d_r50": "extractors.builtin.pytorchvideo",
-    "slowfast_r50": "extractors.builtin.pytorchvideo",
-    "csn_r101": "extractors.builtin.pytorchvideo",
-    "detectron2_c4": "extractors.builtin.detectors",
-    "detectron2_fpn": "extractors.builtin.detectors",
-    "bottom_up": "extractors.builtin.detectors",
-    "faster_rcnn": "extractors.builtin.torchvision_detectors",
-    "mask_rcnn": "extractors.builtin.torchvision_detectors",
-    "coco_ssd": "extractors.builtin.coco_ssd",
-    "vggish": "extractors.builtin.vggish",
+    OLDEST: "extractors.catalog.efficientnet_lite2",
+    "efficientnet-lite2-stages": "extractors.catalog.efficientnet_lite2",
+    "efficientnet-lite3": "extractors.catalog.efficientnet_lite3",
+    "tuned_pair": "extractors.catalog.tuned_pair",
+    "i3d_rgb": "extractors.catalog.i3d",
+    "i3d_flow": "extractors.catalog.i3d",
+    "resnet50": "extractors.catalog.imagenet",
+    "resnet101": "extractors.catalog.imagenet",
+    "resnet152": "extractors.catalog.imagenet",
+    "resnext101": "extractors.catalog.imagenet",
+    "inception_v4": "extractors.catalog.imagenet",
+    "c3d": "extractors.catalog.clip_networks",
+    "resnext101_3d": "extractors.catalog.clip_networks",
+    "ircsn152": "extractors.catalog.clip_networks",
+    "slow_r50": "extractors.catalog.pytorchvideo",
+    "i3d_r50": "extractors.catalog.pytorchvideo",
+    "slowfast_r50": "extractors.catalog.pytorchvideo",
+    "csn_r101": "extractors.catalog.pytorchvideo",
+    "detectron2_c4": "extractors.catalog.detectors",
+    "detectron2_fpn": "extractors.catalog.detectors",
+    "bottom_up": "extractors.catalog.detectors",
+    "faster_rcnn": "extractors.catalog.torchvision_detectors",
+    "mask_rcnn": "extractors.catalog.torchvision_detectors",
+    "coco_ssd": "extractors.catalog.coco_ssd",
+    "vggish": "extractors.catalog.vggish",
 }
 #: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "bottom_up:16" for so many
 #: boxes, "vggish:no_relu+pca_rounded".
 FAMILIES: Mapping[str, str] = {
-    "roi": "extractors.builtin.roi_align",
+    "roi": "extractors.catalog.roi_align",
     **{
         name: MODULES[name]
         for name in (

@@ -23,7 +23,7 @@ PILLOW: Mapping[Filter, Image.Resampling] = {
 
 @dataclass(frozen=True)
 class Resizing:
-    """How an extractor resizes whole pictures; resizing twice is resizing once.
+    """Declares an extractor's resizing of whole pictures; resizing twice is resizing once.
 
     target: pixels of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is
     squashed. longest: a limit of the longer side, as detectors have it: sizes are then rounded and not cut to

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges, cell_edges
+from extractors.preprocessing.cell_edges import Edges, find_cell_edges
 from models.caption import ChosenMoment, Extras
 from models.vocabulary import BOS, Vocabulary
 
@@ -270,7 +270,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
 
         stream: the map that it attends to, side: how many rows its attention has.
         """
-        return cell_edges(stream, side)
+        return find_cell_edges(stream, side)
 
     def first_word(self, memory: MemoryT_co, rows_per_video: int) -> Tensor:  # type: ignore[misc]
         """Makes the (R,) ids that the first step is given."""

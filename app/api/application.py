@@ -130,7 +130,7 @@ async def _validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """What the framework says by itself: no such route, no such method on it."""
+    """Answers what the framework finds by itself: no such route, no such method on it."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     path = request.url.path

@@ -36,17 +36,22 @@ class CaptionerDocument(BaseModel):
         description="Seconds from a 10 s clip to its features and from there to its caption, where measured."
     )
     seconds: float | None = Field(description="Of one default job, as its worker measured.")
+    source: str | None = Field(description="Of a pretrained one: the hub's id and revision, or a folder.")
+    licence: str | None = Field(description="Of a pretrained one: the terms that its card names.")
+    memory: int | None = Field(description="Of a pretrained one: bytes that it is expected to take.")
     workers: int = Field(description="Live workers that have it.")
 
     @classmethod
     def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
-        known = info.model_dump(exclude={"members", "vocabulary", "speed"})
+        known = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
         return cls(
             **known,
             about=ABOUT.get(info.kind, ""),
             members=list(info.members) or None,
             vocabulary=info.vocabulary or None,
             speed=info.speed,
+            source=info.source or None,
+            licence=info.licence or None,
             workers=workers,
         )
 

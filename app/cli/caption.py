@@ -156,7 +156,7 @@ def _caption_segments(
 def _check_choice(options: CaptionOptions, settings: Settings) -> None:
     """Before any network is loaded. Where there is nothing to choose from, the engine says so."""
     try:
-        found = captioner_choices(settings.weights, settings.captioner)
+        found = captioner_choices(settings)
         if found.alone:
             found.resolve(options)
     except CaptionerUnavailable as failure:  # which lists those that there are

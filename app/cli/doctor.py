@@ -221,10 +221,10 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
 
 def check_networks(extractors: Iterable[str], settings: Settings) -> Iterator[Finding]:
     """Finds the weights of the demo's image network, and of whatever else these extractors are made of."""
-    from extractors.builtin.efficientnet_lite2 import NETWORK
+    from extractors.catalog.efficientnet_lite2 import NETWORK
     from extractors.extractor import list_weights
     from extractors.pretrained.errors import WeightsError
-    from extractors.pretrained.folder import WeightsFolder
+    from extractors.pretrained.weights_folder import WeightsFolder
 
     folder = WeightsFolder(settings.data, settings.manifest)
     for name in dict.fromkeys([NETWORK, *(each for built in extractors for each in list_weights(built))]):

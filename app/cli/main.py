@@ -13,8 +13,10 @@ from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
+from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
+from app.cli.judge import judge
 from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -64,8 +66,10 @@ cli = typer.Typer(
 weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the networks' published weights.")
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
+cli.add_typer(captioners, name="captioners")
 cli.command(cls=PlainCommand)(extract)
-cli.command()(search)
+cli.command(cls=PlainCommand)(judge)
+cli.command(cls=PlainCommand)(search)
 
 
 def _print_version(asked: bool) -> None:
@@ -206,7 +210,7 @@ def models(
 
     configured = load_settings()
     if not sets:
-        print_models(configured.weights, as_json=as_json, default=configured.captioner)
+        print_models(configured, as_json=as_json)
     if sets or not as_json:
         print_sets(configured.data, as_json=as_json)
 

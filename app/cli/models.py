@@ -13,11 +13,17 @@ from typing import Any
 
 from app.jobs.captioner_choice import default_captioner
 from app.jobs.captioner_info import ABOUT, CaptionerInfo
-from app.pipeline.installed_captioners import captioner_info, combination_infos
+from app.pipeline.installed_captioners import (
+    captioner_info,
+    combination_infos,
+    pretrained_captioners,
+    pretrained_info,
+)
+from app.settings import Settings
 from app.terminal import print_table
 from extractors.extractor import list_weights
-from extractors.pretrained.folder import WeightsFolder
-from extractors.pretrained.manifest import candidates
+from extractors.pretrained.manifest import find_candidates
+from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
 from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
@@ -26,21 +32,21 @@ MIB = 2**20
 COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that count items
 
 
-def print_models(weights: Path, *, as_json: bool, default: str | None = None) -> None:
-    """Prints the captioners in a folder.
+def print_models(settings: Settings, *, as_json: bool) -> None:
+    """Prints the captioners that are installed, as a table or as one JSON document.
 
-    Args:
-        weights: the folder.
-        as_json: as one JSON document instead of a table.
-        default: the captioner that is marked; the best one where none is given.
+    The one that writes where a job names none is marked.
     """
+    weights = settings.weights
     files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
     alone = list(infos.values())
     joint = combination_infos(alone, find_embedding(weights))
-    chosen = default or default_captioner(alone)
+    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
+    chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
     found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     found += [_describe_info(info) for info in joint]
+    found += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
     found = [{**each, "default": each["name"] == chosen} for each in found]
     if as_json:
         print(json.dumps(found))
@@ -88,6 +94,7 @@ def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
         "extractors": list(info.extractors), "members": list(info.members) or None,
         "parameters": info.parameters, "scores": info.scores,
         "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
+        "source": info.source or None, "licence": info.licence or None, "memory": info.memory,
     }  # fmt: skip
 
 
@@ -124,7 +131,9 @@ def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     folder = WeightsFolder.of(data)
     names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
     return [
-        name for name in names if not any(folder.locate(known) for known in candidates(name, folder.manifest))
+        name
+        for name in names
+        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
     ]
 
 
@@ -143,6 +152,7 @@ def _format_row(model: dict[str, Any]) -> tuple[str, ...]:
     if model["error"]:
         return name, model["error"], _format_size(model), "", ""
     features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
+    features = features or f"frames\n{model['source']}"
     made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
     return (
         name,
@@ -156,7 +166,8 @@ def _format_row(model: dict[str, Any]) -> tuple[str, ...]:
 def _format_size(model: dict[str, Any]) -> str:
     millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
     size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
-    return "\n".join(filter(None, (millions, size)))
+    memory = f"{model['memory'] / MIB:.0f} MiB in memory" if model.get("memory") else ""
+    return "\n".join(filter(None, (millions, size, memory)))
 
 
 def _format_speed(model: dict[str, Any]) -> str:

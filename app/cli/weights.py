@@ -26,8 +26,8 @@ from app.settings import Settings
 from app.terminal import complain, print_table, printable
 from extractors.pretrained.download import Downloader, fetch_weights
 from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
-from extractors.pretrained.folder import COMMAND, FileCheck, Found, WeightsFolder
-from extractors.pretrained.manifest import Entry, Source, entry, manifest
+from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
 
 #: How the table says where a file comes from.
 SOURCES: Mapping[Source, str] = {
@@ -51,7 +51,7 @@ def print_weights(settings: Settings, *, as_json: bool) -> int:
     return 0
 
 
-def describe_weights(known: Entry, folder: WeightsFolder) -> dict[str, Any]:
+def describe_weights(known: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
     """Gives the entry, and the file where it is here (not checked; verify does that)."""
     file = folder.locate(known)
     return {**known.model_dump(mode="json"), "file": None if file is None else str(file)}
@@ -61,7 +61,7 @@ def get_weights(names: Sequence[str], settings: Settings) -> int:
     """Brings files from their URLs, each with a progress bar on a terminal."""
     folder = WeightsFolder(settings.data, settings.manifest)
 
-    def bring(known: Entry) -> Found:
+    def bring(known: WeightsEntry) -> FoundWeights:
         with _show_bar(known) as downloader:
             return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
 
@@ -87,10 +87,10 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     """Checks the files that are named, or all that are here."""
     folder = WeightsFolder(settings.data, settings.manifest)
 
-    def check(known: Entry) -> Found:
+    def check(known: WeightsEntry) -> FoundWeights:
         file = folder.locate(known)
         if file is None:
-            raise WeightsMissing(folder.remedy(known))
+            raise WeightsMissing(folder.describe_remedy(known))
         return folder.check(known, file)
 
     here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
@@ -99,15 +99,15 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     return _do_each(names or here, folder, check)
 
 
-def _read_manifest(folder: WeightsFolder) -> tuple[Entry, ...]:
+def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
     try:
-        return manifest(folder.manifest)
+        return read_manifest(folder.manifest)
     except ManifestDamaged as error:
         complain(f"{error} {error.hint}")
         raise SystemExit(2) from error
 
 
-def _make_check(known: Entry) -> FileCheck:
+def _make_check(known: WeightsEntry) -> FileCheck:
     """Builds the network, for which torch is loaded; most commands do without."""
 
     def probe(file: Path) -> None:
@@ -118,11 +118,13 @@ def _make_check(known: Entry) -> FileCheck:
     return probe
 
 
-def _do_each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry], Found]) -> int:
+def _do_each(
+    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
+) -> int:
     """Does it for each name; a failure costs that one alone, and is listed at the end."""
     _read_manifest(folder)
     try:
-        entries = [entry(name, folder.manifest) for name in names]
+        entries = [find_entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
         complain(str(unknown))
         return 2
@@ -139,7 +141,7 @@ def _do_each(names: Sequence[str], folder: WeightsFolder, work: Callable[[Entry]
     return 1 if failed else 0
 
 
-def _say_found(found: Found) -> str:
+def _say_found(found: FoundWeights) -> str:
     """One line: where it is and how far it can be trusted."""
     trust = f"sha256 {found.sha256[:12]}…"
     if found.pinned and found.entry.sha256 is not None:
@@ -150,7 +152,7 @@ def _say_found(found: Found) -> str:
 
 
 @contextmanager
-def _show_bar(known: Entry) -> Iterator[Downloader]:
+def _show_bar(known: WeightsEntry) -> Iterator[Downloader]:
     """A downloader that shows how far it is, on standard error, on a terminal only."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

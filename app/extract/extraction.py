@@ -26,7 +26,7 @@ from app.extract.plan import (
 )
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.extractor import OLDEST, AnyExtractor, create
 from extractors.features import Stream
 from extractors.media.errors import MediaError, MissingFile
@@ -191,7 +191,7 @@ class VideoExtraction:
         plan = self._plan
         return create(
             name,
-            chosen_device(plan.device),
+            choose_device(plan.device),
             precision=plan.precision,
             threads=plan.settings.threads,
             cache=plan.settings.data / "cache",

@@ -27,7 +27,7 @@ class InputVideo:
 
     @property
     def key(self) -> str:
-        """What is equal where two names would be one file; some file systems do not look at case."""
+        """The name as file systems compare it that do not look at case: equal where two would be one file."""
         return self.name.lower()
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from app.settings import Settings
-from extractors.engines.base import Precision
+from extractors.engines.engine import Precision
 from extractors.errors import ReelwordError
 from extractors.media.request import Limits
 from extractors.pretrained.load import WeightsChoice

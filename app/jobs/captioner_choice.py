@@ -13,17 +13,18 @@ from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 
-# Which captioner writes where a job names none: the best on real clips per second of waiting.
+# Which captioner writes where a job names none: the best on real clips of those that do not take long.
 #
-# Both numbers are in the checkpoints' cards: how good it is on the set of scores that is called after clips,
-# and the seconds from a 10 s clip to its caption as ``python -m benchmarks.captioners`` measured them. How
-# good is what was judged by eye, where anybody's clips were judged, a caption that is partly right counting
-# half: on a few dozen clips of one reference each, CIDEr-D's interval is wider than what separates two
-# captioners. Elsewhere it is CIDEr-D. Captioners without both numbers do not compete, nor do fusion and
+# Both numbers are in the captioners' cards: how good it is on the set of scores that is called after clips,
+# and the seconds from a 10 s clip to its caption as ``python -m benchmarks.captioners`` and ``judge`` measure
+# them. How good is what was judged by eye, where anybody's clips were judged, a caption that is partly right
+# counting half: on a few dozen clips of one reference each, CIDEr-D's interval is wider than what separates
+# two captioners. Elsewhere it is CIDEr-D. Captioners without both numbers do not compete, nor do fusion and
 # ensemble, whose members' seconds add up. Where nobody competes it is FALLBACK, or the first by name.
 # REELWORD_CAPTIONER overrules all of this.
 
 
+PATIENCE = 10.0  #: seconds for a 10 s clip, as long as the clip itself; a slower captioner is asked by name
 FALLBACK = "stats"
 
 
@@ -31,17 +32,21 @@ def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
     """Finds who writes where a job names nobody; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
-        rated = {info.name: rate for info in alone if (rate := per_second(info, score)) is not None}
+        rated = {info.name: found for info in alone if (found := _competing(info, score)) is not None}
         if rated:
             return max(rated, key=rated.__getitem__)
     names = [info.name for info in alone]
     return FALLBACK if FALLBACK in names else next(iter(names), None)
 
 
-def per_second(info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]) -> float | None:
-    """Divides the score by the seconds that one clip takes; None where either is not known."""
+def _competing(
+    info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]
+) -> tuple[float, float] | None:
+    """The score, and of equal ones the quicker first; None for who does not compete."""
     found = score(info)
-    return None if found is None or info.speed is None else found / info.speed.seconds
+    if found is None or info.speed is None or info.speed.seconds > PATIENCE:
+        return None
+    return found, -info.speed.seconds
 
 
 def clips_judged(info: CaptionerInfo) -> float | None:

@@ -18,6 +18,10 @@ ABOUT: Mapping[str, str] = {
     "spatial": "Spatial: two LSTMs that attend to regions of all moments",
     "fusion": "Fusion: members write, and the caption that fits the video best wins",
     "ensemble": "Ensemble: members agree on every word by the mean of their probabilities",
+    "git": "GIT: a transformer that reads image tokens of a few frames and writes behind them",
+    "blip": "BLIP: a text decoder that attends across to the image tokens of the frames",
+    "vision_encoder_decoder": "Vision encoder-decoder: a language model that attends across to image tokens",
+    "video_language": "Video-language model: a chat model that is shown frames with their times",
 }
 
 
@@ -45,7 +49,8 @@ class CaptionerInfo(BaseModel):
     kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
     combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
     makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
-    data set. seconds: of one default job, measured when the worker warmed up.
+    data set. seconds: of one default job, measured when the worker warmed up. source, licence: of a
+    pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,3 +66,6 @@ class CaptionerInfo(BaseModel):
     scores: dict[str, Any] = {}
     speed: SpeedInfo | None = None
     seconds: float | None = None
+    source: str = ""
+    licence: str = ""
+    memory: int | None = None

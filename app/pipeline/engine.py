@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +15,17 @@ import torch
 from app import __version__
 from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
-from app.jobs.options import CaptionerChoice, CaptionOptions
+from app.jobs.options import CaptionOptions
+from app.pipeline.caption_plan import CaptionPlan, VideoInputs
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage, Frames, Stream
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
-from models.combining.caption_writers import Writer
 from models.decoding.options import DecodingOptions
-from models.feature_sources.feature_source import StreamSource
 
 
 class Engine:
@@ -39,7 +36,7 @@ class Engine:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.device = chosen_device(settings.device)
+        self.device = choose_device(settings.device)
         torch.set_num_threads(settings.threads)
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
@@ -81,17 +78,17 @@ class Engine:
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(given) for given in options]
-        features = _describe(videos, plans)
+        inputs = _describe(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
         for wanted in dict.fromkeys(options):
             places = [place for place, given in enumerate(options) if given == wanted]
             report("caption", len(answers) / len(videos))
-            inputs = plans[places[0]]
-            if isinstance(inputs, JobFailure):
-                found: Sequence[EngineAnswer | JobFailure] = [inputs] * len(places)
+            plan = plans[places[0]]
+            if isinstance(plan, JobFailure):
+                found: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
-                found = self._caption(inputs, [features[place] for place in places], wanted, timings)
+                found = self._caption(plan, [inputs[place] for place in places], wanted, timings)
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(videos))]
 
@@ -101,68 +98,49 @@ class Engine:
             return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
-            return CaptionPlan(
-                choice, self._captioners.writer(choice), self._captioners.feature_source(choice)
-            )
+            return self._captioners.plan(choice)
         except JobFailure as failure:
             return failure
 
     def _caption(
         self,
-        inputs: CaptionPlan,
-        features: Sequence[dict[str, Stream]],
+        plan: CaptionPlan,
+        videos: Sequence[VideoInputs],
         options: CaptionOptions,
         timings: Mapping[str, float],
     ) -> list[EngineAnswer]:
         began = time.perf_counter()
-        captions = inputs.writer.caption(features, _decoding(options))
+        captions = plan.caption(videos, _decoding(options))
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(inputs, streams, options), Timings(**spent))
-            for best_first, streams in zip(captions, features, strict=True)
+            _answer(best_first, self._model(plan, video, options), Timings(**spent))
+            for best_first, video in zip(captions, videos, strict=True)
         ]
 
-    def _model(self, inputs: CaptionPlan, streams: Mapping[str, Stream], options: CaptionOptions) -> Model:
+    def _model(self, plan: CaptionPlan, video: VideoInputs, options: CaptionOptions) -> Model:
         """Names the weights that wrote, the features and the options."""
-        choice = inputs.choice
+        choice = plan.choice
         known = {info.name: info.weights_sha256 for info in self._captioners.infos}
         return Model(
             captioner=choice.captioner,
             weights_sha256=self._captioners.digest(choice),
             members={name: known[name] for name in choice.members} or None,
-            features=inputs.provenance(streams),
+            features=plan.provenance(video),
             options=options.model_dump(),
             version=__version__,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class CaptionPlan:
-    """Holds one way to caption: who writes, and what feeds them."""
-
-    choice: CaptionerChoice
-    writer: Writer
-    feature_source: StreamSource
-
-    def provenance(self, streams: Mapping[str, Stream]) -> dict[str, Any]:
-        """Lists the name tag of each stream that was used, with how its frames were chosen."""
-        specs = {name: streams[name].spec for name in self.writer.streams if name in streams}
-        return {
-            name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
-            for name, spec in specs.items()
-        }
-
-
-def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[dict[str, Stream]]:
+def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[VideoInputs]:
     """Computes for each video the streams of its own captioners; none for one that nobody will caption."""
     streams: list[dict[str, Stream]] = [{} for _ in videos]
-    sources = [None if isinstance(inputs, JobFailure) else inputs.feature_source for inputs in plans]
+    sources = [None if isinstance(plan, JobFailure) else plan.feature_source for plan in plans]
     for source in dict.fromkeys(each for each in sources if each is not None):
         places = [place for place, each in enumerate(sources) if each is source]
         found = source.extract([videos[place] for place in places])
         for place, described in zip(places, found, strict=True):
             streams[place] = described
-    return streams
+    return [VideoInputs(*pair) for pair in zip(videos, streams, strict=True)]
 
 
 def _answer(best_first: Sequence[Caption], model: Model, timings: Timings) -> EngineAnswer:

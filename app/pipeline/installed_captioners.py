@@ -10,7 +10,8 @@ from typing import Any
 
 from app.jobs.captioner_choice import CaptionerChoices, default_captioner
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
-from app.jobs.options import ENSEMBLE, FUSION
+from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION
+from app.settings import Settings
 from extractors.files import sha256_of
 from models.checkpoint import (
     Card,
@@ -23,11 +24,42 @@ from models.checkpoint import (
 )
 from models.combining.members import choose_members
 from models.feature_sources.stream_checks import describe_sampling, list_extractors
+from models.pretrained.installed import InstalledCaptioners, PretrainedCard
 
 
-def captioner_choices(weights: Path, default: str | None = None) -> CaptionerChoices:
-    """Lists what may be chosen. default: another captioner than the rule's. Raises CheckpointError."""
-    return CaptionerChoices(captioner_infos(weights), default)
+def captioner_choices(settings: Settings) -> CaptionerChoices:
+    """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
+    known = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
+    wanted = settings.captioner_names
+    return CaptionerChoices([info for info in known if not wanted or info.name in wanted], settings.captioner)
+
+
+def pretrained_captioners(settings: Settings) -> InstalledCaptioners:
+    """The folder of pretrained captioners; none of them is called as another captioner is."""
+    own = (file.stem for file in settings.weights.glob("*.safetensors"))
+    return InstalledCaptioners(settings.data / "captioners", frozenset([*own, *COMBINATIONS]))
+
+
+def pretrained_infos(settings: Settings) -> list[CaptionerInfo]:
+    """Each pretrained captioner, as its card describes it. Raises FilesDiffer."""
+    return [pretrained_info(card) for card in pretrained_captioners(settings).list()]
+
+
+def pretrained_info(card: PretrainedCard) -> CaptionerInfo:
+    """Describes a pretrained captioner by its card."""
+    revision = "" if card.revision is None else f"@{card.revision}"
+    return CaptionerInfo(
+        name=card.name,
+        weights_sha256=card.weights_sha256,
+        kind=card.facts.family,
+        features={},
+        parameters=card.facts.parameters,
+        scores=dict(card.scores),
+        speed=None if card.speed is None else _speed(Speed(**card.speed.model_dump())),
+        source=f"{card.source}{revision}",
+        licence=card.facts.licence,
+        memory=card.facts.memory,
+    )
 
 
 def captioner_infos(weights: Path) -> list[CaptionerInfo]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -11,7 +12,14 @@ from app.errors import EngineStartFailed, MembersDiffer
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
-from app.pipeline.installed_captioners import captioner_info, combination_infos, digest_of
+from app.pipeline.caption_plan import CaptionPlan, FramePlan, StreamPlan
+from app.pipeline.installed_captioners import (
+    captioner_info,
+    combination_infos,
+    digest_of,
+    pretrained_captioners,
+    pretrained_infos,
+)
 from app.settings import Settings
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest
@@ -43,6 +51,11 @@ from models.feature_sources.stream_checks import (
     select_stream_set,
 )
 from models.feature_sources.stream_sets import StreamSet
+from models.pretrained.errors import PretrainedError
+from models.pretrained.installed import PretrainedCard
+
+if TYPE_CHECKING:
+    from models.pretrained.load import AnyPretrainedCaptioner
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +71,17 @@ class LoadedCaptioners:
         folder = settings.weights
         self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
-        loaded = {name: load_captioner(name, device, folder) for name in list_checkpoints(folder)}
-        if not loaded:
+        self._check_names(settings)
+        wanted = settings.captioner_names
+        self.pretrained = load_pretrained(settings, device)
+        loaded = {
+            name: load_captioner(name, device, folder)
+            for name in list_checkpoints(folder)
+            if not wanted or name in wanted
+        }
+        if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
-        self._stream_sets = stream_sets_for(loaded, settings.streams)
+        self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
         self.checkpoints = {name: loaded[name] for name in self._stream_sets}
         self._feature_sources: dict[frozenset[StreamSet], FeatureSource | CombinedFeatureSource] = {}
         self._writers: dict[CaptionerChoice, Writer] = {}
@@ -72,13 +92,29 @@ class LoadedCaptioners:
         path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
-        self.infos = self._list_captioners(folder)
+        self.infos = (*self._list_captioners(folder), *self._list_pretrained(settings))
         self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             known = ", ".join(self.captioner_choices.names)
             raise EngineStartFailed(
                 f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {known}."
             )
+
+    def _check_names(self, settings: Settings) -> None:
+        known = [*list_checkpoints(settings.weights), *(info.name for info in pretrained_infos(settings))]
+        if unknown := [name for name in settings.captioner_names if name not in known]:
+            raise EngineStartFailed(
+                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(known)}."
+            )
+
+    def _list_pretrained(self, settings: Settings) -> list[CaptionerInfo]:
+        return [info for info in pretrained_infos(settings) if info.name in self.pretrained]
+
+    def plan(self, choice: CaptionerChoice) -> CaptionPlan:
+        """Returns one way to caption. Raises MembersDiffer."""
+        if choice.captioner in self.pretrained:
+            return FramePlan(choice, self.pretrained[choice.captioner])
+        return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
 
     def writer(self, choice: CaptionerChoice) -> Writer:
         """Returns who writes, made when first asked for. Raises MembersDiffer."""
@@ -109,6 +145,7 @@ class LoadedCaptioners:
     def requests(self) -> Mapping[str, DecodeRequest]:
         """Captioner → the frames that its extractors want; members' come beside them."""
         found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
+        found |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
             found[FUSION] = build_feature_source(
                 [select_stream_set(self._embedding[1])], self._pool, self._frames
@@ -139,6 +176,29 @@ class LoadedCaptioners:
         files = list_checkpoints(folder)
         alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
         return (*alone, *combination_infos(alone, find_embedding(folder)))
+
+
+def load_pretrained(settings: Settings, device: str) -> dict[str, AnyPretrainedCaptioner]:
+    """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out."""
+    wanted = settings.captioner_names
+    cards = [card for card in pretrained_captioners(settings).list() if not wanted or card.name in wanted]
+    found = {card.name: _load_one(card, settings, device) for card in cards}
+    return {name: captioner for name, captioner in found.items() if captioner is not None}
+
+
+def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
+    """Imports transformers, which takes seconds."""
+    from models.pretrained.folder import read_pretrained_info
+    from models.pretrained.load import load_pretrained_captioner
+    from models.pretrained.opening import LoadSettings
+
+    log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
+    try:
+        info = read_pretrained_info(pretrained_captioners(settings).path(card.name), card.name)
+        return load_pretrained_captioner(info, LoadSettings(device=device))
+    except PretrainedError as error:
+        log.error("captioner left out", captioner=card.name, why=error.advice)
+        return None
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:

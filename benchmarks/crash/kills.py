@@ -43,7 +43,8 @@ def worker_killed(service: Deployment) -> Iterator[Finding]:
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
     orphans = held_by(service, ids, victim)
-    lapse = max(int(service.record(job_id)["lease"]) / 1000 for job_id in orphans)
+    # zero where the supervisor has released them already
+    lapse = max(int(service.record(job_id)["lease"]) / 1000 for job_id in orphans) or service.redis_now()
     restarts: dict[str, tuple[float, float]] = {}
     while len(restarts) < len(orphans):
         for job_id in set(orphans) - set(restarts):

@@ -273,7 +273,7 @@ class _Child:
 
 
 def _environment() -> dict[str, str]:
-    """What an interpreter needs and nothing else: settings hold secrets, and media files are hostile."""
+    """Passes on what an interpreter needs, nothing else: settings hold secrets, media files are hostile."""
     passed = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
     # numpy's threads would each reserve address space, which counts as memory
     return {**passed, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""ResNet-101 as detectors use it: frozen norms, the stride in a block's first 1×1, named as in detectron2.
+"""Computes ResNet's maps as detectors use them: frozen norms, the stride in a block's first 1×1.
 
 He et al., 2016 (arXiv:1512.03385), in the order of strides of their Caffe models. Modules carry detectron2's
 names, so that its checkpoints fit as they are.
@@ -27,7 +27,7 @@ class NormedConvolution(nn.Conv2d):
         return y
 
 
-class Stem(nn.Module):
+class ResNetStem(nn.Module):
     """7×7 and a max pool. caffe: the pool is not padded, and its last window may hang over the edge."""
 
     def __init__(self, caffe: bool) -> None:
@@ -54,22 +54,29 @@ class CaffeBottleneck(nn.Module):
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
-def stage(number: int, blocks: int, stride: int, dilation: int = 1) -> nn.Sequential:
-    """res2 to res5; dilation: of every 3×3 in it."""
+def build_stage(number: int, blocks: int, stride: int, dilation: int = 1) -> nn.Sequential:
+    """Builds one of the stages res2 to res5.
+
+    Args:
+        number: 2 to 5; channels double from one to the next.
+        blocks: bottlenecks.
+        stride: of the first of them.
+        dilation: of every 3×3 in it.
+    """
     inputs, width = (64 if number == 2 else 2 ** (number + 5)), 2 ** (number + 4)
     first = CaffeBottleneck(inputs, width, stride, dilation)
     return nn.Sequential(first, *(CaffeBottleneck(4 * width, width, 1, dilation) for _ in range(blocks - 1)))
 
 
-class Backbone(nn.Module):
+class ResNetBackbone(nn.Module):
     """The stages from res2 to ``last``: pictures (N, 3, H, W) to the maps of each by name."""
 
     def __init__(self, last: int, depth: int = 101, caffe: bool = False) -> None:
         super().__init__()
-        self.stem = Stem(caffe)
+        self.stem = ResNetStem(caffe)
         self.names = [f"res{number}" for number in range(2, last + 1)]
         for number, blocks in zip(range(2, last + 1), DEPTHS[depth], strict=False):
-            self.add_module(f"res{number}", stage(number, blocks, 1 if number == 2 else 2))
+            self.add_module(f"res{number}", build_stage(number, blocks, 1 if number == 2 else 2))
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         x = self.stem(x)

@@ -1,4 +1,4 @@
-"""Bottom-up attention: Faster R-CNN of Visual Genome's 1600 objects and 400 attributes.
+"""Detects regions by bottom-up attention: Faster R-CNN of 1600 objects and 400 attributes.
 
 Anderson et al., CVPR 2018 (arXiv:1707.07998). The weights are Caffe's, in two ports with layouts of their
 own: airsplay/py-bottom-up-attention has the background as the last class, MILVLG/bottom-up-attention.pytorch
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torchvision.ops import box_iou
 
 from extractors.detection import roi
-from extractors.detection.backbone import Backbone, stage
-from extractors.detection.faster_rcnn import parameters_of
+from extractors.detection.backbone import ResNetBackbone, build_stage
+from extractors.detection.faster_rcnn import select_parameters
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from extractors.detection.regions import Regions
-from extractors.detection.two_stage import Maps, Stages, TwoStage
+from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
@@ -32,7 +32,7 @@ SIZES = (64.0, 128.0, 256.0, 512.0)
 
 @dataclass(frozen=True, eq=False)
 class AttributePredictions:
-    """Of boxes: features (B, 2048); logits (B, 1601), attributes (B, 401), deltas (B, 4 ·)."""
+    """Holds a box's features (B, 2048), logits (B, 1601), attributes (B, 401), deltas (B, 4 ·)."""
 
     features: Tensor
     logits: Tensor
@@ -41,7 +41,7 @@ class AttributePredictions:
 
 
 class AttributePredictor(nn.Module):
-    """Classes, boxes, and attributes, which are read from the feature and the likeliest class."""
+    """Predicts classes, boxes, and attributes: these from the feature and the likeliest class."""
 
     def __init__(self, classes: int, boxes: int, attributes: int) -> None:
         super().__init__()
@@ -58,12 +58,12 @@ class AttributePredictor(nn.Module):
         return AttributePredictions(features, logits, attributes, self.bbox_pred(features))
 
 
-class Heads(nn.Module):
+class BottomUpHeads(nn.Module):
     """res5 without its stride, its 3×3 spread by two instead: 14×14 bins stay 14×14."""
 
     def __init__(self, classes: int, boxes: int, attributes: int) -> None:
         super().__init__()
-        self.res5 = stage(5, 3, 1, dilation=2)
+        self.res5 = build_stage(5, 3, 1, dilation=2)
         self.box_predictor = AttributePredictor(classes, boxes, attributes)
 
 
@@ -79,7 +79,7 @@ class RegionRule:
 
 
 class BottomUp(TwoStage):
-    """Regions are the proposals that show most, in the boxes from which their features were pooled.
+    """Finds the proposals that show most, in the boxes from which their features were pooled.
 
     background_first: MILVLG's layout, whose boxes count their last pixel into their width.
     """
@@ -93,54 +93,82 @@ class BottomUp(TwoStage):
     def __init__(self, classes: int = 1601, attributes: int = 401, background_first: bool = False) -> None:
         super().__init__()
         self.background_first, self.things, self.qualities = background_first, classes - 1, attributes - 1
-        self.backbone = Backbone(4, caffe=True)
+        self.backbone = ResNetBackbone(4, caffe=True)
         head = ProposalHead(1024, 512, 12, scores=2 if background_first else 1)
         extra = 1.0 if background_first else 0.0
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [SIZES], extra)
         boxes = 4 * (classes if background_first else classes - 1)
-        self.roi_heads = Heads(classes, boxes, attributes)
+        self.roi_heads = BottomUpHeads(classes, boxes, attributes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
-        """res4 of normalised pictures (N, 3, H, W)."""
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
+        """Computes res4 of normalised pictures (N, 3, H, W)."""
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.max_pool(maps["res4"], boxes, 1 / 16, 14)
+        return roi.roi_max_pool(maps["res4"], boxes, 1 / 16, 14)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
         return features
 
-    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> AttributePredictions:
-        """Boxes (K, 4) of each picture, in its pixels."""
-        said: AttributePredictions = self.roi_heads.box_predictor(self.embed(self.pool(maps, boxes)))
-        return said
+    def predict(self, features: Tensor) -> AttributePredictions:
+        """Predicts classes, boxes and attributes from features (B, 2048)."""
+        predictions: AttributePredictions = self.roi_heads.box_predictor(features)
+        return predictions
 
-    def found(self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: Stages) -> list[Regions]:
-        said: AttributePredictions = self.roi_heads.box_predictor(self.features(maps, boxes, run))
+    def find_regions(
+        self, maps: Maps, boxes: Sequence[Tensor], _: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
+        predictions = self.predict(self.compute_features(maps, boxes, run))
         counts = [len(box) for box in boxes]
-        rows = (self.without_background(said.logits), self.without_background(said.attributes), said.features)
+        rows = (
+            self.drop_background(predictions.logits),
+            self.drop_background(predictions.attributes),
+            predictions.features,
+        )
         scores, attributes, features = (torch.split(of_all, counts) for of_all in rows)
         parts = zip(boxes, scores, attributes, features, strict=True)
-        return [best(*one, self.rule) for one in parts]
+        return [select_regions(*one, self.rule) for one in parts]
 
-    def without_background(self, logits: Tensor) -> Tensor:
-        """Probabilities (B, C − 1) of logits (B, C), of classes or of attributes."""
+    def drop_background(self, logits: Tensor) -> Tensor:
+        """Turns logits (B, C) of classes or of attributes into probabilities (B, C − 1)."""
         scores = logits.softmax(1)
         return scores[:, 1:] if self.background_first else scores[:, :-1]
 
 
-def best(boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule) -> Regions:
-    """Regions by the best score that survives suppression within its class (the paper's section 3.1)."""
-    score, kind = (scores * survivors(boxes, scores, rule.overlap)).max(1)
+def select_regions(
+    boxes: Tensor, scores: Tensor, attributes: Tensor, features: Tensor, rule: RegionRule
+) -> Regions:
+    """Selects regions by the best score that survives suppression within its class (the paper's section 3.1).
+
+    Args:
+        boxes: (N, 4), in pixels of the picture.
+        scores: (N, 1600), the probability of each object.
+        attributes: (N, 400), the probability of each attribute.
+        features: (N, 2048).
+        rule: how many, and how sure.
+
+    Returns:
+        The regions, the best first.
+    """
+    score, kind = (scores * suppress_overlaps(boxes, scores, rule.overlap)).max(1)
     order = score.argsort(descending=True, stable=True)
     count = min(max(int((score > rule.score).sum()), rule.least), rule.most)
     order = order[:count]
     return Regions(boxes[order], score[order], kind[order], features[order], attributes[order])
 
 
-def survivors(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
-    """bool (N, C): which boxes (N, 4) no better one covers, by the scores (N, C) of each class by itself."""
+def suppress_overlaps(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
+    """Finds the boxes that no better one covers, by the scores of each class by itself.
+
+    Args:
+        boxes: (N, 4), in pixels.
+        scores: (N, C).
+        overlap: intersection over union beyond which two are one.
+
+    Returns:
+        bool (N, C).
+    """
     near = box_iou(boxes, boxes) > overlap
     near.fill_diagonal_(False)
     alive = torch.ones_like(scores.T, dtype=torch.bool)
@@ -151,8 +179,8 @@ def survivors(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
-    """The detector in eval mode, from either port's names. Raises WrongCheckpoint."""
-    parameters = {_our_name(name): value for name, value in parameters_of(checkpoint).items()}
+    """Loads the detector in eval mode, from either port's names. Raises WrongCheckpoint."""
+    parameters = {_rename(name): value for name, value in select_parameters(checkpoint).items()}
     predictor = "roi_heads.box_predictor."
     try:
         classes = len(parameters[f"{predictor}cls_score.bias"])
@@ -167,7 +195,7 @@ def from_checkpoint(checkpoint: Checkpoint) -> BottomUp:
     return network
 
 
-def _our_name(name: str) -> str:
+def _rename(name: str) -> str:
     for theirs, ours in MILVLG.items():
         name = name.replace(f".{theirs}", f".{ours}")
     return name

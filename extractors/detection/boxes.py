@@ -1,4 +1,9 @@
-"""Boxes x0 y0 x1 y1 and the numbers that move them (Girshick et al., 2014, arXiv:1311.2524, appendix C)."""
+"""Lays anchors, and moves and cuts boxes x0 y0 x1 y1 (arXiv:1311.2524, appendix C).
+
+Anchors are the boxes that a region proposal network corrects, the same at every cell of a map (Ren et al.,
+"Faster R-CNN", NeurIPS 2015, arXiv:1506.01497, section 3.1.1). They are laid as detectron2 lays them: centred
+on a cell's upper left corner unless a configuration moves them, widths without an added pixel.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,30 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Anchors: the boxes that a region proposal network corrects, the same at every cell of a map.
-#
-# Ren et al., "Faster R-CNN", NeurIPS 2015 (arXiv:1506.01497), section 3.1.1, laid as detectron2 lays them:
-# centred on a cell's upper left corner unless a configuration moves them, widths without an added pixel.
 
+def make_cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
+    """Makes the anchors of one cell, (sizes × ratios, 4), around zero.
 
-def cell_anchors(sizes: Sequence[float], ratios: Sequence[float]) -> Tensor:
-    """(sizes × ratios, 4) around zero; size: root of the area in pixels; ratio: height over width."""
+    sizes: roots of the areas, in pixels. ratios: height over width.
+    """
     size = torch.tensor(sizes, dtype=torch.float64)[:, None]
     ratio = torch.tensor(ratios, dtype=torch.float64)[None]
     width, height = size / ratio.sqrt(), size * ratio.sqrt()
     return (torch.stack([-width, -height, width, height], -1) / 2).reshape(-1, 4).float()
 
 
-def anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 0.0) -> Tensor:
-    """(rows · columns · A, 4) in pixels, in the order row, column, anchor of the cell.
+def place_anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 0.0) -> Tensor:
+    """Lays a cell's anchors over a map.
 
-    offset: of the centres, in strides (detectron2's ANCHOR_GENERATOR.OFFSET).
+    Args:
+        rows: of the map.
+        columns: of the map.
+        stride: pixels a cell.
+        cell: anchors (A, 4) around zero.
+        offset: of the centres, in strides (detectron2's ANCHOR_GENERATOR.OFFSET).
+
+    Returns:
+        (rows · columns · A, 4) in pixels, in the order row, column, anchor of the cell.
     """
     y = (torch.arange(rows, device=cell.device) + offset) * stride
     x = (torch.arange(columns, device=cell.device) + offset) * stride
@@ -38,12 +49,19 @@ def anchors(rows: int, columns: int, stride: int, cell: Tensor, offset: float = 
 MOST_GROWTH = math.log(1000 / 16)
 
 
-def moved(
+def apply_deltas(
     boxes: Tensor, deltas: Tensor, weights: tuple[float, float, float, float], extra: float = 0
 ) -> Tensor:
-    """(N, K · 4): boxes (N, 4) moved by the deltas (N, K · 4) of dx, dy, dw, dh, each divided by its weight.
+    """Moves boxes by what a network says of them.
 
-    extra: 1 counts a box's last pixel into its width and height, as Caffe's networks were trained to.
+    Args:
+        boxes: (N, 4).
+        deltas: (N, K · 4), dx, dy, dw, dh for each of K classes.
+        weights: the deltas are divided by them.
+        extra: 1 counts a box's last pixel into its width and height, as Caffe's networks were trained to.
+
+    Returns:
+        (N, K · 4).
     """
     size = boxes[:, None, 2:] - boxes[:, None, :2] + extra
     centre = boxes[:, None, :2] + size / 2
@@ -53,12 +71,21 @@ def moved(
     return torch.cat([centre - size / 2, centre + size / 2], -1).flatten(1)
 
 
-def clipped(boxes: Tensor, height: float, width: float) -> Tensor:
-    """Boxes (..., 4) cut to the picture; they may become empty."""
+def clip_boxes(boxes: Tensor, height: float, width: float) -> Tensor:
+    """Cuts boxes to the picture; they may become empty.
+
+    Args:
+        boxes: (..., 4).
+        height: of the picture, in the boxes' units.
+        width: the same.
+
+    Returns:
+        (..., 4).
+    """
     most = boxes.new_tensor([width, height, width, height])
     return boxes.clamp(min=0).minimum(most)
 
 
-def solid(boxes: Tensor) -> Tensor:
-    """bool (...,): the boxes that have an area."""
+def have_area(boxes: Tensor) -> Tensor:
+    """Tells which boxes (..., 4) have an area: bool (...,)."""
     return (boxes[..., 2] > boxes[..., 0]) & (boxes[..., 3] > boxes[..., 1])

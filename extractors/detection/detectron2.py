@@ -1,4 +1,4 @@
-"""detectron2 itself, where it is installed: it runs its own networks with the weights that ours read.
+"""Runs detectron2's own networks, where it is installed, with the weights that ours read.
 
 It is on no package index; docs/networks.md has the line that builds it (commit 02b5c4e of
 facebookresearch/detectron2, which names its parameters as extractors/detection/faster_rcnn.py does).
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from extractors.detection.faster_rcnn import C4, FPN, FasterRCNN
 from extractors.detection.regions import Regions
-from extractors.engines.base import Precision
-from extractors.engines.engine import HALVES, fastest_precision
+from extractors.engines.engine import HALVES, Precision, fastest_precision
 from extractors.preprocessing.detection import DetectionInput
 
 #: What differs from the library's defaults, which are those of R50-C4: its configuration files for COCO,
@@ -46,8 +45,8 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def an_older_library() -> Iterator[None]:
-    """Quiet about what it uses of torch that torch will change one day."""
+def silence_deprecations() -> Iterator[None]:
+    """Silences warnings about what the library uses of torch that torch will change one day."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -56,7 +55,7 @@ def an_older_library() -> Iterator[None]:
 
 
 class Detectron2:
-    """The library's network with our network's weights and rules. Raises ImportError where it is absent.
+    """Runs the library's network with our network's weights and rules. Raises ImportError without it.
 
     precision: None takes fp16 on a GPU and fp32 on a CPU, under autocast.
     """
@@ -67,27 +66,27 @@ class Detectron2:
         self.input: DetectionInput = network.input
         self.width, self.things, self.device = network.width, network.things, device
         self.precision = precision or (fastest_precision(device) if device.type != "cpu" else "fp32")
-        self._model = _model(network).to(device).eval()
+        self._model = _build_model(network).to(device).eval()
         self._pyramid = isinstance(network, FPN)
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor) -> list[Regions]:
-        """Of pictures uint8 (N, 3, H, W), blue first: what is found, in their pixels, the best first."""
+    def detect(self, planes: Tensor) -> list[Regions]:
+        """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
         half = HALVES.get(self.precision)
-        with an_older_library(), torch.autocast(self.device.type, half, enabled=half is not None):
+        with silence_deprecations(), torch.autocast(self.device.type, half, enabled=half is not None):
             pictures = self._model.preprocess_image([{"image": picture} for picture in planes])
             maps = self._model.backbone(pictures.tensor)
             proposals, _ = self._model.proposal_generator(pictures, maps, None)
             found, _ = self._model.roi_heads(pictures, maps, proposals, None)
-            features = self._features(maps, [one.pred_boxes for one in found]).float()
+            features = self._compute_features(maps, [one.pred_boxes for one in found]).float()
         rows = torch.split(features, [len(one) for one in found])
         return [
             Regions(one.pred_boxes.tensor.float(), one.scores.float(), one.pred_classes, row)
             for one, row in zip(found, rows, strict=True)
         ]
 
-    def _features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:
-        """(B, width), as the library's own heads make them before they classify."""
+    def _compute_features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:
+        """Computes features (B, width) as the library's own heads do before they classify."""
         heads = self._model.roi_heads
         if self._pyramid:
             bins = heads.box_pooler([maps[name] for name in heads.box_in_features], boxes)
@@ -98,8 +97,8 @@ class Detectron2:
         return features
 
 
-def _model(network: C4 | FPN) -> Any:
-    with an_older_library():
+def _build_model(network: C4 | FPN) -> Any:
+    with silence_deprecations():
         from detectron2.config import get_cfg
         from detectron2.modeling import build_model
 

@@ -1,4 +1,4 @@
-"""Faster R-CNN with ResNet-101, C4 and FPN, reading detectron2's checkpoints by their own names.
+"""Detects objects by Faster R-CNN with ResNet-101, C4 and FPN, from detectron2's checkpoints.
 
 Ren et al., 2015 (arXiv:1506.01497), and Lin et al., 2017 (arXiv:1612.03144), as in detectron2's
 COCO-Detection/faster_rcnn_R_101_{C4,FPN}_3x.yaml. Modules are named as detectron2's, the background is the
@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.detection import roi
-from extractors.detection.backbone import Backbone, stage
-from extractors.detection.boxes import moved
+from extractors.detection.backbone import ResNetBackbone, build_stage
+from extractors.detection.boxes import apply_deltas
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, detect
-from extractors.detection.two_stage import Maps, Stages, TwoStage
+from extractors.detection.regions import DetectionRule, Regions, select_detections
+from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
@@ -35,7 +35,7 @@ LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_h
 
 @dataclass(frozen=True, eq=False)
 class BoxPredictions:
-    """What a detector says of boxes: features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
+    """Holds boxes' features (B, C), logits (B, classes + 1), deltas (B, 4 · classes)."""
 
     features: Tensor
     logits: Tensor
@@ -43,7 +43,7 @@ class BoxPredictions:
 
 
 class BoxPredictor(nn.Module):
-    """Classes, the background among them, and a box for each that is not."""
+    """Predicts classes, the background among them, and a box for each that is not."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -52,29 +52,29 @@ class BoxPredictor(nn.Module):
 
 
 class FasterRCNN(TwoStage):
-    """A classifier and a box for each class on every region; features are those of the final boxes."""
+    """Predicts a class and a box for each class on every region; features are those of the final boxes."""
 
     roi_heads: C4Heads | FPNHeads
     rule = DetectionRule()
 
-    def describe(self, maps: Maps, boxes: Sequence[Tensor]) -> BoxPredictions:
-        """Boxes (K, 4) of each picture, in its pixels."""
-        return self._said(self.embed(self.pool(maps, boxes)))
-
-    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
-        said = self._said(self.features(maps, boxes, run))
-        scores = said.logits.softmax(1)[:, :-1]
-        moves = moved(torch.cat(list(boxes)), said.deltas, BOX_WEIGHTS).reshape(len(scores), -1, 4)
-        counts = [len(of_one) for of_one in boxes]
+    def find_regions(
+        self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
+        predictions = self.predict(self.compute_features(maps, boxes, run))
+        scores = predictions.logits.softmax(1)[:, :-1]
+        moves = apply_deltas(torch.cat(list(boxes)), predictions.deltas, BOX_WEIGHTS)
+        moves = moves.reshape(len(scores), -1, 4)
+        counts = [len(box) for box in boxes]
         kept = [
-            detect(move, score, size, self.rule)
+            select_detections(move, score, size, self.rule)
             for move, score in zip(torch.split(moves, counts), torch.split(scores, counts), strict=True)
         ]
-        features = self.features(maps, [box for box, _, _ in kept], run)
+        features = self.compute_features(maps, [box for box, _, _ in kept], run)
         rows = torch.split(features, [len(box) for box, _, _ in kept])
         return [Regions(*one, row) for one, row in zip(kept, rows, strict=True)]
 
-    def _said(self, features: Tensor) -> BoxPredictions:
+    def predict(self, features: Tensor) -> BoxPredictions:
+        """Predicts classes and boxes from features (B, C)."""
         predictor = self.roi_heads.box_predictor
         return BoxPredictions(features, predictor.cls_score(features), predictor.bbox_pred(features))
 
@@ -84,12 +84,12 @@ class C4Heads(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.res5 = stage(5, 3, 2)
+        self.res5 = build_stage(5, 3, 2)
         self.box_predictor = BoxPredictor(2048, classes)
 
 
 class C4(FasterRCNN):
-    """One map of 1024 channels, 16 pixels a cell; features of 2048."""
+    """Detects on one map of 1024 channels, 16 pixels a cell; features of 2048."""
 
     input = C4_INPUT
     proposals = ProposalRule(before=6000)
@@ -100,28 +100,28 @@ class C4(FasterRCNN):
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
         self.things = classes
-        self.backbone = Backbone(4)
+        self.backbone = ResNetBackbone(4)
         head = ProposalHead(1024, 1024, 15)
         self.proposal_generator = ProposalGenerator(head, {"res4": 16}, [(32, 64, 128, 256, 512)])
         self.roi_heads = C4Heads(classes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.align(maps["res4"], boxes, 1 / 16, 14)
+        return roi.roi_align_maps(maps["res4"], boxes, 1 / 16, 14)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
         return features
 
 
-class Pyramid(nn.Module):
-    """p2 to p6: each map of the backbone with the enlarged one above it; p6 is every other cell of p5."""
+class FeaturePyramid(nn.Module):
+    """Computes p2 to p6: each map with the enlarged one above it; p6 is every other cell of p5."""
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
-        self.bottom_up = Backbone(5)
+        self.bottom_up = ResNetBackbone(5)
         for level in range(2, 6):
             self.add_module(f"fpn_lateral{level}", nn.Conv2d(128 * 2 ** (level - 1), width, 1))
             self.add_module(f"fpn_output{level}", nn.Conv2d(width, width, 3, padding=1))
@@ -156,7 +156,7 @@ class FPNHeads(nn.Module):
 
 
 class FPN(FasterRCNN):
-    """Five maps of 256 channels; features of 1024, after the second ReLU of the box head."""
+    """Detects on five maps of 256 channels; features of 1024, after the second ReLU of the box head."""
 
     input = FPN_INPUT
     proposals = ProposalRule()
@@ -167,34 +167,34 @@ class FPN(FasterRCNN):
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
         self.things = classes
-        self.backbone = Pyramid()
+        self.backbone = FeaturePyramid()
         strides = {f"p{level}": 2**level for level in range(2, 7)}
         self.proposal_generator = ProposalGenerator(
             ProposalHead(256, 256, 3), strides, [(32,), (64,), (128,), (256,), (512,)]
         )
         self.roi_heads = FPNHeads(classes)
 
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
         maps: dict[str, Tensor] = self.backbone(x)
         return maps
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.pyramid_align([maps[name] for name in self.map_names], 2, boxes, 7)
+        return roi.roi_align_pyramid([maps[name] for name in self.map_names], 2, boxes, 7)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.box_head(bins)
         return features
 
 
-def parameters_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Those of the detector alone."""
+def select_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Selects the parameters of the detector alone."""
     named = unwrap(checkpoint)
     return {name: value for name, value in named.items() if not any(part in name for part in LEFT_ALONE)}
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> C4 | FPN:
-    """The detector that the checkpoint is of, in eval mode. Raises WrongCheckpoint."""
-    parameters = parameters_of(checkpoint)
+    """Loads the detector that the checkpoint is of, in eval mode. Raises WrongCheckpoint."""
+    parameters = select_parameters(checkpoint)
     try:
         classes = len(parameters["roi_heads.box_predictor.cls_score.bias"]) - 1
     except KeyError as error:

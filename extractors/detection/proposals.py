@@ -1,4 +1,4 @@
-"""Region proposals: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 selects."""
+"""Proposes regions: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 does."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
-from extractors.detection.boxes import anchors, cell_anchors, clipped, moved, solid
+from extractors.detection.boxes import apply_deltas, clip_boxes, have_area, make_cell_anchors, place_anchors
 
 RATIOS = (0.5, 1.0, 2.0)
 #: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
-Said: TypeAlias = tuple[Tensor, Tensor]
+HeadOutput: TypeAlias = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class ProposalRule:
-    """before: best of each level that compete; after: that are kept; overlap: of two that are one."""
+    """Says how many boxes are proposed.
+
+    before: best of each level that compete; after: that are kept; overlap: of two that are one.
+    """
 
     before: int = 1000
     after: int = 1000
@@ -28,8 +31,8 @@ class ProposalRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """What the head says of each anchor of one picture's level: logits (A,), deltas and anchors (A, 4)."""
+class ScoredAnchors:
+    """Holds one picture's predictions on one level: logits (A,), deltas and anchors (A, 4)."""
 
     logits: Tensor
     deltas: Tensor
@@ -37,7 +40,10 @@ class Scored:
 
 
 class ProposalHead(nn.Module):
-    """Logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map. scores: 2 an anchor where it is a softmax."""
+    """Predicts logits (N, A, H, W) and deltas (N, 4 A, H, W) of a map.
+
+    scores: 2 an anchor where it is a softmax.
+    """
 
     def __init__(self, inputs: int, width: int, per_cell: int, scores: int = 1) -> None:
         super().__init__()
@@ -45,13 +51,15 @@ class ProposalHead(nn.Module):
         self.objectness_logits = nn.Conv2d(width, per_cell * scores, 1)
         self.anchor_deltas = nn.Conv2d(width, per_cell * 4, 1)
 
-    def forward(self, grid: Tensor) -> Said:
+    def forward(self, grid: Tensor) -> HeadOutput:
         grid = F.relu(self.conv(grid))
         return self.objectness_logits(grid), self.anchor_deltas(grid)
 
 
 class ProposalGenerator(nn.Module):
-    """Boxes of maps. strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
+    """Proposes boxes from maps.
+
+    strides: pixels a cell, by the map's name; sizes: of the anchors of each map.
 
     extra: 1 where boxes count their last pixel into their width and height, and end on it.
     """
@@ -65,27 +73,23 @@ class ProposalGenerator(nn.Module):
     ) -> None:
         super().__init__()
         self.rpn_head, self.strides, self.extra = rpn_head, strides, extra
-        self.cells = [cell_anchors(of_level, RATIOS) for of_level in sizes]
+        self.cells = [make_cell_anchors(of_level, RATIOS) for of_level in sizes]
 
-    def anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of each map, in pixels."""
+    def make_anchors(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Makes the anchors of each map, in pixels."""
         return {
-            name: anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
+            name: place_anchors(maps[name].shape[2], maps[name].shape[3], stride, cell.to(maps[name].device))
             for (name, stride), cell in zip(self.strides.items(), self.cells, strict=True)
         }
 
-    def heads(self, maps: Mapping[str, Tensor]) -> dict[str, Said]:
-        """What the head says of each map."""
+    def run_head(self, maps: Mapping[str, Tensor]) -> dict[str, HeadOutput]:
+        """Computes the logits and deltas of each map."""
         return {name: self.rpn_head(maps[name]) for name in self.strides}
 
-    def score(self, maps: Mapping[str, Tensor]) -> list[list[Scored]]:
-        """For each picture, each of its levels."""
-        return self.scored(self.heads(maps))
-
-    def scored(self, heads: Mapping[str, Said]) -> list[list[Scored]]:
-        """The same from what the head said."""
-        placed = self.anchors({name: logits for name, (logits, _) in heads.items()})
-        pictures: list[list[Scored]] = [[] for _ in next(iter(heads.values()))[0]]
+    def score_anchors(self, heads: Mapping[str, HeadOutput]) -> list[list[ScoredAnchors]]:
+        """Scores the anchors of each picture, level by level, from the head's output."""
+        placed = self.make_anchors({name: logits for name, (logits, _) in heads.items()})
+        pictures: list[list[ScoredAnchors]] = [[] for _ in next(iter(heads.values()))[0]]
         for name, boxes in placed.items():
             logits, deltas = heads[name]
             if logits.shape[1] * 4 != deltas.shape[1]:  # a softmax over nothing and something
@@ -94,37 +98,42 @@ class ProposalGenerator(nn.Module):
             per_anchor = logits.permute(0, 2, 3, 1).flatten(1)
             moves = deltas.permute(0, 2, 3, 1).reshape(len(logits), -1, 4)
             for picture, one, move in zip(pictures, per_anchor, moves, strict=True):
-                picture.append(Scored(one, move, boxes))
+                picture.append(ScoredAnchors(one, move, boxes))
         return pictures
 
     def propose(
-        self, maps: Mapping[str, Tensor], size: tuple[int, int], rule: ProposalRule
+        self, heads: Mapping[str, HeadOutput], size: tuple[int, int], rule: ProposalRule
     ) -> list[tuple[Tensor, Tensor]]:
-        """For each picture of that height and width: boxes (K, 4), logits (K,), best first."""
-        return self.select(self.heads(maps), size, rule)
+        """Proposes boxes from the output of the head.
 
-    def select(
-        self, heads: Mapping[str, Said], size: tuple[int, int], rule: ProposalRule
-    ) -> list[tuple[Tensor, Tensor]]:
-        """The same from what the head said."""
-        return [self._best(levels, size, rule) for levels in self.scored(heads)]
+        Args:
+            heads: logits (N, A, rows, columns) and deltas (N, 4 A, rows, columns) by the map's name.
+            size: height and width of the pictures, in pixels.
+            rule: how many.
 
-    def _best(
-        self, levels: Sequence[Scored], size: tuple[int, int], rule: ProposalRule
+        Returns:
+            For each picture boxes (K, 4) and logits (K,), the best first.
+        """
+        return [self._select_best(levels, size, rule) for levels in self.score_anchors(heads)]
+
+    def _select_best(
+        self, levels: Sequence[ScoredAnchors], size: tuple[int, int], rule: ProposalRule
     ) -> tuple[Tensor, Tensor]:
         boxes, logits, numbers = [], [], []
         for number, level in enumerate(levels):
             best, index = level.logits.topk(min(rule.before, len(level.logits)))
-            boxes.append(moved(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra))
+            boxes.append(
+                apply_deltas(level.anchors[index], level.deltas[index], (1.0, 1.0, 1.0, 1.0), self.extra)
+            )
             logits.append(best)
             numbers.append(torch.full_like(index, number))
         height, width = size[0] - self.extra, size[1] - self.extra
         box, logit, number_of = (
-            clipped(torch.cat(boxes), height, width),
+            clip_boxes(torch.cat(boxes), height, width),
             torch.cat(logits),
             torch.cat(numbers),
         )
-        kept = solid(box)
+        kept = have_area(box)
         box, logit, number_of = box[kept], logit[kept], number_of[kept]
         kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]
         return box[kept], logit[kept]

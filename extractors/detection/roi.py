@@ -1,4 +1,4 @@
-"""What a map shows inside boxes: ROI align, ROI max pooling, and the level of a pyramid that fits a box."""
+"""Pools maps inside boxes: ROI align, ROI max pooling, and the level of a pyramid that fits a box."""
 
 from __future__ import annotations
 
@@ -9,51 +9,94 @@ from torch import Tensor
 from torchvision.ops import roi_align, roi_pool
 
 
-def align(
+def roi_align_maps(
     grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int, shift: bool = True, samples: int = 0
 ) -> Tensor:
-    """(boxes, C, size, size) of maps (N, C, H, W), boxes (K, 4) of each picture in its pixels.
+    """Aligns maps on boxes (ROI align, arXiv:1703.06870).
 
-    scale: cells a pixel. shift: by half a pixel, as detectron2's second version does; older networks were
-    trained without. samples: along each side of a bin, 0 for as many as it has cells (arXiv:1703.06870).
+    Args:
+        grid: maps (N, C, H, W).
+        boxes: (K, 4) of each picture, in its pixels.
+        scale: cells a pixel.
+        size: bins along each side.
+        shift: by half a pixel, as detectron2's second version does; older networks were trained without.
+        samples: along each side of a bin, 0 for as many as it has cells.
+
+    Returns:
+        (boxes, C, size, size), picture by picture.
     """
     aligned: Tensor = roi_align(grid, list(boxes), size, scale, samples, shift)
     return aligned
 
 
-def max_pool(grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int) -> Tensor:
-    """As ``align``, but the largest value of each bin, the box rounded to whole cells (Girshick, 2015)."""
+def roi_max_pool(grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int) -> Tensor:
+    """Takes the largest value of each bin, the box rounded to whole cells (Girshick, 2015).
+
+    Args:
+        grid: maps (N, C, H, W).
+        boxes: (K, 4) of each picture, in its pixels.
+        scale: cells a pixel.
+        size: bins along each side.
+
+    Returns:
+        (boxes, C, size, size), picture by picture.
+    """
     pooled: Tensor = roi_pool(grid, list(boxes), size, scale)
     return pooled
 
 
-def align_any(grid: Tensor, boxes: Tensor, size: int = 1) -> Tensor:
-    """A map of any extractor on boxes of any detector: (T, K, C), or (T, K, size · size, C).
+def roi_align_cells(grid: Tensor, boxes: Tensor, size: int = 1) -> Tensor:
+    """Aligns a map of any extractor on boxes of any detector.
 
-    grid: (T, rows, columns, C); boxes: (T, K, 4) in [0, 1] of the picture that the map covers.
+    Args:
+        grid: (T, rows, columns, C).
+        boxes: (T, K, 4) in [0, 1] of the picture that the map covers.
+        size: bins along each side.
+
+    Returns:
+        (T, K, C), or (T, K, size · size, C).
     """
     frames, rows, columns, channels = grid.shape
     cells = boxes.to(grid.device).float() * grid.new_tensor([columns, rows, columns, rows]).float()
-    aligned = align(grid.permute(0, 3, 1, 2).float(), list(cells), 1.0, size)
+    aligned = roi_align_maps(grid.permute(0, 3, 1, 2).float(), list(cells), 1.0, size)
     bins = aligned.flatten(2).transpose(1, 2).reshape(frames, boxes.shape[1], size * size, channels)
     return bins[:, :, 0] if size == 1 else bins
 
 
-def level_of(boxes: Tensor, lowest: int, highest: int) -> Tensor:
-    """int (N,): the pyramid level of each box, 4 for one of 224 pixels (arXiv:1612.03144, eq. 1)."""
+def assign_levels(boxes: Tensor, lowest: int, highest: int) -> Tensor:
+    """Chooses the pyramid level of each box, 4 for one of 224 pixels (arXiv:1612.03144, eq. 1).
+
+    Args:
+        boxes: (N, 4), in pixels.
+        lowest: level that there is.
+        highest: level that there is.
+
+    Returns:
+        int (N,).
+    """
     side = ((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])).sqrt()
     level = torch.floor(4 + torch.log2(side / 224 + 1e-8))
     return level.clamp(lowest, highest).long()
 
 
-def pyramid_align(maps: Sequence[Tensor], lowest: int, boxes: Sequence[Tensor], size: int) -> Tensor:
-    """``align``, each box on its own level; maps from level ``lowest`` up, one cell is 2^level pixels."""
+def roi_align_pyramid(maps: Sequence[Tensor], lowest: int, boxes: Sequence[Tensor], size: int) -> Tensor:
+    """Aligns each box on its own level of a pyramid.
+
+    Args:
+        maps: (N, C, H, W) from level ``lowest`` up; one cell is 2^level pixels.
+        lowest: level of the first map.
+        boxes: (K, 4) of each picture, in its pixels.
+        size: bins along each side.
+
+    Returns:
+        (boxes, C, size, size), picture by picture.
+    """
     all_boxes = torch.cat(list(boxes))
-    levels = level_of(all_boxes, lowest, lowest + len(maps) - 1)
+    levels = assign_levels(all_boxes, lowest, lowest + len(maps) - 1)
     result = maps[0].new_zeros(len(all_boxes), maps[0].shape[1], size, size)
-    counts = [len(of_one) for of_one in boxes]
+    counts = [len(box) for box in boxes]
     for level, grid in enumerate(maps, lowest):
         here = levels == level
-        on_level = [of_one[mask] for of_one, mask in zip(boxes, torch.split(here, counts), strict=True)]
-        result[here] = align(grid, on_level, 1 / 2**level, size)
+        on_level = [box[mask] for box, mask in zip(boxes, torch.split(here, counts), strict=True)]
+        result[here] = roi_align_maps(grid, on_level, 1 / 2**level, size)
     return result

@@ -1,4 +1,4 @@
-"""SSD on MobileNet v2, reading the frozen graph of TensorFlow's model zoo by the names in it.
+"""Detects objects by SSD on MobileNet v2, from the frozen graph of TensorFlow's model zoo.
 
 Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016 (arXiv:1512.02325), on Sandler et al.,
 "MobileNetV2", CVPR 2018 (arXiv:1801.04381), as in ssd_mobilenet_v2_coco_2018_03_29: the settings below were
@@ -14,19 +14,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.detection.boxes import moved
-from extractors.networks.efficientnet_lite import Block, Convolution, Stage
+from extractors.detection.boxes import apply_deltas
+from extractors.networks.efficientnet_lite import (
+    STEM_WIDTH,
+    BlockLayout,
+    ConvNormAct,
+    InvertedResidual,
+    build_blocks,
+)
 from extractors.pretrained.parameters import load_strict
 
 SIDE, CLASSES = 300, 90
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(3, 3, 2, 6, 32),
-    Stage(4, 3, 2, 6, 64),
-    Stage(3, 3, 1, 6, 96),
-    Stage(3, 3, 2, 6, 160),
-    Stage(1, 3, 1, 6, 320),
+    BlockLayout(1, 3, 1, 1, 16),
+    BlockLayout(2, 3, 2, 6, 24),
+    BlockLayout(3, 3, 2, 6, 32),
+    BlockLayout(4, 3, 2, 6, 64),
+    BlockLayout(3, 3, 1, 6, 96),
+    BlockLayout(3, 3, 2, 6, 160),
+    BlockLayout(1, 3, 1, 6, 320),
 )
 #: The block whose widened map, before its stride, is the finest that is looked at: 19 × 19 cells.
 FINEST = 13
@@ -42,14 +48,14 @@ RATIOS = (1.0, 2.0, 0.5, 3.0, 0.3333)
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 
 
-class Coarser(nn.Module):
+class ExtraLayers(nn.Module):
     """Narrow 1×1, then every other cell 3×3 on each channel alone, then widen 1×1."""
 
     def __init__(self, inputs: int, narrow: int, wide: int) -> None:
         super().__init__()
-        self.narrow = Convolution(inputs, narrow)
-        self.depthwise = Convolution(narrow, narrow, 3, 2, groups=narrow)
-        self.widen = Convolution(narrow, wide)
+        self.narrow = ConvNormAct(inputs, narrow)
+        self.depthwise = ConvNormAct(narrow, narrow, 3, 2, groups=narrow)
+        self.widen = ConvNormAct(narrow, wide)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.widen(self.depthwise(self.narrow(x)))
@@ -57,7 +63,7 @@ class Coarser(nn.Module):
 
 
 class SsdPredictor(nn.Module):
-    """Of each anchor of a map: how to move it, and logits of the background and the classes."""
+    """Predicts for each anchor of a map how to move it, and logits of the background and the classes."""
 
     def __init__(self, inputs: int, per_cell: int) -> None:
         super().__init__()
@@ -70,40 +76,37 @@ class SsdPredictor(nn.Module):
 
 
 class SSD(nn.Module):
-    """Pictures (N, 3, 300, 300) in [-1, 1], red first, to moves (N, 1917, 4) and logits (N, 1917, 91).
+    """Predicts moves (N, 1917, 4) and logits (N, 1917, 91) from pictures (N, 3, 300, 300) in [-1, 1].
 
-    Moves are dy, dx, dh, dw of ``anchors()``; the background is the first class. Scores are sigmoids.
+    Red is first. Moves are dy, dx, dh, dw of ``make_anchors()``; the background is the first class. Scores
+    are sigmoids.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = Convolution(3, 32, 3, 2)
-        blocks, width = [], 32
-        for stage in STAGES:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
-                width = stage.width
-        self.blocks = nn.ModuleList(blocks)
-        self.head = Convolution(width, WIDTHS[1])
+        self.stem = ConvNormAct(3, STEM_WIDTH, 3, 2)
+        self.blocks = nn.ModuleList(build_blocks(STAGES))
+        self.head = ConvNormAct(STAGES[-1].width, WIDTHS[1])
         self.coarser = nn.ModuleList(
-            Coarser(inputs, *widths) for inputs, widths in zip(WIDTHS[1:5], COARSER, strict=True)
+            ExtraLayers(inputs, *widths) for inputs, widths in zip(WIDTHS[1:5], COARSER, strict=True)
         )
         self.predictors = nn.ModuleList(
             SsdPredictor(inputs, 3 if number == 0 else 6) for number, inputs in enumerate(WIDTHS)
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        said = [predictor(grid) for predictor, grid in zip(self.predictors, self.maps(x), strict=True)]
-        return torch.cat([moves for moves, _ in said], 1), torch.cat([logits for _, logits in said], 1)
+        outputs = [
+            predictor(grid) for predictor, grid in zip(self.predictors, self.compute_maps(x), strict=True)
+        ]
+        return torch.cat([moves for moves, _ in outputs], 1), torch.cat([logits for _, logits in outputs], 1)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
-        """The six maps, the finest first."""
+    def compute_maps(self, x: Tensor) -> list[Tensor]:
+        """Computes the six maps, the finest first."""
         x = self.stem(x)
         maps = []
         for number, block in enumerate(self.blocks):
             if number == FINEST:
-                assert isinstance(block, Block)
+                assert isinstance(block, InvertedResidual)
                 maps.append(block.expand(x))
                 x = block.project(block.depthwise(maps[0]))  # it strides, so nothing is added back
             else:
@@ -114,12 +117,12 @@ class SSD(nn.Module):
         return maps
 
 
-def anchors() -> Tensor:
-    """(1917, 4): x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
-    return torch.cat([_anchors(number, cells) for number, cells in enumerate(CELLS)])
+def make_anchors() -> Tensor:
+    """Makes (1917, 4) anchors, x0 y0 x1 y1 of the picture's sides, in the order map, row, column, anchor."""
+    return torch.cat([_make_map_anchors(number, cells) for number, cells in enumerate(CELLS)])
 
 
-def _anchors(number: int, cells: int) -> Tensor:
+def _make_map_anchors(number: int, cells: int) -> Tensor:
     if number == 0:
         sizes, ratios = torch.tensor([SMALLEST, SIZES[0], SIZES[0]]), torch.tensor(RATIOS[:3])
     else:
@@ -133,20 +136,20 @@ def _anchors(number: int, cells: int) -> Tensor:
     return torch.cat([middle - half, middle + half], -1).reshape(-1, 4)
 
 
-def boxes(moves: Tensor) -> Tensor:
-    """Boxes (N, 1917, 4) in [0, 1] of the picture, from what the network says of each anchor."""
-    placed = anchors().to(moves.device).repeat(len(moves), 1)
+def decode_boxes(moves: Tensor) -> Tensor:
+    """Decodes moves (N, 1917, 4) to boxes (N, 1917, 4) in [0, 1] of the picture."""
+    placed = make_anchors().to(moves.device).repeat(len(moves), 1)
     x_before_y = moves.float().reshape(-1, 4)[:, [1, 0, 3, 2]]
-    return moved(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
+    return apply_deltas(placed, x_before_y, BOX_WEIGHTS).clamp(0, 1).reshape(len(moves), -1, 4)
 
 
 def from_graph(constants: Mapping[str, NDArray[np.float32]]) -> SSD:
-    """The network in eval mode, from the arrays of the frozen graph. Raises WrongCheckpoint."""
+    """Loads the network in eval mode from the arrays of the frozen graph. Raises WrongCheckpoint."""
     parameters: dict[str, Tensor] = {}
     for name, value in constants.items():
-        found = _our_name(name)
+        found = _rename(name)
         if found is not None:
-            parameters[found] = torch.from_numpy(_our_axes(name, value))
+            parameters[found] = torch.from_numpy(_transpose(name, value))
     return load_strict(SSD(), parameters)
 
 
@@ -162,8 +165,8 @@ ARRAYS = {
 HEADS = {"BoxEncodingPredictor": "moves", "ClassPredictor": "logits"}
 
 
-def _our_name(name: str) -> str | None:
-    """None for a constant that is no parameter: anchors, thresholds, axes."""
+def _rename(name: str) -> str | None:
+    """Returns our name; None for a constant that is no parameter: anchors, thresholds, axes."""
     scope, _, rest = name.partition("/")
     if scope.startswith("BoxPredictor_"):
         head, _, array = rest.partition("/")
@@ -175,11 +178,11 @@ def _our_name(name: str) -> str | None:
     layer = name.removeprefix("FeatureExtractor/MobilenetV2/")
     for theirs, ours in ARRAYS.items():
         if layer.endswith(f"/{theirs}"):
-            return f"{_our_layer(layer.removesuffix(f'/{theirs}'))}.{ours}"
+            return f"{_rename_layer(layer.removesuffix(f'/{theirs}'))}.{ours}"
     return None
 
 
-def _our_layer(layer: str) -> str:
+def _rename_layer(layer: str) -> str:
     if layer in ("Conv", "Conv_1"):
         return "stem" if layer == "Conv" else "head"
     if layer.startswith("expanded_conv"):
@@ -191,8 +194,8 @@ def _our_layer(layer: str) -> str:
     return f"coarser.{number}.{part}"
 
 
-def _our_axes(name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
-    """TensorFlow has (height, width, inputs, outputs), and of a depthwise convolution inputs before 1."""
+def _transpose(name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Transposes (height, width, inputs, outputs); a depthwise convolution has inputs before 1."""
     if value.ndim != 4:
         return value
     axes = (2, 3, 0, 1) if name.endswith("depthwise_weights") else (3, 2, 0, 1)

@@ -1,4 +1,4 @@
-"""Detectors in two stages: where something is (arXiv:1506.01497), then what it is, box by box.
+"""Detects in two stages: where something is (arXiv:1506.01497), then what it is, box by box.
 
 The first stage and the network of the second may each be run by an engine (``Stages``); what lies between
 them, choosing and pooling, is the same everywhere and runs in float32.
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from extractors.detection.proposals import ProposalGenerator, ProposalRule, Said
+from extractors.detection.proposals import HeadOutput, ProposalGenerator, ProposalRule
 from extractors.detection.regions import Regions
 from extractors.preprocessing.detection import DetectionInput
 
@@ -24,8 +24,8 @@ BOXES_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
-class Stages:
-    """The two networks as something runs them.
+class StageRunners:
+    """Runs the two networks.
 
     trunk: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map
     that proposals come from. embed: bins of boxes (B, C, s, s) to their features (B, width).
@@ -36,9 +36,12 @@ class Stages:
 
 
 class TwoStage(nn.Module, ABC):
-    """input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
+    """Finds regions in two stages.
+
+    input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
     feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
-    things: how many classes there are."""
+    things: how many classes there are.
+    """
 
     input: DetectionInput
     proposals: ProposalRule
@@ -49,47 +52,71 @@ class TwoStage(nn.Module, ABC):
     things: int
 
     @abstractmethod
-    def maps(self, x: Tensor) -> dict[str, Tensor]:
-        """Maps of normalised pictures (N, 3, H, W), by name."""
+    def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
+        """Computes the maps of normalised pictures (N, 3, H, W), by name."""
 
     @abstractmethod
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        """Bins (B, C, s, s) of boxes (K, 4) of each picture, in its pixels."""
+        """Pools bins (B, C, s, s) of boxes (K, 4) of each picture, in its pixels."""
 
     @abstractmethod
     def embed(self, bins: Tensor) -> Tensor:
-        """Features (B, width) of bins."""
+        """Computes features (B, width) of bins."""
 
     @abstractmethod
-    def found(self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: Stages) -> list[Regions]:
-        """What is in pictures of that height and width at the proposed boxes (K, 4) of each."""
+    def find_regions(
+        self, maps: Maps, boxes: Sequence[Tensor], size: tuple[int, int], run: StageRunners
+    ) -> list[Regions]:
+        """Classifies the proposed boxes, and keeps the best.
 
-    def trunk(self, x: Tensor) -> tuple[Tensor, ...]:
-        """As ``Stages`` wants it."""
-        maps = self.maps(x)
-        heads = self.proposal_generator.heads(maps)
-        return (*(maps[name] for name in self.map_names), *(part for said in heads.values() for part in said))
+        Args:
+            maps: by name, of N pictures.
+            boxes: proposals (K, 4) of each, in its pixels.
+            size: height and width of the pictures, in pixels.
+            run: the two networks.
+
+        Returns:
+            The regions of each picture, the best first.
+        """
+
+    def run_trunk(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Runs the first stage, as ``StageRunners`` wants it."""
+        maps = self.compute_maps(x)
+        heads = self.proposal_generator.run_head(maps)
+        return (
+            *(maps[name] for name in self.map_names),
+            *(part for output in heads.values() for part in output),
+        )
 
     @torch.inference_mode()
-    def regions(self, planes: Tensor, run: Stages | None = None) -> list[Regions]:
-        """Of pictures (N, 3, H, W), bytes with blue first: what is found, the best first."""
-        run = run or Stages(self.trunk, self.embed)
+    def detect(self, planes: Tensor, run: StageRunners | None = None) -> list[Regions]:
+        """Finds the regions of pictures (N, 3, H, W), bytes with blue first: the best first."""
+        run = run or StageRunners(self.run_trunk, self.embed)
         size = (planes.shape[2], planes.shape[3])
-        outputs = run.trunk(self.input.normalised(planes))
-        maps, heads = self._named(outputs)
-        boxes = [box for box, _ in self.proposal_generator.select(heads, size, self.proposals)]
-        return self.found(maps, boxes, size, run)
+        outputs = run.trunk(self.input.normalise(planes))
+        maps, heads = self._name_outputs(outputs)
+        boxes = [box for box, _ in self.proposal_generator.propose(heads, size, self.proposals)]
+        return self.find_regions(maps, boxes, size, run)
 
-    def features(self, maps: Maps, boxes: Sequence[Tensor], run: Stages) -> Tensor:
-        """Features (B, width) of all boxes, picture by picture, some of them at a time."""
+    def compute_features(self, maps: Maps, boxes: Sequence[Tensor], run: StageRunners) -> Tensor:
+        """Computes the features of all boxes, some of them at a time.
+
+        Args:
+            maps: by name, of N pictures.
+            boxes: (K, 4) of each, in its pixels.
+            run: the two networks.
+
+        Returns:
+            (B, width), picture by picture.
+        """
         parts: list[Tensor] = []
-        for number, of_one in enumerate(boxes):
+        for number, box in enumerate(boxes):
             own = {name: grid[number : number + 1] for name, grid in maps.items()}
-            some = [few for few in torch.split(of_one, BOXES_AT_ONCE) if len(few)]
-            parts += [run.embed(self.pool(own, [few])) for few in some]
+            chunks = [chunk for chunk in torch.split(box, BOXES_AT_ONCE) if len(chunk)]
+            parts += [run.embed(self.pool(own, [chunk])) for chunk in chunks]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
-    def _named(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Said]]:
+    def _name_outputs(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:
         count = len(self.map_names)
         maps = dict(zip(self.map_names, outputs[:count], strict=True))
         logits, deltas = outputs[count::2], outputs[count + 1 :: 2]
@@ -97,19 +124,19 @@ class TwoStage(nn.Module, ABC):
         return maps, dict(zip(strides, zip(logits, deltas, strict=True), strict=True))
 
 
-class Trunk(nn.Module):
-    """The first stage as a module by itself, for an engine."""
+class FirstStage(nn.Module):
+    """Runs the first stage, as a module by itself for an engine."""
 
     def __init__(self, network: TwoStage) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.network.trunk(x)
+        return self.network.run_trunk(x)
 
 
-class Embed(nn.Module):
-    """The second stage's network as a module by itself, for an engine."""
+class SecondStage(nn.Module):
+    """Runs the second stage's network, as a module by itself for an engine."""
 
     def __init__(self, network: TwoStage) -> None:
         super().__init__()

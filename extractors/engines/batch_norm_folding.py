@@ -15,11 +15,11 @@ NORMS = (nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def fold_norms(network: nn.Module, example: Tensor) -> None:
-    """Fold, in place, every batch norm of a network in eval mode that reads what a convolution has given.
+    """Folds, in place, every norm of a network in eval mode that reads a convolution's output.
 
     Which ones do is seen by letting the network take an input of that shape; nothing is computed.
     """
-    for convolution, norm in pairs(network, example):
+    for convolution, norm in find_pairs(network, example):
         assert norm.running_mean is not None
         assert norm.running_var is not None
         convolution.weight, convolution.bias = fuse_conv_bn_weights(
@@ -31,11 +31,12 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
             norm.weight,
             norm.bias,
         )
-        _replace(network, norm, nn.Identity())
+        # timm's norms hold the activation behind them (Inception-V4)
+        _replace(network, norm, getattr(norm, "act", nn.Identity()))
 
 
-def pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
-    """(convolution, norm) where the first's output is the second's input; each is called once."""
+def find_pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
+    """Finds (convolution, norm) where the first's output is the second's input; each is called once."""
     given: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
     calls: dict[nn.Module, int] = {}
     found: list[tuple[nn.Module, nn.Module]] = []

@@ -1,32 +1,22 @@
-"""What runs a network: torch anywhere, compiled or not, or OpenVINO on a CPU, in the precision asked for.
+"""Runs networks: the interface of an engine, and torch's, eager or compiled, in the precision asked for.
 
-On a CPU OpenVINO is several times faster (`python -m benchmarks.extract` says by how much on your machine);
-where it is not installed, or the device is a GPU, torch runs the same module.
+extractors/engines/openvino.py is the other engine, extractors/engines/engine_choice.py takes one of them.
 """
 
 from __future__ import annotations
 
 import copy
-import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import EngineName, NetworkEngine, Precision
 from extractors.engines.batch_norm_folding import fold_norms
 
-# Where networks run.
-
-
-def chosen_device(wanted: str) -> str:
-    """``wanted`` itself, but for "auto": a GPU where there is one, else the CPU."""
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
+Precision = Literal["fp32", "bf16", "fp16"]
+EngineName = Literal["auto", "openvino", "compile", "torch"]
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 #: Kernels read a picture's or a clip's channels from neighbouring addresses.
@@ -34,16 +24,34 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: Layers that multiply matrices, and whose weights may be kept in 16 bits.
 MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
-log = logging.getLogger(__name__)
+
+class NetworkEngine(ABC):
+    """Runs a network: rows (N, …) in, of any rank; float32 rows (N, …) out, one tensor an output.
+
+    What comes out lies on the engine's device; its input may lie anywhere.
+    """
+
+    name: str
+    precision: Precision
+
+    @abstractmethod
+    def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        """Returns all that the network does, in its order; one, where it returns a tensor."""
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Returns the first output."""
+        return self.outputs(pixels)[0]
 
 
 class TorchEngine(NetworkEngine):
-    """A copy of the module, channels last; in half precision its weights are, and with an ``example`` of its
-    input at hand batch norms are folded away.
+    """Runs a copy of the module by torch, channels last.
+
+    In half precision its weights are so too, and with an ``example`` of its input at hand batch norms are
+    folded away. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come.
 
     precision: None takes fp16 on a GPU, bf16 on a CPU with instructions for it, else fp32, which is IEEE's
     on a GPU too. compiled: by torch.compile, which takes a minute for each new shape and needs a C++
-    compiler. On a GPU, and where compiled, rows are filled up to a power of two, so that few shapes come.
+    compiler.
     """
 
     def __init__(
@@ -65,11 +73,11 @@ class TorchEngine(NetworkEngine):
         lay_out(network, self._half)
         # freezing folds batch norms and lays weights out for the kernels that will read them
         forward = torch.compile(network, dynamic=False, options={"freezing": True}) if compiled else network
-        self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: as_tuple(forward(pixels))
+        self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: to_tuple(forward(pixels))
         self._evens = compiled or device.type == "cuda"
 
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        rows = filled_up(pixels) if self._evens else pixels
+        rows = fill_up(pixels) if self._evens else pixels
         with (
             torch.inference_mode(),
             torch.autocast(self.device.type, self._half, enabled=self._half is not None),
@@ -82,7 +90,7 @@ class TorchEngine(NetworkEngine):
 
 
 def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
-    """Weights as the kernels want them, in place."""
+    """Lays weights out as the kernels want them, in place."""
     for layer in network.modules():
         for weight in layer.parameters(recurse=False):
             if half is not None and isinstance(layer, MULTIPLIERS):
@@ -91,58 +99,20 @@ def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
                 weight.data = weight.data.contiguous(memory_format=CHANNELS_LAST[weight.dim()])
 
 
-def as_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What a module returned, as ``NetworkEngine.outputs`` has it."""
+def to_tuple(values: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Turns a module's output into the form of ``NetworkEngine.outputs``."""
     return (values,) if isinstance(values, Tensor) else tuple(values)
 
 
-def filled_up(rows: Tensor) -> Tensor:
-    """Rows repeated from the last one until there is a power of two of them."""
+def fill_up(rows: Tensor) -> Tensor:
+    """Repeats the last row until there is a power of two of them."""
     missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 
 
 def fastest_precision(device: torch.device) -> Precision:
-    """What torch multiplies fastest on the device, down to 16 bits."""
+    """Returns the precision in which torch multiplies fastest on the device, down to 16 bits."""
     if device.type != "cpu":
         return "fp16"
     known = torch.cpu.get_capabilities()
     return "bf16" if known.get("amx_bf16") or known.get("avx512_bf16") else "fp32"
-
-
-def choose_engine(
-    module: nn.Module,
-    example: Tensor,
-    key: str,
-    *,
-    device: torch.device,
-    engine: EngineName,
-    precision: Precision | None,
-    threads: int,
-    cache: Path,
-    free: tuple[int, ...] = (0,),
-) -> NetworkEngine:
-    """The engine asked for; for "auto" OpenVINO on a CPU, for all kinds of networks the fastest that was
-    measured there, and torch elsewhere or where OpenVINO is not installed.
-
-    module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. example: an input, its
-    free axes longer than 1. free: axes whose length may differ from call to call, such as (0, 1, 2) of
-    pictures of any number and size. key: names the network and its weights; a converted model is kept for it.
-
-    Raises ImportError where OpenVINO is asked for by name and absent, ValueError where it is asked for on
-    another device than a CPU, or there is no engine of that name.
-    """
-    if engine not in get_args(EngineName):
-        raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
-    if engine == "openvino" and device.type != "cpu":
-        raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
-    if engine in ("torch", "compile") or device.type != "cpu":
-        return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
-    try:
-        from extractors.engines.openvino import OpenVinoEngine
-    except ImportError as error:
-        if engine == "openvino":
-            raise
-        log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
-        return TorchEngine(module, device, precision, example=example)
-    return OpenVinoEngine(module, example, key, cache, precision, threads, free)

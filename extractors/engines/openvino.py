@@ -1,4 +1,4 @@
-"""OpenVINO runs a network on a CPU: converted from torch once, kept in a folder, compiled at each start."""
+"""Runs networks on a CPU by OpenVINO: converted from torch once, kept in a folder, compiled at each start."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from extractors.engines.base import NetworkEngine, Precision
+from extractors.engines.engine import NetworkEngine, Precision
 
-# OpenVINO without its reporter: importing it would report to its maker's statistics.
-#
-# The reporter is hidden from it, and OpenVINO then takes its own silent stand-in.
-
-
+# Importing OpenVINO would report to its maker's statistics: without the reporter it takes a silent stand-in.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 import openvino  # noqa: E402
 
@@ -35,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class OpenVinoEngine(NetworkEngine):
-    """A module compiled for this processor.
+    """Runs a module compiled for this processor.
 
     example: rows as the module takes them; free: its axes whose length may vary. folder: where the converted
     model is kept, under a name made of ``key`` (network and weights), the input, versions and source;
@@ -71,28 +66,33 @@ class OpenVinoEngine(NetworkEngine):
 
 
 def fastest_precision() -> Precision:
-    """bf16 where this processor has instructions for it, else fp32."""
+    """Returns bf16 where this processor has instructions for it, else fp32."""
     return "bf16" if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "fp32"
 
 
 def load_or_convert(
     module: nn.Module, example: Tensor, kept: Path, free: tuple[int, ...] = (0,)
 ) -> openvino.Model:
-    """The converted model from the folder ``kept``, made and kept there first where it is not."""
-    return kept_model(kept, lambda: _convert(module, example, free))
+    """Loads the converted model, made and kept first where it is not there.
 
+    Args:
+        module: in eval mode or not; it stays as it is.
+        example: an input, its free axes longer than 1.
+        kept: folder of the model.
+        free: axes whose length may differ from call to call.
 
-def kept_model(kept: Path, make: Callable[[], openvino.Model]) -> openvino.Model:
-    """The model from the folder ``kept``, made and kept there first where it is not."""
+    Returns:
+        The model, not compiled yet.
+    """
     if kept.exists():
         try:
             return openvino.Core().read_model(kept / MODEL_FILE)
         except RuntimeError as error:
             log.warning("the converted model in %s is damaged (%s): converting again", kept, error)
             shutil.rmtree(kept, ignore_errors=True)
-    model = make()
+    model = _convert(module, example, free)
     try:
-        _keep(model, kept)
+        _save(model, kept)
     except OSError as error:
         log.warning("the converted model cannot be kept in %s (%s): each start converts again", kept, error)
     return model
@@ -107,8 +107,8 @@ def _convert(module: nn.Module, example: Tensor, free: tuple[int, ...]) -> openv
     return model
 
 
-def _keep(model: openvino.Model, kept: Path) -> None:
-    """Both files appear at once: they are written beside and their folder is moved into place."""
+def _save(model: openvino.Model, kept: Path) -> None:
+    """Saves both files at once: they are written beside and their folder is moved into place."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
         own = Path(scratch) / kept.name
@@ -121,7 +121,7 @@ def _keep(model: openvino.Model, kept: Path) -> None:
 
 
 def _model_name(module: nn.Module, example: Tensor, key: str, free: tuple[int, ...]) -> str:
-    """Sixteen digits that change with the weights, the input, the versions and the network's source."""
+    """Makes sixteen digits that change with the weights, the input, the versions and the source."""
     lengths = [None if axis in free else length for axis, length in enumerate(example.shape)]
     parts = (key, example.dtype, lengths, torch.__version__, openvino.__version__)
     digest = hashlib.sha256("\n".join(map(str, parts)).encode())

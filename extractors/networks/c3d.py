@@ -1,4 +1,4 @@
-"""C3D: eight convolutions over 16 frames of 112×112, the motion features of the older captioning papers.
+"""Describes clips by C3D, eight convolutions over 16 frames of 112×112.
 
 Tran et al., "Learning Spatiotemporal Features with 3D Convolutional Networks", ICCV 2015
 (arXiv:1412.0767). Parameters are named as in DavideA/c3d-pytorch's Sports-1M checkpoint. Input: float
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 FRAMES, SIDE = 16, 112
 
 
 @dataclass(frozen=True, eq=False)
 class C3DFeatures:
-    """What the papers take from it.
+    """Holds the network's layers that the papers take.
 
     pool2 (N, 128, 8, 28, 28), pool3 (N, 256, 4, 14, 14), pool4 (N, 512, 2, 7, 7), pool5 (N, 512, 1, 4, 4);
     fc6, fc7 (N, 4096), after their ReLU; logits (N, 487) of Sports-1M.
@@ -35,7 +35,7 @@ class C3DFeatures:
 
 
 class C3D(nn.Module):
-    """The network."""
+    """Computes C3DFeatures of clips (N, 3, 16, 112, 112)."""
 
     def __init__(self, classes: int = 487) -> None:
         super().__init__()
@@ -65,6 +65,6 @@ class C3D(nn.Module):
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> C3D:
-    """The network with its published weights, in eval mode. Raises WrongCheckpoint."""
+    """Loads the network with its published weights, in eval mode. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
-    return load_strict(C3D(classes(parameters, "fc8.weight")), parameters)
+    return load_strict(C3D(count_classes(parameters, "fc8.weight")), parameters)

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite2 and Lite3: the picture networks whose weights come inside Python packages.
+"""Describes pictures by EfficientNet-Lite2 and Lite3, whose weights come inside Python packages.
 
 EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
 repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
@@ -9,6 +9,7 @@ above and left.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -17,11 +18,18 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
 
-# TensorFlow's SAME padding, which depends on the size of each axis.
 
+def compute_same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Computes TensorFlow's SAME padding of one axis, which depends on the axis's size.
 
-def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after one axis, so that ceil(size / stride) outputs come out; the odd one is after."""
+    Args:
+        size: of the axis.
+        kernel: its length.
+        stride: ceil(size / stride) outputs come out.
+
+    Returns:
+        Zeros before and after; the odd one is after.
+    """
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
@@ -31,8 +39,8 @@ CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One row of the paper's table 1: equal blocks, the first of which may stride and widen."""
+class BlockLayout:
+    """Describes a row of the paper's table 1: equal blocks, the first of which may stride and widen."""
 
     repeats: int
     kernel: int
@@ -43,33 +51,33 @@ class Stage:
 
 # B0's stages, widths × 1.1 rounded to eights, repeats × 1.2 rounded up but for the first and the last
 LITE2 = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(3, 3, 2, 6, 24),
-    Stage(3, 5, 2, 6, 48),
-    Stage(4, 3, 2, 6, 88),
-    Stage(4, 5, 1, 6, 120),
-    Stage(5, 5, 2, 6, 208),
-    Stage(1, 3, 1, 6, 352),
+    BlockLayout(1, 3, 1, 1, 16),
+    BlockLayout(3, 3, 2, 6, 24),
+    BlockLayout(3, 5, 2, 6, 48),
+    BlockLayout(4, 3, 2, 6, 88),
+    BlockLayout(4, 5, 1, 6, 120),
+    BlockLayout(5, 5, 2, 6, 208),
+    BlockLayout(1, 3, 1, 6, 352),
 )
 # the same × 1.2 and × 1.4
 LITE3 = (
-    Stage(1, 3, 1, 1, 24),
-    Stage(3, 3, 2, 6, 32),
-    Stage(3, 5, 2, 6, 48),
-    Stage(5, 3, 2, 6, 96),
-    Stage(5, 5, 1, 6, 136),
-    Stage(6, 5, 2, 6, 232),
-    Stage(1, 3, 1, 6, 384),
+    BlockLayout(1, 3, 1, 1, 24),
+    BlockLayout(3, 3, 2, 6, 32),
+    BlockLayout(3, 5, 2, 6, 48),
+    BlockLayout(5, 3, 2, 6, 96),
+    BlockLayout(5, 5, 1, 6, 136),
+    BlockLayout(6, 5, 2, 6, 232),
+    BlockLayout(1, 3, 1, 6, 384),
 )
 STEM_WIDTH = 32
 
 
-def scaled(pixels: Tensor) -> Tensor:
-    """Bytes (N, H, W, 3) as the networks take them: float (N, 3, H, W), (x − 127) / 128."""
+def scale_pixels(pixels: Tensor) -> Tensor:
+    """Scales bytes (N, H, W, 3) to the networks' float (N, 3, H, W), (x − 127) / 128."""
     return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
 
 
-class Convolution(nn.Module):
+class ConvNormAct(nn.Module):
     """A convolution padded as TensorFlow's SAME, its batch norm, and ReLU6 unless ``linear``."""
 
     def __init__(
@@ -87,31 +95,31 @@ class Convolution(nn.Module):
         self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        top, bottom = same_padding(x.shape[2], self.kernel, self.stride)
-        left, right = same_padding(x.shape[3], self.kernel, self.stride)
+        top, bottom = compute_same_padding(x.shape[2], self.kernel, self.stride)
+        left, right = compute_same_padding(x.shape[3], self.kernel, self.stride)
         if top or bottom or left or right:
             x = F.pad(x, (left, right, top, bottom))
         x = self.norm(self.conv(x))
         return x if self.linear else F.relu6(x)
 
 
-def fold_norms(network: nn.Module) -> None:
-    """Every batch norm into the convolution before it, in place: the same function in fewer steps."""
+def fold_lite_norms(network: nn.Module) -> None:
+    """Folds every batch norm into the convolution before it, in place: the same function in fewer steps."""
     for layer in network.modules():
-        if isinstance(layer, Convolution) and isinstance(layer.norm, nn.BatchNorm2d):
+        if isinstance(layer, ConvNormAct) and isinstance(layer.norm, nn.BatchNorm2d):
             layer.conv = fuse_conv_bn_eval(layer.conv, layer.norm)
             layer.norm = nn.Identity()
 
 
-class Block(nn.Module):
+class InvertedResidual(nn.Module):
     """Mobile inverted bottleneck: widen 1×1, filter each channel alone, narrow 1×1 without a nonlinearity."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = inputs * expansion
-        self.expand = Convolution(inputs, wide) if expansion > 1 else nn.Identity()
-        self.depthwise = Convolution(wide, wide, kernel, stride, groups=wide)
-        self.project = Convolution(wide, outputs, linear=True)
+        self.expand = ConvNormAct(inputs, wide) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvNormAct(wide, wide, kernel, stride, groups=wide)
+        self.project = ConvNormAct(wide, outputs, linear=True)
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
@@ -119,23 +127,27 @@ class Block(nn.Module):
         return x + y if self.residual else y
 
 
+def build_blocks(stages: Sequence[BlockLayout]) -> Iterator[InvertedResidual]:
+    """Builds the blocks of all stages behind a stem of STEM_WIDTH channels."""
+    width = STEM_WIDTH
+    for stage in stages:
+        for repeat in range(stage.repeats):
+            stride = stage.stride if repeat == 0 else 1
+            yield InvertedResidual(width, stage.width, stage.kernel, stride, stage.expansion)
+            width = stage.width
+
+
 class EfficientNetLite(nn.Module):
-    """The network: float (N, 3, H, W), (x − 127) / 128, to its last map (N, 1280, H/32, W/32) after ReLU6.
+    """Computes the last map (N, 1280, H/32, W/32), after ReLU6, of float (N, 3, H, W), (x − 127) / 128.
 
     ``classify`` gives ImageNet's 1000 logits from that map.
     """
 
-    def __init__(self, stages: tuple[Stage, ...] = LITE2) -> None:
+    def __init__(self, stages: tuple[BlockLayout, ...] = LITE2) -> None:
         super().__init__()
-        self.stem = Convolution(3, STEM_WIDTH, 3, 2)
-        blocks, width = [], STEM_WIDTH
-        for stage in stages:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(Block(width, stage.width, stage.kernel, stride, stage.expansion))
-                width = stage.width
-        self.blocks = nn.Sequential(*blocks)
-        self.head = Convolution(width, CHANNELS)
+        self.stem = ConvNormAct(3, STEM_WIDTH, 3, 2)
+        self.blocks = nn.Sequential(*build_blocks(stages))
+        self.head = ConvNormAct(stages[-1].width, CHANNELS)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -143,7 +155,7 @@ class EfficientNetLite(nn.Module):
         return y
 
     def classify(self, grid: Tensor) -> Tensor:
-        """Logits (N, 1000) of maps (N, 1280, rows, columns)."""
+        """Computes logits (N, 1000) of maps (N, 1280, rows, columns)."""
         logits: Tensor = self.classifier(grid.mean((2, 3)))
         return logits
 
@@ -166,15 +178,17 @@ BLOCK_PARTS = {
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> EfficientNetLite:
-    """Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
-    return load_strict(EfficientNetLite(), our_names(unwrap(checkpoint)))
+    """Loads Lite2 from the packaged checkpoint, in eval mode. Raises WrongCheckpoint."""
+    return load_strict(EfficientNetLite(), rename_parameters(unwrap(checkpoint)))
 
 
-def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> EfficientNetLite:
-    """The network from its layers in the order they run in (extractors/pretrained/tensorflow.py), whose batch
-    norms are folded away already; in eval mode. Raises WrongCheckpoint."""
+def from_layers(layers: Checkpoint, stages: tuple[BlockLayout, ...] = LITE3) -> EfficientNetLite:
+    """Loads the network from its layers in the order they run in, in eval mode. Raises WrongCheckpoint.
+
+    Their batch norms are folded away already (extractors/pretrained/tensorflow.py).
+    """
     network = EfficientNetLite(stages).eval()
-    fold_norms(network)
+    fold_lite_norms(network)
     inside = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     names = {f"layers.{index}": name for index, name in enumerate(inside)}
     renamed = {}
@@ -186,8 +200,8 @@ def from_layers(layers: Checkpoint, stages: tuple[Stage, ...] = LITE3) -> Effici
     return load_strict(network, renamed)
 
 
-def our_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The packaged checkpoint's parameters (named as in lukemelas' port) under this module's names."""
+def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Renames the parameters of the packaged checkpoint (lukemelas' port) to this module's names."""
     renamed = {}
     for name, value in checkpoint.items():
         part, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""What the classes of a network's logits are called, out of what torchvision says of its own weights."""
+"""Names the classes of a network's logits, by what torchvision says of its own weights."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from torchvision.models import ResNet50_Weights
 from torchvision.models.detection import FasterRCNN_ResNet50_FPN_Weights
 from torchvision.models.video import R3D_18_Weights
 
-# COCO's classes (Lin et al., 2014, arXiv:1405.0312): by their numbers, and as those who count them do.
-
-
 UNUSED = "N/A"
 _BY_NUMBER: tuple[str, ...] = tuple(FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"])
-#: Column k is the class of number k + 1; ten numbers name nothing.
+#: COCO's classes (Lin et al., 2014, arXiv:1405.0312): column k is the class of number k + 1; ten numbers name
+#: nothing.
 COCO_90: tuple[str, ...] = _BY_NUMBER[1:]
 #: The same without the ten: detectron2's order.
 COCO_80: tuple[str, ...] = tuple(name for name in COCO_90 if name != UNUSED)
@@ -25,8 +23,8 @@ KINETICS_400: tuple[str, ...] = tuple(R3D_18_Weights.KINETICS400_V1.meta["catego
 IMAGENET: tuple[str, ...] = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def labels(classes: int) -> tuple[str, ...] | None:
-    """The names of so many classes, or None where they are none of the known sets.
+def find_labels(classes: int) -> tuple[str, ...] | None:
+    """Finds the names of so many classes; None where they are none of the known sets.
 
     1001 classes are ImageNet's with the background before them, as TensorFlow's networks have them.
     """
@@ -34,10 +32,18 @@ def labels(classes: int) -> tuple[str, ...] | None:
     return {len(names): names for names in known}.get(classes)
 
 
-def likeliest(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
-    """The best classes with their probabilities, best first, of a video whose rows have these logits (T, C).
+def rank_classes(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
+    """Ranks the classes of a video.
 
     The rows' logits are averaged before the softmax, as I3D does with its own steps.
+
+    Args:
+        logits: (T, C) of its rows.
+        names: of the C classes.
+        count: how many are returned at most.
+
+    Returns:
+        Classes with their probabilities, the best first.
     """
     found = logits.float().mean(0).softmax(0).topk(min(count, len(names)))
     return [(names[place], share) for share, place in zip(found.values.tolist(), found.indices, strict=True)]

@@ -1,4 +1,4 @@
-"""Optical flow by RAFT, and the form in which I3D takes it.
+"""Computes optical flow by RAFT, and puts it into the form in which I3D takes it.
 
 Teed and Deng, ECCV 2020 (arXiv:2003.12039), as torchvision has it; its checkpoints are read, and the
 original's (princeton-vl/RAFT) by their own names. Flow is in pixels, (dx, dy), of the first picture.
@@ -25,7 +25,7 @@ MULTIPLE, SMALLEST = 8, 128
 
 
 class Raft(nn.Module):
-    """Flow between pictures.
+    """Computes the flow between pictures.
 
     Pictures are float (N, 3, H, W), RGB 0..255; any size, for they are padded and the flow (N, 2, H, W) is
     cut again. updates: refinements, 20 as the original's evaluation and video_features have it; 12 is
@@ -38,45 +38,49 @@ class Raft(nn.Module):
         self.updates = updates
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        left, _, top, _ = padding = pads(*first.shape[2:])
-        flow = self.refinements(*(replicated(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
+        left, _, top, _ = padding = compute_padding(*first.shape[2:])
+        flow = self.refine(*(pad_edges(2 * (x / 255) - 1, padding) for x in (first, second)))[-1]
         return flow[:, :, top : top + first.shape[2], left : left + first.shape[3]]
 
-    def refinements(self, first: Tensor, second: Tensor) -> list[Tensor]:
-        """The flow after each update, for pictures in [-1, 1] of sides of multiples of 8 from 128."""
+    def refine(self, first: Tensor, second: Tensor) -> list[Tensor]:
+        """Computes the flow after each update, pictures in [-1, 1] with sides of multiples of 8 from 128."""
         flows: list[Tensor] = self.network(first, second, num_flow_updates=self.updates)
         return flows
 
 
-def pads(height: int, width: int, smallest: int = SMALLEST) -> tuple[int, int, int, int]:
-    """Left, right, top and bottom up to a multiple of 8 and to ``smallest``; the odd pixel is after."""
+def compute_padding(height: int, width: int, smallest: int = SMALLEST) -> tuple[int, int, int, int]:
+    """Computes how far pictures are padded: to a multiple of 8 pixels, and to a least side.
+
+    Args:
+        height: in pixels.
+        width: in pixels.
+        smallest: side that the network takes.
+
+    Returns:
+        Pixels left, right, above and below; the odd one is after.
+    """
     rows, columns = (max(-(-side // MULTIPLE) * MULTIPLE, smallest) - side for side in (height, width))
     return columns // 2, columns - columns // 2, rows // 2, rows - rows // 2
 
 
-def replicated(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
-    """The edges of (N, C, H, W) repeated outwards."""
+def pad_edges(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
+    """Repeats the edges of (N, C, H, W) outwards."""
     return F.pad(x, padding, mode="replicate") if any(padding) else x
 
 
-def quantised(flow: Tensor) -> Tensor:
-    """Flow in pixels as I3D was trained on it: 0..256 as floats, 128 for none.
+def quantise_flow(flow: Tensor) -> Tensor:
+    """Quantises flow in pixels as I3D was trained on it: 0..256 as floats, 128 for none.
 
     Cut at ±20 and rounded to even as the public code has it, without a cast to bytes: +20 gives 256.
     """
     return torch.round(128 + 255 / (2 * BOUND) * flow.clamp(-BOUND, BOUND))
 
 
-def i3d_input(flow: Tensor) -> Tensor:
-    """I3D's flow input, about [-1, 1], from flow in pixels of any shape."""
-    return 2 * quantised(flow) / 255 - 1
-
-
 def from_checkpoint(checkpoint: Checkpoint, updates: int = 20) -> Raft:
-    """RAFT, large or small, from torchvision's or the original's weights. Raises WrongCheckpoint."""
+    """Loads RAFT, large or small, with torchvision's or the original's weights. Raises WrongCheckpoint."""
     parameters = unwrap(checkpoint)
     if any(name.startswith("fnet.") for name in parameters):
-        parameters = torchvision_names(parameters)
+        parameters = rename_parameters(parameters)
     small = not any(name.startswith("mask_predictor.") for name in parameters)
     raft = Raft("small" if small else "large", updates)
     load_strict(raft.network, parameters)
@@ -103,8 +107,8 @@ RENAMED: Mapping[str, str] = {
 }
 
 
-def torchvision_names(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The original's parameters under torchvision's names.
+def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Renames the original's parameters to torchvision's names.
 
     A shortcut's norm is in the file twice, as ``downsample.1`` and after the block's other norms; the
     first is kept, for torch loads it last.

@@ -1,9 +1,8 @@
-"""3D ResNet and 3D ResNeXt: clips of 16 frames of 112×112 to maps, features and Kinetics' classes.
+"""Describes clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
 
 Hara, Kataoka and Satoh, "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?",
 CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kenshohara/3D-ResNets-PyTorch
-with their ``module.`` taken off. Input: float (N, 3, T, H, W); what is subtracted depends on the file's
-year: 114.7748, 107.7354, 99.4750 of 0..255 in 2018, see MEAN and DEVIATION (of 0..1) for newer ones.
+with their ``module.`` taken off. Input: float (N, 3, T, H, W), 0..255, less MEAN_2018 for files of 2018.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.pretrained.parameters import Checkpoint, classes, load_strict, unwrap
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, unwrap
 
 MEAN_2018 = (114.7748, 107.7354, 99.4750)
-MEAN, DEVIATION = (0.4345, 0.4051, 0.3775), (0.2768, 0.2713, 0.2737)
 
 
 @dataclass(frozen=True)
 class ResNet3DLayout:
-    """depths: blocks of the four stages; basic: two 3×3×3 a block, else a bottleneck.
+    """Describes a variant.
+
+    depths: blocks of the four stages; basic: two 3×3×3 a block, else a bottleneck.
 
     width: of the first stage's inner convolutions; expansion: from them to a stage's outputs; groups: of
     a bottleneck's 3×3×3.
@@ -48,7 +48,9 @@ LAYOUTS = {
 
 @dataclass(frozen=True, eq=False)
 class ClipFeatures:
-    """grid: (N, C, T/16, H/32, W/32), rounded up; pooled: (N, C), its mean; logits: (N, classes).
+    """Holds a network's outputs.
+
+    grid: (N, C, T/16, H/32, W/32), rounded up; pooled: (N, C), its mean; logits: (N, classes).
 
     C is 2048, or 512 of 18 and 34 layers.
     """
@@ -58,7 +60,7 @@ class ClipFeatures:
     logits: Tensor
 
 
-class Basic(nn.Module):
+class BasicBlock3D(nn.Module):
     """Two 3×3×3 convolutions beside a shortcut."""
 
     def __init__(self, inputs: int, width: int, stride: int, layout: ResNet3DLayout) -> None:
@@ -67,7 +69,7 @@ class Basic(nn.Module):
         self.bn1 = nn.BatchNorm3d(width)
         self.conv2 = nn.Conv3d(width, width, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm3d(width)
-        self.downsample = _shortcut(inputs, width * layout.expansion, stride)
+        self.downsample = _build_shortcut(inputs, width * layout.expansion, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -86,7 +88,7 @@ class Bottleneck3D(nn.Module):
         self.bn2 = nn.BatchNorm3d(width)
         self.conv3 = nn.Conv3d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm3d(outputs)
-        self.downsample = _shortcut(inputs, outputs, stride)
+        self.downsample = _build_shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -94,7 +96,7 @@ class Bottleneck3D(nn.Module):
         return F.relu(self.bn3(self.conv3(y)) + self.downsample(x))
 
 
-def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+def _build_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     """The paper's type B: a projection where the shape changes."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
@@ -102,7 +104,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 class ResNet3D(nn.Module):
-    """The network of one of LAYOUTS."""
+    """Computes ClipFeatures by the network of one of LAYOUTS."""
 
     def __init__(self, layout: ResNet3DLayout, classes: int = 400) -> None:
         super().__init__()
@@ -111,10 +113,10 @@ class ResNet3D(nn.Module):
         self.maxpool = nn.MaxPool3d(3, 2, 1)
         widths = [layout.width * 2**stage for stage in range(4)]
         outputs = [64, *(width * layout.expansion for width in widths)]
-        self.layer1 = _stage(outputs[0], widths[0], 1, layout.depths[0], layout)
-        self.layer2 = _stage(outputs[1], widths[1], 2, layout.depths[1], layout)
-        self.layer3 = _stage(outputs[2], widths[2], 2, layout.depths[2], layout)
-        self.layer4 = _stage(outputs[3], widths[3], 2, layout.depths[3], layout)
+        self.layer1 = _build_stage(outputs[0], widths[0], 1, layout.depths[0], layout)
+        self.layer2 = _build_stage(outputs[1], widths[1], 2, layout.depths[1], layout)
+        self.layer3 = _build_stage(outputs[2], widths[2], 2, layout.depths[2], layout)
+        self.layer4 = _build_stage(outputs[3], widths[3], 2, layout.depths[3], layout)
         self.fc = nn.Linear(outputs[4], classes)
 
     def forward(self, clips: Tensor) -> ClipFeatures:
@@ -124,16 +126,16 @@ class ResNet3D(nn.Module):
         return ClipFeatures(grid, pooled, self.fc(pooled))
 
 
-def _stage(inputs: int, width: int, stride: int, depth: int, layout: ResNet3DLayout) -> nn.Sequential:
-    block = Basic if layout.basic else Bottleneck3D
+def _build_stage(inputs: int, width: int, stride: int, depth: int, layout: ResNet3DLayout) -> nn.Sequential:
+    block = BasicBlock3D if layout.basic else Bottleneck3D
     rest = (block(width * layout.expansion, width, 1, layout) for _ in range(depth - 1))
     return nn.Sequential(block(inputs, width, stride, layout), *rest)
 
 
 def from_checkpoint(name: str, checkpoint: Checkpoint) -> ResNet3D:
-    """The network of that name in LAYOUTS, of as many classes as the file has, in eval mode.
+    """Loads the network of that name in LAYOUTS, of as many classes as the file has, in eval mode.
 
     Raises WrongCheckpoint.
     """
     parameters = unwrap(checkpoint)
-    return load_strict(ResNet3D(LAYOUTS[name], classes(parameters, "fc.weight")), parameters)
+    return load_strict(ResNet3D(LAYOUTS[name], count_classes(parameters, "fc.weight")), parameters)

@@ -1,4 +1,4 @@
-"""VGGish: what each second of a video sounds like, as 128 numbers.
+"""Describes each second of a video's sound by 128 numbers: VGGish.
 
 Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430),
 model A of VGG. Checkpoints are the PyTorch port's (harritaylor/torchvggish), by its names; the principal
@@ -30,7 +30,10 @@ Components: TypeAlias = Literal["no", "raw", "rounded", "truncated"]
 
 @dataclass(frozen=True)
 class VGGishOptions:
-    """relu: the port ends with a ReLU, one variant of the original without. components: see Components."""
+    """Describes a variant.
+
+    relu: the port ends with a ReLU, one variant of the original without. components: see Components.
+    """
 
     relu: bool = True
     components: Components = "no"
@@ -41,7 +44,7 @@ class VGGishOptions:
 
     @property
     def preprocessing(self) -> str:
-        """All that decides the values beside the network and its weights, for a stream's name tag."""
+        """Describes all that decides the values beside the network and its weights, for a name tag."""
         last = "ReLU" if self.relu else "no ReLU"
         return (
             f"mono 16 kHz; log-mel {log_mel.BANDS} bands {log_mel.LOWEST:g} to {log_mel.HIGHEST:g} Hz, "
@@ -50,7 +53,7 @@ class VGGishOptions:
 
 
 class VGGish(nn.Module):
-    """Examples (N, 96, 64) to embeddings (N, 128), the last ReLU not applied."""
+    """Computes embeddings (N, 128) of examples (N, 96, 64), the last ReLU not applied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +79,7 @@ class VGGish(nn.Module):
 
 
 class PrincipalComponents(nn.Module):
-    """The original's postprocessor: rotated, and quantised to 8 bits (the values stay floats)."""
+    """Rotates embeddings and quantises them to 8 bits (the values stay floats), as the original does."""
 
     eigen_vectors: Tensor
     means: Tensor
@@ -91,13 +94,13 @@ class PrincipalComponents(nn.Module):
 
     @staticmethod
     def quantise(components: Tensor, truncate: bool) -> Tensor:
-        """0 to 255, cut off beyond ±2."""
+        """Quantises to 0 to 255, cut off beyond ±2."""
         spread = (components.clamp(LOWEST, HIGHEST) - LOWEST) * (255 / (HIGHEST - LOWEST))
         return spread.floor() if truncate else spread.round()
 
 
-class Embedder(nn.Module):
-    """The network with what its options say comes after it: examples (N, 96, 64) to rows (N, 128)."""
+class VGGishEmbedder(nn.Module):
+    """Computes rows (N, 128) of examples (N, 96, 64): the network, and what its options say comes after."""
 
     def __init__(
         self, network: nn.Module, components: PrincipalComponents | None, options: VGGishOptions
@@ -122,13 +125,13 @@ class Embedder(nn.Module):
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> VGGish:
-    """The network in eval mode; components in the same file are passed over. Raises WrongCheckpoint."""
+    """Loads the network in eval mode; components in the same file are passed over. Raises WrongCheckpoint."""
     named = unwrap(checkpoint)
     return load_strict(VGGish(), {name: value for name, value in named.items() if "pca_" not in name})
 
 
 def components_from_checkpoint(checkpoint: Checkpoint) -> PrincipalComponents:
-    """From ``pca_eigen_vectors`` (128, 128) and ``pca_means`` (128) or (128, 1). Raises WrongCheckpoint."""
+    """Loads ``pca_eigen_vectors`` (128, 128) and ``pca_means`` (128) or (128, 1). Raises WrongCheckpoint."""
     named = {
         name.rsplit("pca_", 1)[1]: value.float()
         for name, value in unwrap(checkpoint).items()

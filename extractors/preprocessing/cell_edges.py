@@ -1,4 +1,4 @@
-"""Where the cells of a network's map lie in the part of the picture that the network saw.
+"""Places the cells of a network's map in the part of the picture that the network saw.
 
 Nearly all networks pad so that their cells tile it evenly. Those that do not are listed here, by the name
 of their stream, so that feature files written by anyone are read rightly too.
@@ -20,28 +20,43 @@ INCEPTION_V4: Edges = (0.0, *((37.5 + 16 + 32 * cell) / 299 for cell in range(7)
 UNEVEN: dict[str, Edges] = {"c3d_pool5": C3D_POOL5, "inception_v4_grid": INCEPTION_V4}
 
 
-def even_edges(cells: int) -> Edges:
-    """Where ``cells`` of one size begin and end."""
+def make_even_edges(cells: int) -> Edges:
+    """Makes the edges of ``cells`` of one size."""
     return tuple(place / cells for place in range(cells + 1))
 
 
-def cell_edges(stream: str, cells: int) -> Edges:
-    """Where the rows, and columns, of a square map of ``cells`` each way lie. stream: the map's name."""
+def find_cell_edges(stream: str, cells: int) -> Edges:
+    """Finds the edges of the rows, and columns, of ``stream``, a square map of ``cells`` each way."""
     found = UNEVEN.get(stream)
-    return found if found is not None and len(found) == cells + 1 else even_edges(cells)
+    return found if found is not None and len(found) == cells + 1 else make_even_edges(cells)
 
 
-def pooled_edges(edges: Edges, pool: int, padding: int) -> Edges:
-    """The same after pooling by ``pool`` cells, ``padding`` cells of nothing being put before and behind.
+def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:
+    """Merges cells as a pooling layer does.
 
-    Windows that reach into the padding cover only the cells that there are; cells behind the last whole
-    window are not seen and lie outside the edges.
+    Args:
+        edges: before.
+        pool: cells that become one.
+        padding: cells of nothing that are put before and behind. Windows that reach into it cover only the
+            cells that there are.
+
+    Returns:
+        The edges after. Cells behind the last whole window are not seen and lie outside them.
     """
     side = len(edges) - 1
     windows = (side + 2 * padding - pool) // pool + 1
     return tuple(edges[min(max(place * pool - padding, 0), side)] for place in range(windows + 1))
 
 
-def edges_in_view(edges: Edges, begin: float, end: float) -> Edges:
-    """Edges in [0, 1] of a view to [0, 1] of the whole picture, of which it takes ``begin`` to ``end``."""
+def map_to_picture(edges: Edges, begin: float, end: float) -> Edges:
+    """Maps edges from a view to the picture that it was cut out of.
+
+    Args:
+        edges: in [0, 1] of the view.
+        begin: of the view, in [0, 1] of the whole picture.
+        end: the same.
+
+    Returns:
+        Edges in [0, 1] of the whole picture.
+    """
     return tuple(begin + (end - begin) * edge for edge in edges)

@@ -1,23 +1,20 @@
-"""Pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
+"""Prepares pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from extractors.frame_size import Resizing
-from extractors.preprocessing.images import by_axes
+from extractors.preprocessing.images import resize
 
 
 @dataclass(frozen=True)
 class DetectionInput:
-    """How a checkpoint wants its pictures, in the detectors' own terms.
+    """Prepares pictures as a checkpoint takes them, in the detectors' own terms.
 
     mean: of the bytes, blue first. std: what they are divided by. shortest, longest: edges in pixels, the
     second a limit. multiple: zeros are put right and below to sides that this divides.
@@ -31,7 +28,7 @@ class DetectionInput:
 
     @property
     def preprocessing(self) -> str:
-        """For a stream's name tag."""
+        """Describes it for a stream's name tag."""
         return (
             f"shortest edge {self.shortest}, longest at most {self.longest}, Pillow's bilinear on bytes; "
             f"BGR, (x - {list(self.mean)}) / {list(self.std)}; zeros to a multiple of {self.multiple}"
@@ -39,34 +36,21 @@ class DetectionInput:
 
     @property
     def resizing(self) -> Resizing:
-        """What is done to whole pictures."""
+        """The resizing of whole pictures."""
         return Resizing(self.shortest, self.longest)
 
-    def normalised(self, planes: Tensor) -> Tensor:
-        """Planes (N, 3, H, W) of bytes, blue first, to what the network takes."""
+    def normalise(self, planes: Tensor) -> Tensor:
+        """Normalises planes (N, 3, H, W) of bytes, blue first, and pads them."""
         mean, std = (planes.new_tensor(v, dtype=torch.float32)[:, None, None] for v in (self.mean, self.std))
         x = (planes.float() - mean) / std
         height, width = x.shape[2:]
         return F.pad(x, (0, -width % self.multiple, 0, -height % self.multiple))
 
     def resize(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to (T, h, w, 3): on a CPU Pillow's very bytes, elsewhere to one level."""
-        size = self.resizing.size(frames.shape[1], frames.shape[2])
-        if frames.shape[1:3] == size:
-            return frames
-        if frames.device.type != "cpu":
-            return by_axes(frames, *size)
-        pictures = [resized(picture, *size) for picture in frames.contiguous().numpy()]
-        return torch.from_numpy(np.stack(pictures))
+        """Resizes frames uint8 (T, H, W, 3): on a CPU to Pillow's very bytes, elsewhere to one level."""
+        return resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]))
 
 
-def blue_first(frames: Tensor) -> Tensor:
-    """Frames (N, H, W, 3), RGB, as planes (N, 3, H, W), BGR."""
+def to_bgr_planes(frames: Tensor) -> Tensor:
+    """Turns frames (N, H, W, 3), RGB, into planes (N, 3, H, W), BGR."""
     return frames.permute(0, 3, 1, 2).flip(1)
-
-
-def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """A picture (H, W, 3) with Pillow's bilinear, which averages what it shrinks."""
-    if picture.shape[:2] == (height, width):
-        return picture
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BILINEAR))

@@ -16,12 +16,12 @@ from extractors.frame_size import PILLOW, Filter, Resizing, scale_short_side
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Pictures as bytes on the device: a quarter of what floats would take on the way."""
+    """Moves pictures as bytes to the device: a quarter of what floats would take on the way."""
     return torch.from_numpy(np.require(pixels, requirements=["C", "W"])).to(device)
 
 
 def squash(pixels: Tensor, side: int) -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), as squares, uint8 (N, side, side, 3).
+    """Squashes whole pictures, uint8 (N, H, W, 3), to squares, uint8 (N, side, side, 3).
 
     Antialiased bilinear, the aspect ratio not kept, the result rounded to 8 bits as an image file would
     be. Devices agree to one level.
@@ -38,48 +38,86 @@ def squash(pixels: Tensor, side: int) -> Tensor:
 
 
 def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), with their shorter side of ``side`` pixels, the aspect ratio kept.
+    """Resizes whole pictures by their shorter side, the aspect ratio kept.
 
     Antialiased, rounded to 8 bits after each axis, the longer side cut to a whole number: on a CPU
     Pillow's very bytes, as the public extractors have them. Other devices agree to one level.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        side: of the shorter side, in pixels.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
     """
-    return resized(pixels, *scale_short_side(pixels.shape[1], pixels.shape[2], side), kernel)
+    return resize(pixels, *scale_short_side(pixels.shape[1], pixels.shape[2], side), kernel)
 
 
-def resized(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
-    """Whole pictures, uint8 (N, H, W, 3), as (N, rows, columns, 3), rounded as ``shrink_or_enlarge`` says."""
+def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
+    """Resizes whole pictures, rounded as ``shrink_or_enlarge`` says.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        rows: wanted.
+        columns: wanted.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
+    """
     if pixels.shape[1:3] == (rows, columns):
         return pixels
-    return (_by_pillow if pixels.device.type == "cpu" else by_axes)(pixels, rows, columns, kernel)
+    return (_resize_with_pillow if pixels.device.type == "cpu" else resize_by_axes)(
+        pixels, rows, columns, kernel
+    )
 
 
-def middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
-    """The square of ``side`` in the middle of two axes; of an odd rest, the smaller part is before it."""
+def crop_middle(x: Tensor, side: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
+    """Cuts the middle out of two axes.
+
+    Args:
+        x: of any shape.
+        side: length that is left; of an odd rest, the smaller part is before it.
+        axes: which two.
+
+    Returns:
+        A view of ``x``.
+    """
     for axis in axes:
         x = x.narrow(axis, (x.shape[axis] - side) // 2, side)
     return x
 
 
-def _by_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tensor:
+def _resize_with_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter) -> Tensor:
     pictures = (Image.fromarray(picture) for picture in pixels.contiguous().numpy())
     resized = [picture.resize((columns, rows), PILLOW[kernel]) for picture in pictures]
     return torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
 
 
-def by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
-    """What Pillow does, on any device: uint8 (N, H, W, 3) to (N, rows, columns, 3), columns first."""
+def resize_by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
+    """Resizes as Pillow does, on any device: first the columns, then the rows, each rounded to 8 bits.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        rows: wanted.
+        columns: wanted.
+        kernel: of the filter.
+
+    Returns:
+        uint8 (N, rows, columns, 3).
+    """
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
         planes = F.interpolate(planes, size, mode=kernel, antialias=True).add(0.5).floor().clamp(0, 255)
     return planes.byte().permute(0, 2, 3, 1).contiguous()
 
 
-# What part of a picture a network sees, and how large: the data that both does it and says it.
-
-
 @dataclass(frozen=True)
 class ResizeAndCrop:
-    """The picture resized, then the middle square of ``crop`` pixels (None: all of it).
+    """Resizes pictures, then cuts out the middle square of ``crop`` pixels (None: all of it).
+
+    Calling it does so, and its string describes it in a stream's name tag.
 
     size: of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed.
     filter: of the resizing. rounding: where the square begins when the rest is odd: "down" takes the smaller
@@ -97,27 +135,27 @@ class ResizeAndCrop:
 
     @property
     def resizing(self) -> Resizing:
-        """What is done to whole pictures, before anything is cut out."""
+        """The resizing of whole pictures, before anything is cut out."""
         return Resizing(self.size, filter=self.filter)
 
     def __call__(self, frames: Tensor) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
-        frames = resized(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
+        """Prepares frames uint8 (T, H, W, 3) to (T, h, w, 3); on a CPU Pillow's very bytes."""
+        frames = resize(frames, *self.resizing.size(frames.shape[1], frames.shape[2]), self.filter)
         if self.crop is None:
             return frames
         for axis in (1, 2):
-            frames = frames.narrow(axis, self._begin(frames.shape[axis] - self.crop), self.crop)
+            frames = frames.narrow(axis, self._find_begin(frames.shape[axis] - self.crop), self.crop)
         return frames
 
     def view(self, height: int, width: int) -> View:
-        """The part that is left of frames of that size."""
+        """Returns the part that is left of frames of that size."""
         if self.crop is None:
             return WHOLE
         rows, columns = self.resizing.size(height, width)
-        top, left = self._begin(rows - self.crop), self._begin(columns - self.crop)
+        top, left = self._find_begin(rows - self.crop), self._find_begin(columns - self.crop)
         return left / columns, top / rows, (left + self.crop) / columns, (top + self.crop) / rows
 
-    def _begin(self, rest: int) -> int:
+    def _find_begin(self, rest: int) -> int:
         return rest // 2 if self.rounding == "down" else round(rest / 2)
 
     def __str__(self) -> str:

@@ -1,7 +1,9 @@
-"""Turns sound into log-mel spectrograms, and resamples it.
+"""Turns sound into the log-mel spectrograms that VGGish was trained on, and resamples it.
 
-A windowed sinc (Smith, "Digital Audio Resampling", 1984) with the window that public extractors of sound
-use, resampy 0.4's ``kaiser_best``: FFmpeg's default filter differs from it by 6 % near 8 kHz.
+Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430);
+the numbers are those of TensorFlow's models/research/audioset/vggish, in float64. Resampling is by a windowed
+sinc (Smith, "Digital Audio Resampling", 1984) with the window that public extractors of sound use, resampy
+0.4's ``kaiser_best``: FFmpeg's default filter differs from it by 6 % near 8 kHz.
 """
 
 from __future__ import annotations
@@ -11,12 +13,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-
-# Sound to pictures of itself: the log-mel spectrogram that VGGish was trained on.
-#
-# Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430);
-# the numbers are those of TensorFlow's models/research/audioset/vggish. All of it runs in float64.
-
 
 Floats = NDArray[np.float64]
 
@@ -31,19 +27,19 @@ STEPS = 96
 EXAMPLE, EXAMPLE_HOP = WINDOW + (STEPS - 1) * HOP, STEPS * HOP
 
 
-def log_mel(samples: NDArray[np.floating]) -> Floats:
-    """Spectra (S, 64) of mono sound in [-1, 1] at 16 kHz, without padding: none below 400 samples."""
+def compute_log_mel(samples: NDArray[np.floating]) -> Floats:
+    """Computes spectra (S, 64) of mono sound in [-1, 1] at 16 kHz, unpadded: none below 400 samples."""
     if len(samples) < WINDOW:
         return np.zeros((0, BANDS))
     frames = np.lib.stride_tricks.sliding_window_view(samples.astype(np.float64), WINDOW)[::HOP]
     magnitudes = np.abs(np.fft.rfft(frames * _periodic_hann(), FFT))
-    spectra: Floats = np.log(magnitudes @ _mel_matrix() + OFFSET)
+    spectra: Floats = np.log(magnitudes @ _make_mel_matrix() + OFFSET)
     return spectra
 
 
-def examples(samples: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Whole examples (N, 96, 64) of 0.96 seconds each, side by side; the incomplete tail is left out."""
-    spectra = log_mel(samples)
+def compute_examples(samples: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Cuts whole examples (N, 96, 64) of 0.96 seconds each, side by side; the incomplete tail is left out."""
+    spectra = compute_log_mel(samples)
     count = len(spectra) // STEPS
     return spectra[: count * STEPS].reshape(count, STEPS, BANDS).astype(np.float32)
 
@@ -54,17 +50,17 @@ def _periodic_hann() -> Floats:
     return window
 
 
-def _mel(hertz: Floats) -> Floats:
+def _to_mel(hertz: Floats) -> Floats:
     """HTK's formula."""
     mel: Floats = 1127.0 * np.log1p(hertz / 700.0)
     return mel
 
 
 @cache
-def _mel_matrix() -> Floats:
+def _make_mel_matrix() -> Floats:
     """(257, 64): triangles that are straight in mel, not in hertz; the constant part belongs to none."""
-    bins = _mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
-    lowest, highest = _mel(np.array([LOWEST, HIGHEST]))
+    bins = _to_mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
+    lowest, highest = _to_mel(np.array([LOWEST, HIGHEST]))
     edges = np.linspace(lowest, highest, BANDS + 2)
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
@@ -80,9 +76,17 @@ ZEROS, BETA, ROLLOFF = 50, 12.984585, 0.917347
 def resample(
     samples: NDArray[np.floating], rate: int, wanted: int, begin: int = 0, end: int | None = None
 ) -> Floats:
-    """Mono sound at ``wanted`` samples a second: ⌊samples · wanted / rate⌋ of them, silence around it.
+    """Resamples mono sound, silence around it.
 
-    begin, end: which of them are made, as if they were cut from the whole.
+    Args:
+        samples: (S,).
+        rate: of them, a second.
+        wanted: of the result, a second.
+        begin: first sample of the result that is made, as if it were cut from the whole.
+        end: behind the last one; None for all.
+
+    Returns:
+        float64 (end − begin,); the whole is ⌊S · wanted / rate⌋ samples long.
     """
     divisor = math.gcd(rate, wanted)
     up, down = wanted // divisor, rate // divisor
@@ -93,24 +97,24 @@ def resample(
     result = np.zeros(end - begin)
     reach = math.ceil(ZEROS * max(1.0, down / up))
     zero = begin * down // up
-    around = _around(samples, zero - reach, (end - 1) * down // up + reach + 1)
+    around = _pad_around(samples, zero - reach, (end - 1) * down // up + reach + 1)
     windows = np.lib.stride_tricks.sliding_window_view(around, 2 * reach + 1)
     # outputs that lie alike between two inputs share one filter
     for phase in range(min(up, len(result))):
         first, between = divmod((begin + phase) * down, up)
         count = len(result[phase::up])
         here = windows[first - zero :: down][:count]
-        result[phase::up] = here @ _filter(between / up, reach, min(1.0, up / down))
+        result[phase::up] = here @ _make_filter(between / up, reach, min(1.0, up / down))
     return result
 
 
-def _around(samples: NDArray[np.floating], begin: int, end: int) -> Floats:
+def _pad_around(samples: NDArray[np.floating], begin: int, end: int) -> Floats:
     """Samples from ``begin`` to ``end``, silence where there are none."""
     inside = samples[max(begin, 0) : min(end, len(samples))].astype(np.float64)
     return np.pad(inside, (max(-begin, 0), max(end - len(samples), 0)))
 
 
-def _filter(between: float, reach: int, scale: float) -> Floats:
+def _make_filter(between: float, reach: int, scale: float) -> Floats:
     """Weights of the inputs around an output that lies ``between`` two of them."""
     distance = (np.arange(-reach, reach + 1) - between) * scale
     inside = np.clip(1.0 - (distance / ZEROS) ** 2, 0.0, None)

@@ -1,4 +1,4 @@
-"""One file over HTTP: goes on where it broke off, appears only when it is whole and right.
+"""Downloads a file over HTTP: goes on where it broke off; it appears only when it is whole and right.
 
 What has come lies in FILE.part until its check has passed, and beside it what the server called that version
 of the file, so that a later run asks for the rest of the same one (RFC 9110, Range and If-Range). Proxies
@@ -29,15 +29,13 @@ from extractors.pretrained.errors import (
     WeightsDamaged,
     WeightsError,
 )
-from extractors.pretrained.folder import FileCheck, Found, WeightsFolder
-from extractors.pretrained.manifest import Entry
-
-# The part of a download that has come, and what tells whether more of the same file can be asked for.
+from extractors.pretrained.manifest import WeightsEntry
+from extractors.pretrained.weights_folder import FileCheck, FoundWeights, WeightsFolder
 
 
 @dataclass(frozen=True)
 class PartialFile:
-    """path: the bytes so far, FILE.part. url: where they are from."""
+    """The part of a download that has come. path: its bytes, FILE.part. url: where they are from."""
 
     path: Path
     url: str
@@ -55,8 +53,8 @@ class PartialFile:
         return self.path.with_name(f"{self.path.name}.json")
 
     def range_headers(self) -> dict[str, str]:
-        """What asks for the rest of the same version; nothing where it cannot be told that it is the same."""
-        version = self._version()
+        """Asks for the rest of the same version; empty if it cannot be told that it is the same."""
+        version = self._read_version()
         if not self.size or version is None:
             return {}
         return {"Range": f"bytes={self.size}-", "If-Range": version}
@@ -70,36 +68,36 @@ class PartialFile:
             self.discard()
             raise httpx.RemoteProtocolError("the server sent another part than was asked for")
         self.discard()
-        self._note(response.headers)
+        self._write_version(response.headers)
         if "Content-Encoding" in response.headers:
             return None  # unpacked on the way, to a length that nobody has told
         length = response.headers.get("Content-Length", "")
         return int(length) if length.isdecimal() else None
 
     def open(self) -> BinaryIO:
-        """To write on at the end."""
+        """Opens it to write on at the end."""
         return self.path.open("ab")
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
         self._notes.unlink(missing_ok=True)
 
-    def become(self, file: Path) -> None:
+    def move_to(self, file: Path) -> None:
         """Puts the whole file in its place; it is on the disk before its name is."""
         with self.path.open("rb+") as stream:
             os.fsync(stream.fileno())
         self.path.replace(file)
         self._notes.unlink(missing_ok=True)
 
-    def _version(self) -> str | None:
+    def _read_version(self) -> str | None:
         try:
             notes = json.loads(self._notes.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
         return str(notes["version"]) if notes.get("url") == self.url and notes.get("version") else None
 
-    def _note(self, headers: httpx.Headers) -> None:
-        """A strong ETag, else the date; a weak one does not promise the same bytes."""
+    def _write_version(self, headers: httpx.Headers) -> None:
+        """Notes a strong ETag, else the date; a weak one does not promise the same bytes."""
         tag = headers.get("ETag", "")
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
         self._notes.write_text(json.dumps({"url": self.url, "version": version}), encoding="utf-8")
@@ -116,15 +114,18 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Patience:
-    """tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest."""
+class RetryPolicy:
+    """Says how often and when a server is asked again.
+
+    tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest.
+    """
 
     tries: int = 5
     wait: float = 1.0
     longest: float = 30.0
 
     def pause(self, failures: int, asked: str | None = None) -> float:
-        """Seconds to wait after so many failures; asked: the server's Retry-After."""
+        """Returns the seconds to wait after so many failures; asked: the server's Retry-After."""
         seconds: float = self.wait * 2 ** (failures - 1)
         if asked is not None and asked.isdecimal():
             seconds = max(seconds, float(asked))
@@ -141,30 +142,38 @@ class _Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Downloader:
-    """progress: told after each piece. transport: instead of the network."""
+    """Downloads files.
 
-    patience: Patience = Patience()
+    progress: told after each piece. transport: instead of the network.
+    """
+
+    patience: RetryPolicy = RetryPolicy()
     progress: Progress | None = None
     transport: httpx.BaseTransport | None = None
 
     def fetch(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
-        """Brings the file, unless it is there when it is this process's turn.
+        """Downloads a file, unless it is there when it is this process's turn.
 
-        check: raises WeightsError where what has come, under another name, is not the right file.
-        Raises DownloadError.
+        Args:
+            url: http or https.
+            file: where it goes; it appears when it is whole and right.
+            check: raises WeightsError if what has come, under another name, is not the right file.
+
+        Raises:
+            DownloadError: the file did not come, or ``check`` refused it.
         """
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(file.with_name(f".{file.name}.lock")):
                 if not file.exists():
-                    self._bring(url, file, check)
+                    self._download(url, file, check)
         except OSError as error:
             raise NoRoom(f"{file} cannot be written: {error.strerror}.") from error
 
-    def _bring(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
+    def _download(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
         part = PartialFile.beside(file, url)
         resumed = part.size > 0
-        self._complete(url, part)
+        self._receive_all(url, part)
         try:
             check(part.path)
         except WeightsError:
@@ -172,11 +181,11 @@ class Downloader:
             if not resumed:
                 raise
             # the first half may be of another day: once more, whole
-            self._complete(url, part)
+            self._receive_all(url, part)
             check(part.path)
-        part.become(file)
+        part.move_to(file)
 
-    def _complete(self, url: str, part: PartialFile) -> None:
+    def _receive_all(self, url: str, part: PartialFile) -> None:
         """Asks until all bytes are there."""
         failures, whole = 0, False
         with httpx.Client(timeout=TIMEOUT, follow_redirects=True, transport=self.transport) as client:
@@ -188,7 +197,7 @@ class Downloader:
                 except (_Interrupted, httpx.TransportError) as error:
                     failures = 1 if part.size > before else failures + 1
                     if failures >= self.patience.tries:
-                        raise _unreachable(url, part, error) from error
+                        raise _make_unreachable(url, part, error) from error
                     time.sleep(self.patience.pause(failures, getattr(error, "retry_after", None)))
                 except httpx.RequestError as error:
                     raise DownloadRefused(f"{url} leads nowhere: {error}.") from error
@@ -197,7 +206,7 @@ class Downloader:
         headers = {"Accept-Encoding": "identity", **part.range_headers()}
         with client.stream("GET", url, headers=headers) as response:
             if response.status_code == 416:
-                _past_the_end(response, part)
+                _check_past_end(response, part)
             else:
                 _refuse(url, response)
                 self._write(response, part)
@@ -205,15 +214,15 @@ class Downloader:
     def _write(self, response: httpx.Response, part: PartialFile) -> None:
         total = part.begin(response)
         _check_room(part.path, (total or 0) - part.size)
-        self._tell(part.size, total)
+        self._report(part.size, total)
         with part.open() as stream:
             for piece in response.iter_bytes():  # as they come: of larger ones the last would be lost
                 stream.write(piece)
-                self._tell(stream.tell(), total)
+                self._report(stream.tell(), total)
         if total is not None and part.size != total:
             raise _Interrupted(f"{part.size} of {total} bytes came")
 
-    def _tell(self, done: int, total: int | None) -> None:
+    def _report(self, done: int, total: int | None) -> None:
         if self.progress is not None:
             self.progress(done, total)
 
@@ -231,8 +240,8 @@ def _refuse(url: str, response: httpx.Response) -> None:
         raise DownloadRefused(f"{url} gives a web page, not the file: it was moved, or asks for a login.")
 
 
-def _past_the_end(response: httpx.Response, part: PartialFile) -> None:
-    """There is nothing after what is here: it was all, or it is of another file."""
+def _check_past_end(response: httpx.Response, part: PartialFile) -> None:
+    """Takes the file as whole where nothing comes after what is here; else discards it."""
     if response.headers.get("Content-Range", "").rpartition("/")[2] == str(part.size):
         return
     part.discard()
@@ -246,21 +255,26 @@ def _check_room(path: Path, missing: int) -> None:
         raise NoRoom(f"{needed}, and the disk of {path.parent} has {free / 1e6:.0f} MB free.")
 
 
-def _unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreachable:
+def _make_unreachable(url: str, part: PartialFile, error: Exception) -> ServerUnreachable:
     reason = str(error) or type(error).__name__
     kept = f"; {part.size} bytes are kept for the next try" if part.size else ""
     return ServerUnreachable(f"{url} did not come: {reason}{kept}.")
 
 
-# Brings the file of an entry of the manifest over the network.
-
-
 def fetch_weights(
-    known: Entry, folder: WeightsFolder, downloader: Downloader, check: FileCheck, *, offline: bool
-) -> Found:
-    """The entry's file, from here if it is here and right, else from its URL.
+    known: WeightsEntry, folder: WeightsFolder, downloader: Downloader, check: FileCheck, *, offline: bool
+) -> FoundWeights:
+    """Returns the entry's file, from the folder if it is there and right, else from its URL.
 
-    check: what a file that has come must pass before it takes its place. Raises WeightsError.
+    Args:
+        known: the manifest's entry.
+        folder: where files of weights lie.
+        downloader: brings it.
+        check: a file that has come must pass it before it takes its place.
+        offline: nothing is downloaded.
+
+    Raises:
+        WeightsError: the file is neither here nor to be had.
     """
     if (file := folder.locate(known)) is not None:
         try:
@@ -270,8 +284,8 @@ def fetch_weights(
                 raise
             file.unlink()
     if known.source != "url":
-        raise NotForDownload(folder.remedy(known))
+        raise NotForDownload(folder.describe_remedy(known))
     if offline:
-        raise Offline(f"REELWORD_OFFLINE is set, so nothing is downloaded. {folder.remedy(known)}")
+        raise Offline(f"REELWORD_OFFLINE is set, so nothing is downloaded. {folder.describe_remedy(known)}")
     downloader.fetch(str(known.url), folder.place(known), lambda part: folder.admit(known, part, check))
     return folder.check(known, folder.place(known))

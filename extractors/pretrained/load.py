@@ -1,5 +1,4 @@
-"""A network with its weights: ``load_pretrained`` finds the file, checks it, reads it and hands it to a
-builder.
+"""Loads networks with their weights: finds the file, checks it, reads it and hands it to a builder.
 
 weights/manifest.toml says what there is; ``python -m app weights`` brings it.
 """
@@ -15,11 +14,11 @@ from typing import Literal, TypeVar
 import torch
 from torch import nn
 
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
-from extractors.pretrained.folder import Found, WeightsFolder
-from extractors.pretrained.formats import read
-from extractors.pretrained.manifest import Entry
+from extractors.pretrained.manifest import WeightsEntry
 from extractors.pretrained.parameters import Checkpoint
+from extractors.pretrained.weights_folder import FoundWeights, WeightsFolder
 
 WeightsChoice = Literal["published", "seeded"]
 
@@ -37,76 +36,88 @@ def load_pretrained(
     *,
     data: Path | None = None,
 ) -> tuple[Network, str]:
-    """The network of that name in the manifest, in eval mode, and the sha256 of its file (or "seeded").
+    """Loads a network of the manifest. Nothing is downloaded here.
 
-    choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
-    every time, for tests and benchmarks.
-    build: from a checkpoint, under the names it has in the file. blank: with initial weights.
-    data: the data folder, by default REELWORD_DATA. Nothing is downloaded here. Raises WeightsError:
-    WeightsMissing says which command brings the file or where to put it.
+    Args:
+        name: in the manifest.
+        choice: "published" is what the paper's authors or a library trained; "seeded" is random and the same
+            every time, for tests and benchmarks.
+        build: makes the network of a checkpoint, under the names it has in the file.
+        blank: makes it with initial weights.
+        data: the data folder, by default REELWORD_DATA.
+
+    Returns:
+        The network in eval mode, and the sha256 of its file (or "seeded").
+
+    Raises:
+        WeightsError: WeightsMissing says which command brings the file or where to put it.
     """
     if choice == SEEDED:
-        return seeded(blank), SEEDED
+        return build_seeded(blank), SEEDED
     found = find_weights(name, data=data)
     try:
-        return build(read(found.file, kept=found.converted)).eval(), found.sha256
+        return build(read_checkpoint(found.file, kept=found.converted)).eval(), found.sha256
     except WrongCheckpoint as error:
         raise WrongCheckpoint(f"{found.file}: {error}") from error
 
 
-def find_weights(name: str, *, data: Path | None = None) -> Found:
-    """The file of the network's weights, checked. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
+def find_weights(name: str, *, data: Path | None = None) -> FoundWeights:
+    """Finds and checks the file of weights. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
     return WeightsFolder.of(data).find(name)
 
 
-def seeded(blank: Callable[[], Network]) -> Network:
-    """A network of random weights, the same at every call; the caller's generator is left alone."""
+def build_seeded(blank: Callable[[], Network]) -> Network:
+    """Builds a network of random weights, the same at every call; the caller's generator is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return blank().eval()
 
 
-# Which function of ours takes the checkpoint of an entry, and whether a file is one that it takes.
-
-
-#: Modules of readers by their names before this package had rooms: users' manifests may still say so.
+#: Readers by their names in earlier versions, of which users' manifests may still speak: a module's, or a
+#: function's.
 OLD_READERS: Mapping[str, str] = {
     "extractors.bottomup": "extractors.detection.bottom_up",
+    "extractors.builtin.pytorchvideo": "extractors.catalog.pytorchvideo",
+    "extractors.builtin.torchvision_detectors": "extractors.catalog.torchvision_detectors",
+    "extractors.builtin.tuned_pair": "extractors.catalog.tuned_pair",
     "extractors.c3d": "extractors.networks.c3d",
     "extractors.csn": "extractors.networks.csn",
     "extractors.efficientnet_lite": "extractors.networks.efficientnet_lite",
     "extractors.flow": "extractors.networks.raft",
     "extractors.i3d_weights": "extractors.networks.i3d",
-    "extractors.inception_v4": "extractors.networks.inception_v4",
-    "extractors.pytorchvideo_extractor": "extractors.builtin.pytorchvideo",
+    "extractors.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
+    "extractors.networks.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
+    "extractors.networks.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
+    "extractors.networks.slow": "extractors.networks.slow_resnet",
+    "extractors.pytorchvideo_extractor": "extractors.catalog.pytorchvideo",
     "extractors.rcnn": "extractors.detection.faster_rcnn",
-    "extractors.resnet": "extractors.networks.resnet",
+    "extractors.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
     "extractors.resnet3d": "extractors.networks.resnet3d",
-    "extractors.slow": "extractors.networks.slow",
-    "extractors.torchvision_checkpoint": "extractors.builtin.torchvision_detectors",
-    "extractors.tuned_pair": "extractors.builtin.tuned_pair",
+    "extractors.slow": "extractors.networks.slow_resnet",
+    "extractors.torchvision_checkpoint": "extractors.catalog.torchvision_detectors",
+    "extractors.tuned_pair": "extractors.catalog.tuned_pair",
     "extractors.vggish": "extractors.networks.vggish",
 }
-Reader = Callable[[Checkpoint], nn.Module]
+CheckpointReader = Callable[[Checkpoint], nn.Module]
 
 
-def reader_of(known: Entry) -> Reader | None:
-    """The function that the manifest names, with its variant; None for a file that is not a checkpoint."""
+def find_reader(known: WeightsEntry) -> CheckpointReader | None:
+    """Finds the function that the manifest names; None for a file that is not a checkpoint."""
     if known.reader is None:
         return None
-    module, _, function = known.reader.partition(":")
+    module, _, function = OLD_READERS.get(known.reader, known.reader).partition(":")
     found: Callable[..., nn.Module] = getattr(
         importlib.import_module(OLD_READERS.get(module, module)), function
     )
     return found if known.variant is None else functools.partial(found, known.variant)
 
 
-def check_loads(known: Entry, file: Path) -> None:
+def check_loads(known: WeightsEntry, file: Path) -> None:
     """Builds the network from the file. Raises WeightsDamaged or WrongCheckpoint where it cannot be."""
-    reader = reader_of(known)
+    reader = find_reader(known)
     if reader is None:
         return
     try:
-        reader(read(file))
+        reader(read_checkpoint(file))
     except WrongCheckpoint as error:
         raise WrongCheckpoint(f"{file}: {error}") from error

@@ -1,4 +1,4 @@
-"""weights/manifest.toml: which file holds the weights of which network, whose it is and how it is checked."""
+"""Reads weights/manifest.toml: which file holds the weights of which network, and how it is checked."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$"
 GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
-class Entry(BaseModel):
-    """One file.
+class WeightsEntry(BaseModel):
+    """Describes one file of weights.
 
     network: the extractor whose weights it is; several files may serve one, the first one here is taken.
     source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
@@ -71,8 +71,8 @@ class Entry(BaseModel):
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")
-    def _whole(self) -> Entry:
-        """Each kind of source says all that it takes to get the file."""
+    def _check_source(self) -> WeightsEntry:
+        """Refuses an entry that does not say all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
         missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]
         if missing:
@@ -81,12 +81,13 @@ class Entry(BaseModel):
 
 
 @cache
-def manifest(file: Path) -> tuple[Entry, ...]:
-    """All entries, in the order of the file. Raises ManifestDamaged."""
+def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
+    """Reads all entries, in the order of the file. Raises ManifestDamaged."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
         return tuple(
-            Entry.model_validate({"name": name, "network": name, **table}) for name, table in tables.items()
+            WeightsEntry.model_validate({"name": name, "network": name, **table})
+            for name, table in tables.items()
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -96,16 +97,16 @@ def manifest(file: Path) -> tuple[Entry, ...]:
         raise ManifestDamaged(f"{file} cannot be read: {error}.") from error
 
 
-def entry(name: str, file: Path) -> Entry:
-    """The file of that name. Raises UnknownWeights or ManifestDamaged."""
-    for known in manifest(file):
+def find_entry(name: str, file: Path) -> WeightsEntry:
+    """Finds the file of that name. Raises UnknownWeights or ManifestDamaged."""
+    for known in read_manifest(file):
         if known.name == name:
             return known
-    names = ", ".join(known.name for known in manifest(file))
+    names = ", ".join(known.name for known in read_manifest(file))
     raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
 
 
-def candidates(name: str, file: Path) -> tuple[Entry, ...]:
-    """The file of that name, then all others that serve the same network. Raises as ``entry``."""
-    first = entry(name, file)
-    return (first, *(other for other in manifest(file) if other.network == name and other != first))
+def find_candidates(name: str, file: Path) -> tuple[WeightsEntry, ...]:
+    """Finds the file of that name, and all others of its network. Raises as ``find_entry``."""
+    first = find_entry(name, file)
+    return (first, *(other for other in read_manifest(file) if other.network == name and other != first))

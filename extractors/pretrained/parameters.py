@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extractors.pretrained.errors import WrongCheckpoint
 
-__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "classes", "load_strict", "unwrap"]
+__all__ = ["COUNTER", "Checkpoint", "WrongCheckpoint", "count_classes", "load_strict", "unwrap"]
 
 Network = TypeVar("Network", bound=nn.Module)
 Checkpoint = Mapping[str, Tensor]
@@ -19,19 +19,19 @@ COUNTER = "num_batches_tracked"
 
 
 def unwrap(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Parameters by name, without the ``module.`` that DataParallel writes before each."""
+    """Takes off the ``module.`` that DataParallel writes before each parameter's name."""
     return {name.removeprefix("module."): value for name, value in checkpoint.items()}
 
 
-def classes(parameters: Checkpoint, classifier: str) -> int:
-    """How many classes the weight of this name tells apart. Raises WrongCheckpoint where there is none."""
+def count_classes(parameters: Checkpoint, classifier: str) -> int:
+    """Counts the classes that the weight ``classifier`` tells apart. Raises WrongCheckpoint without it."""
     if classifier not in parameters:
         raise WrongCheckpoint(f"Not the checkpoint that was expected: it has no {classifier}.")
     return parameters[classifier].shape[0]
 
 
 def load_strict(network: Network, parameters: Checkpoint) -> Network:
-    """The network with these parameters (named as its own), in eval mode.
+    """Loads parameters (named as the network's own), and puts it in eval mode.
 
     Raises WrongCheckpoint where one is missing, left over or of another shape; counters of batches may be.
     """
@@ -54,20 +54,15 @@ def load_strict(network: Network, parameters: Checkpoint) -> Network:
     return network.eval()
 
 
-# Random weights under which a network still tells pictures apart, for tests and benchmarks.
-#
-# Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen no
-# data, and He's alone let it grow without bound along shortcuts.
-
-
-Module = TypeVar("Module", bound=nn.Module)
-
 #: What a block adds to its shortcut, as a share: over 50 blocks the signal grows about fivefold.
 SHARE = 0.25
 
 
-def random_weights(network: Module, last_norm: str | None = None) -> Module:
-    """The network with He's weights (arXiv:1502.01852).
+def randomize(network: Network, last_norm: str | None = None) -> Network:
+    """Gives a network He's weights (arXiv:1502.01852), under which it still tells pictures apart.
+
+    Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen
+    no data, and He's alone let it grow without bound along shortcuts.
 
     last_norm: how the names end of the norms behind which a block meets its shortcut.
     """

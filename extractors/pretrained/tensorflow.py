@@ -3,6 +3,10 @@
 A frozen graph is one message in the wire format of protocol buffers (protobuf.dev, "Encoding")
 whose schema is TensorFlow's graph.proto, node_def.proto, attr_value.proto and tensor.proto. Of its nodes only
 those are read that hold an array of numbers; nothing in the file is run.
+
+A quantised layer of TensorFlow Lite keeps a whole number of -127 to 127 for each weight and a scale for each
+output channel. Their product is the weight, with which the network runs on any device, in any precision, and
+can be trained on. OpenVINO reads the file and folds the constants.
 """
 
 from __future__ import annotations
@@ -33,12 +37,12 @@ SHAPE_SIZE, SIZE_LENGTH = 2, 1
 FLOAT = 1
 
 
-def constants(file: Path) -> dict[str, NDArray[np.float32]]:
-    """Every float32 array of the graph by its node's name. Raises WeightsDamaged."""
+def read_constants(file: Path) -> dict[str, NDArray[np.float32]]:
+    """Reads every float32 array of the graph by its node's name. Raises WeightsDamaged."""
     try:
         graph = memoryview(file.read_bytes())
-        nodes = (node for number, node in _fields(graph) if number == GRAPH_NODE)
-        found = dict(pair for node in nodes for pair in _constant(_message(node)))
+        nodes = (node for number, node in _read_fields(graph) if number == GRAPH_NODE)
+        found = dict(pair for node in nodes for pair in _read_constant(_as_message(node)))
     except (IndexError, KeyError, ValueError) as error:
         raise WeightsDamaged(f"{file} cannot be read as a frozen TensorFlow graph: {error}.") from error
     if not found:
@@ -46,59 +50,63 @@ def constants(file: Path) -> dict[str, NDArray[np.float32]]:
     return found
 
 
-def _constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The array of one node, where it is a constant of that type."""
-    members = list(_fields(node))
-    if _text(dict(members).get(NODE_KIND, memoryview(b""))) != "Const":
+def _read_constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Reads the array of one node, where it is a constant of that type."""
+    members = list(_read_fields(node))
+    if _as_text(dict(members).get(NODE_KIND, memoryview(b""))) != "Const":
         return
     for number, entry in members:
-        pair = dict(_fields(_message(entry))) if number == NODE_ATTRIBUTE else {}
-        if pair and _text(pair[ENTRY_KEY]) == "value":
-            tensor = dict(_fields(_message(pair[ENTRY_VALUE]))).get(VALUE_TENSOR)
-            array = None if tensor is None else _array(_message(tensor))
+        pair = dict(_read_fields(_as_message(entry))) if number == NODE_ATTRIBUTE else {}
+        if pair and _as_text(pair[ENTRY_KEY]) == "value":
+            tensor = dict(_read_fields(_as_message(pair[ENTRY_VALUE]))).get(VALUE_TENSOR)
+            array = None if tensor is None else _read_array(_as_message(tensor))
             if array is not None:
-                yield _text(dict(members)[NODE_NAME]), array
+                yield _as_text(dict(members)[NODE_NAME]), array
 
 
-def _array(tensor: Bytes) -> NDArray[np.float32] | None:
-    """None where its numbers are of another type. Few equal numbers may stand for many."""
-    members = dict(_fields(tensor))
+def _read_array(tensor: Bytes) -> NDArray[np.float32] | None:
+    """Reads an array; None where its numbers are of another type. Few equal numbers may stand for many."""
+    members = dict(_read_fields(tensor))
     if members.get(TENSOR_TYPE) != FLOAT:
         return None
-    shape = _shape(_message(members.get(TENSOR_SHAPE, memoryview(b""))))
+    shape = _read_shape(_as_message(members.get(TENSOR_SHAPE, memoryview(b""))))
     held = members.get(TENSOR_CONTENT) or members.get(TENSOR_FLOATS) or memoryview(b"")
-    numbers = np.frombuffer(_message(held), "<f4")
+    numbers = np.frombuffer(_as_message(held), "<f4")
     count = math.prod(shape)
     if len(numbers) not in (1, count):
         raise ValueError(f"a constant of shape {shape} holds {len(numbers)} numbers")
     return np.broadcast_to(numbers, count).reshape(shape).copy()
 
 
-def _shape(message: Bytes) -> tuple[int, ...]:
-    sizes = (dict(_fields(_message(size))) for number, size in _fields(message) if number == SHAPE_SIZE)
+def _read_shape(message: Bytes) -> tuple[int, ...]:
+    sizes = (
+        dict(_read_fields(_as_message(size)))
+        for number, size in _read_fields(message)
+        if number == SHAPE_SIZE
+    )
     lengths = (size.get(SIZE_LENGTH, 0) for size in sizes)
     return tuple(length for length in lengths if isinstance(length, int))
 
 
-def _fields(message: Bytes) -> Iterator[Field]:
-    """(number, value) of a message's members: whole numbers as such, everything else as bytes."""
+def _read_fields(message: Bytes) -> Iterator[Field]:
+    """Reads (number, value) of a message's members: whole numbers as such, everything else as bytes."""
     at = 0
     while at < len(message):
-        key, at = _whole(message, at)
+        key, at = _read_varint(message, at)
         kind = key & 7
         if kind == 0:
-            value, at = _whole(message, at)
+            value, at = _read_varint(message, at)
             yield key >> 3, value
             continue
-        length, at = _whole(message, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        length, at = _read_varint(message, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
         if at + length > len(message):
             raise ValueError("it ends too early")
         yield key >> 3, message[at : at + length]
         at += length
 
 
-def _whole(message: Bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and where the next member begins."""
+def _read_varint(message: Bytes, at: int) -> tuple[int, int]:
+    """Reads a number in groups of seven bits, the lowest first; returns where the next member begins too."""
     number, shift = 0, 0
     while True:
         byte = message[at]
@@ -110,21 +118,14 @@ def _whole(message: Bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number is too long")
 
 
-def _message(value: int | Bytes) -> Bytes:
+def _as_message(value: int | Bytes) -> Bytes:
     if isinstance(value, int):
         raise ValueError("a number stands where a message should")
     return value
 
 
-def _text(value: int | Bytes) -> str:
-    return bytes(_message(value)).decode()
-
-
-# The layers of a network in TensorFlow Lite's format, their whole numbers back to float32.
-#
-# A quantised layer keeps a whole number of -127 to 127 for each weight and a scale for each output channel;
-# their product is the weight. What is lost by it stays lost, but the network then runs on any device, in any
-# precision, and can be trained on. OpenVINO reads the file and folds the constants.
+def _as_text(value: int | Bytes) -> str:
+    return bytes(_as_message(value)).decode()
 
 
 LAYERS = ("Convolution", "GroupConvolution", "MatMul")
@@ -132,19 +133,19 @@ LAYERS = ("Convolution", "GroupConvolution", "MatMul")
 BETWEEN = ("Convert", "Multiply", "Reshape", "Transpose", "Unsqueeze", "Subtract")
 
 
-def layers(file: Path) -> dict[str, Tensor]:
-    """``layers.K.weight`` and ``layers.K.bias`` of the convolutions and linears in the order they run in.
+def read_layers(file: Path) -> dict[str, Tensor]:
+    """Reads ``layers.K.weight`` and ``layers.K.bias`` of convolutions and linears in the order they run in.
 
     Weights are as torch has them, (outputs, inputs / groups, height, width). Raises WeightsDamaged.
     """
     try:
         model = openvino.Core().read_model(file)  # held while its nodes are asked what follows them
         nodes = [node for node in model.get_ordered_ops() if node.get_type_name() in LAYERS]
-        wanted = [output for node in nodes for output in (node.input_value(1), _bias(node))]
-        values = _folded(wanted)
+        wanted = [output for node in nodes for output in (node.input_value(1), _find_bias(node))]
+        values = _fold_constants(wanted)
     except (RuntimeError, StopIteration) as error:
-        said = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
-        reason = next((line for line in reversed(said) if line.strip()), type(error).__name__).rstrip(".")
+        lines = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
+        reason = next((line for line in reversed(lines) if line.strip()), type(error).__name__).rstrip(".")
         raise WeightsDamaged(f"{file} cannot be read as a network of TensorFlow Lite: {reason}.") from error
     found: dict[str, Tensor] = {}
     for i, (weight, bias) in enumerate(zip(values[::2], values[1::2], strict=True)):
@@ -155,22 +156,22 @@ def layers(file: Path) -> dict[str, Tensor]:
     return found
 
 
-def _bias(layer: Any) -> Any:
-    """The constant that is added to what the layer makes. Raises StopIteration where there is none."""
+def _find_bias(layer: Any) -> Any:
+    """Finds the constant that is added to the layer's output. Raises StopIteration where there is none."""
     node = layer
     while node.get_type_name() != "Add":
         node = next(iter(node.output(0).get_target_inputs())).get_node()
-    return next(value for value in node.input_values() if _constant_tensor(value.get_node()))
+    return next(value for value in node.input_values() if _is_constant(value.get_node()))
 
 
-def _constant_tensor(node: Any) -> bool:
+def _is_constant(node: Any) -> bool:
     while node.get_type_name() in BETWEEN:
         node = node.input_value(0).get_node()
     return bool(node.get_type_name() == "Constant")
 
 
-def _folded(outputs: list[Any]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """What the graph makes of its constants there."""
+def _fold_constants(outputs: list[Any]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    """Computes the values at these outputs, which are made of constants alone."""
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(openvino.Model(outputs, []), "CPU", exact)
     results = compiled([])

@@ -17,10 +17,15 @@ LARGEST = 127
 SCALE = ".scale"
 
 
-def quantized_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
-    """The changes by the parameters' names: int8 with NAME.scale, float32 (channels,), or float32 as it is.
+def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
+    """Computes the changes from one network's parameters to another's, each off by half a scale at most.
 
-    A change is off by half a scale at most. before and after: parameters of the same names and shapes.
+    Args:
+        before: the parameters that are at hand.
+        after: of the same names and shapes.
+
+    Returns:
+        By the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32 as it is.
     """
     changes: dict[str, Tensor] = {}
     for name, value in after.items():
@@ -30,29 +35,39 @@ def quantized_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
             continue
         largest = change.flatten(1).abs().amax(1)
         scale = (largest / LARGEST).float().clamp(min=torch.finfo(torch.float32).tiny)
-        whole = (change / _by_channel(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
+        whole = (change / _align_channels(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
         changes[name], changes[name + SCALE] = whole.to(torch.int8), scale
     return changes
 
 
 def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
-    """The parameters that ``quantized_delta`` was given, nearly. Raises WrongCheckpoint where they do not
-    fit."""
+    """Adds changes to a network's parameters.
+
+    Args:
+        before: as ``quantize_delta`` was given.
+        changes: what it returned.
+
+    Returns:
+        Nearly the parameters ``after``.
+
+    Raises:
+        WrongCheckpoint: the changes are not of these parameters.
+    """
     wanted = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
     if differing := sorted(wanted ^ set(changes)):
         raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")
-    return {name: _with_change(name, value, changes) for name, value in before.items()}
+    return {name: _add_change(name, value, changes) for name, value in before.items()}
 
 
-def _with_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
+def _add_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
     change = changes[name]
     if change.shape != value.shape:
         raise WrongCheckpoint(f"The change of {name} is {tuple(change.shape)}, not {tuple(value.shape)}.")
     if value.dim() < 2:
         return value + change
-    return value + change.float() * _by_channel(changes[name + SCALE], value)
+    return value + change.float() * _align_channels(changes[name + SCALE], value)
 
 
-def _by_channel(scale: Tensor, like: Tensor) -> Tensor:
+def _align_channels(scale: Tensor, like: Tensor) -> Tensor:
     """(channels,) with an axis of one for each further axis of ``like``."""
     return scale.view(-1, *[1] * (like.dim() - 1))

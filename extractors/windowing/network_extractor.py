@@ -1,7 +1,7 @@
 """Runs one network as an extractor: frames cut to size, their windows through an engine, outputs as streams.
 
-The families' files in extractors/builtin (i3d.py, images.py, clips.py, c3d.py, pytorchvideo.py) name the
-network, the cut and the outputs.
+The families' files in extractors/catalog (i3d.py, imagenet.py, clip_networks.py, pytorchvideo.py) say which
+network, which cut and which outputs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import NetworkEngine, Precision
-from extractors.engines.engine import choose_engine
+from extractors.engines.engine import NetworkEngine, Precision
+from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec, View
 from extractors.frame_size import Resizing
-from extractors.networks.labels import labels
+from extractors.networks.labels import find_labels
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
@@ -78,7 +78,7 @@ class NetworkExtractor(WindowExtractor):
             raise ValueError(f"{plan.name} takes {plan.most} frames at most, not {self.windows.stack_size}")
         self.device = options.device
         self.batch = plan.batch[self.device.type != "cpu"]
-        self.classes = labels(classes)
+        self.classes = find_labels(classes)
         self.engine = self._engine(module, sha256, options)
         self.spec = StreamSpec(
             plan.network,
@@ -122,11 +122,7 @@ class NetworkExtractor(WindowExtractor):
             module,
             self.example(),
             f"{self.plan.network} {sha256} {self.plan.preprocessing}",
-            device=options.device,
-            engine=options.engine,
-            precision=options.precision,
-            threads=options.threads,
-            cache=options.cache,
+            options,
         )
 
 

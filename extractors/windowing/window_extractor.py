@@ -43,7 +43,7 @@ class WindowExtractor(ABC):
 
     @property
     def resizing(self) -> Resizing | None:
-        """How ``prepare`` resizes whole frames first, None where it does not."""
+        """Tells ``prepare``'s first resizing of whole frames; None where it resizes none."""
         return None
 
     @property

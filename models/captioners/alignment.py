@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.preprocessing.cell_edges import Edges, cell_edges, even_edges, pooled_edges
+from extractors.preprocessing.cell_edges import Edges, find_cell_edges, make_even_edges, pool_edges
 from models.inputs import Batch, InputStream
 
 Alignment = Literal["convolution", "max", "average", "hypercolumn", "mlp"]
@@ -46,8 +46,8 @@ def find_aligned_edges(kind: Alignment, layer: LayerConfig) -> Edges:
     resized evenly, and the MLP over places has no places of its own.
     """
     if kind in ("hypercolumn", "mlp"):
-        return even_edges(layer.aligned_side)
-    return pooled_edges(cell_edges(layer.name, layer.side), layer.pool[1], layer.pool[1] // 2)
+        return make_even_edges(layer.aligned_side)
+    return pool_edges(find_cell_edges(layer.name, layer.side), layer.pool[1], layer.pool[1] // 2)
 
 
 def split_into_steps(batch: Batch, side: int) -> Batch:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from extractors.features import WHOLE, Features, Stream, View
-from extractors.preprocessing.cell_edges import Edges, edges_in_view, even_edges
+from extractors.preprocessing.cell_edges import Edges, make_even_edges, map_to_picture
 from models.caption import AttentionDocument, BoxAttention, Caption, Extras, GridAttention, ScoredWord
 from models.captioner import (
     AnyCaptioner,
@@ -178,15 +178,15 @@ def grid_attention(
     """
     rows, columns = grid
     left, top, right, bottom = view
-    of_rows, of_columns = edges or (even_edges(rows), even_edges(columns))
+    of_rows, of_columns = edges or (make_even_edges(rows), make_even_edges(columns))
     return GridAttention(
         kind="grid",
         rows=rows,
         columns=columns,
         weights=_by_word(weights, temporal),
         view=rounded(view, 4),
-        row_edges=rounded(edges_in_view(of_rows, top, bottom)),
-        column_edges=rounded(edges_in_view(of_columns, left, right)),
+        row_edges=rounded(map_to_picture(of_rows, top, bottom)),
+        column_edges=rounded(map_to_picture(of_columns, left, right)),
     )
 
 

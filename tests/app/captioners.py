@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from extractors.builtin.efficientnet_lite2 import NETWORK, PREPROCESSING
-from extractors.builtin.i3d import RGB
+from extractors.catalog.efficientnet_lite2 import NETWORK, PREPROCESSING
+from extractors.catalog.i3d import RGB
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights

@@ -16,7 +16,7 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.features import Footage, Frames, Stream
 from extractors.media.decode import decode_here
 from models.caption import AttentionDocument, Extras

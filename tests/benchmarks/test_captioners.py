@@ -36,13 +36,14 @@ def test_each_captioner_is_measured_on_one_clip(root: Path, tmp_path: Path) -> N
 
 def test_what_was_measured_decides_who_writes(tmp_path: Path) -> None:
     weights = write_all(tmp_path / "weights", only=("g2l",))
-    for name, cider, seconds in (("stats", 30.0, 2.0), ("g2l", 20.0, 1.0)):
+    for name, cider, seconds in (("stats", 30.0, 12.0), ("g2l", 20.0, 1.0)):
         path = weights / f"{name}.safetensors"
         loaded = load_checkpoint(path)
         card = replace(loaded.card, scores={"70 real clips": {"cider": cider}})
         save_checkpoint(path, loaded.captioner, card)
         record_speed(path, Speed(seconds / 2, seconds / 2, "here"))
         assert read_card(path).scores == card.scores
-    assert captioner_choices(weights).default == "g2l"
-    record_speed(weights / "g2l.safetensors", Speed(1.0, 1.0, "here"))
-    assert captioner_choices(weights).default == "stats"
+    settings = Settings(weights=weights, data=tmp_path / "data")
+    assert captioner_choices(settings).default == "g2l"
+    record_speed(weights / "stats.safetensors", Speed(1.0, 1.0, "here"))
+    assert captioner_choices(settings).default == "stats"

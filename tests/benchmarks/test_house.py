@@ -8,6 +8,23 @@ import pytest
 
 from benchmarks.house import PACKAGES, circles, count, import_graph, rooms
 
+#: Commands and routes, which explain their options in --help and /docs; methods that a base class explains.
+EXPLAINED_ELSEWHERE = {
+    "app.api.jobs.frame",
+    "app.api.submit.caption",
+    "app.cli.extract.extract",
+    "app.cli.judge.judge",
+    "app.cli.main.caption",
+    "app.cli.search.search",
+    "training.ablations.command.ablate",
+    "training.cli.train",
+    "training.cli.evaluate",
+    "training.data_cli.check_command",
+    "training.tools.compare_checkpoints.main",
+    "training.tools.write_captions.main",
+    "extractors.video_features.feature_files.write",
+    "extractors.video_features.npy_hdf5.write",
+}
 MOST_FILES = 18  #: of a folder, its __init__.py included
 
 
@@ -22,6 +39,13 @@ def test_imports_run_in_no_circle(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_folder_is_a_warehouse(package: str) -> None:
     assert int(count(package).fullest_folder.partition("(")[2].rstrip(")")) <= MOST_FILES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_begin_with_what_is_done_and_explain_many_parameters(package: str) -> None:
+    counted = count(package)
+    assert counted.questions == ()
+    assert [name for name in counted.without_args if name not in EXPLAINED_ELSEWHERE] == []
 
 
 def test_circles_are_found_between_files_and_between_rooms(tmp_path: Path) -> None:

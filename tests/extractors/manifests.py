@@ -16,7 +16,7 @@ from extractors.pretrained.parameters import Checkpoint, load_strict
 TERMS = {"licence": "CC0-1.0", "paper": "none", "preprocessing": "none", "keys": "ours"}
 
 
-class Small(nn.Module):
+class TwoLayers(nn.Module):
     """Two layers; in training mode as it is built, which readers end."""
 
     def __init__(self) -> None:
@@ -25,9 +25,9 @@ class Small(nn.Module):
         self.norm = nn.BatchNorm1d(2)
 
 
-def from_checkpoint(checkpoint: Checkpoint) -> Small:
+def from_checkpoint(checkpoint: Checkpoint) -> TwoLayers:
     """What manifests name as the reader."""
-    return load_strict(Small(), checkpoint)
+    return load_strict(TwoLayers(), checkpoint)
 
 
 def small_checkpoint(file: Path, seed: int = 0) -> Path:
@@ -36,13 +36,13 @@ def small_checkpoint(file: Path, seed: int = 0) -> Path:
     content = io.BytesIO()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        torch.save(Small().state_dict(), content)
+        torch.save(TwoLayers().state_dict(), content)
     file.write_bytes(content.getvalue())
     return file
 
 
 def write_manifest(file: Path, **entries: Mapping[str, Any]) -> Path:
-    """Entries by name, with terms and the reader of ``Small`` where they give none."""
+    """Entries by name, with terms and the reader of ``TwoLayers`` where they give none."""
     reader = {"reader": "tests.extractors.manifests:from_checkpoint"}
     lines = []
     for name, entry in entries.items():

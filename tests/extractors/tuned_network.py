@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import PairEnd, save_changes
+from extractors.catalog.efficientnet_lite2 import load_packaged
+from extractors.catalog.tuned_pair import PairEnd, save_changes
 from extractors.pretrained.manifest import MANIFEST
 from training.tools.pack_tuned import note_facts
 
@@ -26,7 +26,7 @@ def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:
 def write_tuned(folder: Path, seed: int = 1) -> Path:
     """The changes of one below ``folder``, beside the whole manifest that knows them: manifest.toml there."""
     file = folder / "networks" / "tuned_pair.safetensors"
-    digest = save_changes(moved(PairEnd(pretrained()), seed=seed), PairEnd(pretrained()), file)
+    digest = save_changes(moved(PairEnd(load_packaged()), seed=seed), PairEnd(load_packaged()), file)
     text = note_facts(MANIFEST.read_text(), digest, file.stat().st_size)
     (folder / "manifest.toml").write_text(text)
     return file

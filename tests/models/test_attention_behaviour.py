@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import ttest_1samp
 
-from extractors.builtin.tuned_pair import TUNED_GRID, TunedPair
+from extractors.catalog.tuned_pair import TUNED_GRID, TunedPair
 from extractors.features import Features, Frames, Stream
 from models.caption import AttentionDocument, Caption, GridAttention
 from models.checkpoint import Checkpoint, load_captioner

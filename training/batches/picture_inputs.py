@@ -9,10 +9,9 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
-from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
-from extractors.builtin.efficientnet_stages import EfficientNetStages
-from extractors.builtin.tuned_pair import TUNED, TunedPair
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
+from extractors.catalog.tuned_pair import TUNED, TunedPair
 from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec

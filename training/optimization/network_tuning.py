@@ -9,9 +9,9 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from extractors.builtin.efficientnet_lite3 import WIDTH
-from extractors.builtin.efficientnet_stages import STAGE_14
-from extractors.builtin.tuned_pair import PairEnd
+from extractors.catalog.efficientnet_lite2 import STAGE_14
+from extractors.catalog.efficientnet_lite3 import WIDTH
+from extractors.catalog.tuned_pair import PairEnd
 from extractors.errors import ReelwordError
 from extractors.features import Features
 from extractors.networks.efficientnet_lite import LITE2

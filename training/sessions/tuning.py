@@ -1,7 +1,7 @@
 """Trains the end of the image networks together with a captioner that goes on from a checkpoint.
 
 What is kept are two files that belong together: best.safetensors, the captioner, whose card names the new
-networks' stream, and tuned.safetensors, what their weights have changed (extractors/builtin/tuned_pair.py).
+networks' stream, and tuned.safetensors, what their weights have changed (extractors/catalog/tuned_pair.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import load_packaged
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, apply_changes, make_spec, save_changes
 from extractors.files import sha256_of
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.formats import read
 from extractors.pretrained.load import find_weights
 from models.captioners.registry import captioner_class
 from models.checkpoint import CheckpointError, read_card, save_checkpoint
@@ -95,13 +95,13 @@ def load_start_end(start: Path) -> PairEnd:
     Their changes are looked for beside the checkpoint, where its run has left them, and where the repository
     keeps them. Raises CheckpointError where neither are the ones that its card names, WeightsError.
     """
-    end = PairEnd(pretrained())
+    end = PairEnd(load_packaged())
     spec = read_card(start).streams.get(TUNED_GRID)
     if spec is None:
         return end
     for file in _find_changes_near(start):
         if sha256_of(file) == spec.weights_sha256:
-            apply_changes(end, read(file))
+            apply_changes(end, read_checkpoint(file))
             return end
     raise CheckpointError(
         f"{start} reads the grid of tuned networks ({spec.weights_sha256[:12]}…) whose weights are neither "
@@ -121,7 +121,7 @@ def make_saver(checkpoints: CheckpointWriter) -> Callable[[TrainedNetwork, BestS
 
     Where a kill comes between the two, the run takes the same steps again and writes both.
     """
-    untouched, run = PairEnd(pretrained()), checkpoints.run
+    untouched, run = PairEnd(load_packaged()), checkpoints.run
     packaged = [checkpoints.inputs.specs[name].weights_sha256 for name in (STAGE, LITE3_GRID)]
 
     def save(network: TrainedNetwork, best: BestScore) -> None:
@@ -129,7 +129,7 @@ def make_saver(checkpoints: CheckpointWriter) -> Callable[[TrainedNetwork, BestS
             raise TypeError(f"{network.name} has no networks of its own to be saved")
         card = checkpoints.make_card(network.captioner.name, best)
         changes = save_changes(network.end, untouched, run.folder / CHANGES)
-        streams = {TUNED_GRID: spec_of(changes, *packaged)}
+        streams = {TUNED_GRID: make_spec(changes, *packaged)}
         training = {**card.training, "streams": DEMO_TUNED.name}
         save_checkpoint(run.best, network.captioner, replace(card, streams=streams, training=training))
 

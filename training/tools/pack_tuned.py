@@ -13,13 +13,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, from_checkpoint
 from extractors.files import sha256_of
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.formats import read
-from extractors.pretrained.manifest import MANIFEST, entry
-from extractors.pretrained.manifest import manifest as entries
-from extractors.pretrained.pinned_digests import writing
+from extractors.pretrained.manifest import MANIFEST, find_entry
+from extractors.pretrained.manifest import read_manifest as entries
+from extractors.pretrained.weights_folder import write_weights
 from models.checkpoint import CheckpointError, read_card
 from training.sessions.tuning import CHANGES
 
@@ -37,12 +37,12 @@ def pack(run: Path, manifest: Path = MANIFEST) -> Path:
     spec = read_card(best).streams.get(TUNED_GRID)
     if spec is None or spec.weights_sha256 != digest:
         raise CheckpointError(f"{best} was not trained with {changes}; let the run go on, which writes both.")
-    from_checkpoint(read(changes))
-    place = manifest.parent / entry(TUNED, manifest).path
-    with writing(place) as unfinished:
+    from_checkpoint(read_checkpoint(changes))
+    place = manifest.parent / find_entry(TUNED, manifest).path
+    with write_weights(place) as unfinished:
         shutil.copyfile(changes, unfinished)
     text = note_facts(manifest.read_text(encoding="utf-8"), digest, place.stat().st_size)
-    with writing(manifest) as unfinished:
+    with write_weights(manifest) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     entries.cache_clear()  # this process has read what it said before
     return place

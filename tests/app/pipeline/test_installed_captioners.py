@@ -11,6 +11,7 @@ import pytest
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos
+from app.settings import Settings
 from extractors.features import StreamSpec
 from models.checkpoint import (
     Card,
@@ -116,8 +117,10 @@ def test_measured_costs_travel_in_the_file_and_change_nothing_else(weights: Path
 
 
 def test_the_setting_overrules_the_rule(weights: Path, tmp_path: Path) -> None:
-    assert captioner_choices(weights).default == "stats"
-    assert captioner_choices(weights, "g2l").default == "g2l"
+    settings = Settings(weights=weights, data=tmp_path / "data")
+    assert captioner_choices(settings).default == "stats"
+    named = settings.model_copy(update={"captioner": "g2l"})
+    assert captioner_choices(named).default == "g2l"
     (tmp_path / "stats.safetensors").write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match="fetch it again"):
         captioner_infos(tmp_path)

@@ -14,7 +14,7 @@ from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_infos
 from app.settings import Settings
-from extractors.builtin.tuned_pair import NETWORK, TUNED_GRID, spec_of
+from extractors.catalog.tuned_pair import NETWORK, TUNED_GRID, make_spec
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights
@@ -35,7 +35,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Diet]:
     """What a captioner of the tuned grid is fed, where the repository has tuned networks."""
     folder = tmp_path_factory.mktemp("repository")
     file = write_tuned(folder)
-    spec = spec_of(sha256_of(file), *packaged())
+    spec = make_spec(sha256_of(file), *packaged())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_MANIFEST", str(folder / "manifest.toml"))
         yield Diet("demo-tuned", TUNED_GRID, CHANNELS, spec)
@@ -109,7 +109,7 @@ def test_it_is_evaluated_on_its_own_grid(settings: Settings, clip: Path) -> None
 
 
 def test_a_captioner_of_another_tuning_is_refused(settings: Settings, tuned: Diet, tmp_path: Path) -> None:
-    spec = spec_of("0" * 64, *packaged())
+    spec = make_spec("0" * 64, *packaged())
     write_captioner(tmp_path, diet=Diet(tuned.streams, tuned.stream, tuned.width, spec))
     with pytest.raises(StreamMismatch, match=f"was trained on {NETWORK} / 000000000000"):
         Engine(settings.model_copy(update={"weights": tmp_path}))

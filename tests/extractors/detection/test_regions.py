@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import nms
 
-from extractors.detection.bottom_up import RegionRule, best, survivors
-from extractors.detection.regions import DetectionRule, Regions, detect, rows
+from extractors.detection.bottom_up import RegionRule, select_regions, suppress_overlaps
+from extractors.detection.regions import DetectionRule, Regions, pad_regions, select_detections
 from tests.extractors.slow_boxes import cut, is_solid, overlap_of
 
 SIZE = (60, 80)
@@ -49,14 +49,14 @@ def test_detections_are_those_of_the_loop(most: int) -> None:
             if score[kind] > 0.4 and is_solid(inside):
                 found.append((score[kind], inside, kind))
     wanted = thinned(found, 0.3)[:most]
-    kept, kept_scores, kinds = detect(boxes, scores, SIZE, rule)
+    kept, kept_scores, kinds = select_detections(boxes, scores, SIZE, rule)
     torch.testing.assert_close(kept_scores, torch.tensor([one[0] for one in wanted]))
     torch.testing.assert_close(kept, torch.tensor([one[1] for one in wanted]))
     assert kinds.tolist() == [one[2] for one in wanted]
 
 
 def test_nothing_found_is_no_box() -> None:
-    box, score, kind = detect(crowd(5, 1)[:, None], torch.zeros(5, 1), SIZE, DetectionRule())
+    box, score, kind = select_detections(crowd(5, 1)[:, None], torch.zeros(5, 1), SIZE, DetectionRule())
     assert box.shape == (0, 4)
     assert len(score) == len(kind) == 0
 
@@ -71,7 +71,7 @@ def test_rows_are_the_best_boxes_then_zeros() -> None:
         ),
         Regions(torch.zeros(0, 4), torch.zeros(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, 5)),
     ]
-    made = rows(found, SIZE, count=3, things=4)
+    made = pad_regions(found, SIZE, count=3, things=4)
     assert set(made) == {"", "_scores"}
     features, scores = made[""], made["_scores"]
     assert features.values.shape == (2, 3, 5)
@@ -84,13 +84,13 @@ def test_rows_are_the_best_boxes_then_zeros() -> None:
     assert features.mask.tolist() == [[True, True, False], [False, False, False]]
     by_class = torch.tensor([[0, 0, 0.9, 0], [0.5, 0, 0, 0], [0, 0, 0, 0]])
     torch.testing.assert_close(scores.values[0], by_class.half())
-    [fewer] = rows(found[:1], SIZE, count=1, things=4)["_scores"].values
+    [fewer] = pad_regions(found[:1], SIZE, count=1, things=4)["_scores"].values
     torch.testing.assert_close(fewer, by_class[:1].half())
 
 
 def test_survivors_are_those_of_torchvision_class_by_class() -> None:
     boxes, scores = crowd(80, 3), some_scores(80, 11, 4)
-    alive = survivors(boxes, scores, 0.3)
+    alive = suppress_overlaps(boxes, scores, 0.3)
     for kind in range(11):
         kept = nms(boxes, scores[:, kind], 0.3)
         assert alive[:, kind].nonzero().flatten().tolist() == sorted(kept.tolist())
@@ -114,7 +114,7 @@ def test_bottom_up_keeps_regions_by_their_best_surviving_class(score: float, lea
                     best_of[i], class_of[i] = value, kind
     sure = int((best_of > score).sum())
     order = best_of.argsort(descending=True, stable=True)[: min(max(sure, least), most)].tolist()
-    made = best(boxes, scores, attributes, features, RegionRule(0.3, score, least, most))
+    made = select_regions(boxes, scores, attributes, features, RegionRule(0.3, score, least, most))
     assert made.features.flatten().tolist() == order
     assert made.classes.tolist() == [class_of[i] for i in order]
     torch.testing.assert_close(made.scores, best_of[order])

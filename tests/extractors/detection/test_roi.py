@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.detection.roi import align, align_any, level_of, max_pool, pyramid_align
+from extractors.detection.roi import (
+    assign_levels,
+    roi_align_cells,
+    roi_align_maps,
+    roi_align_pyramid,
+    roi_max_pool,
+)
 
 BOXES = torch.tensor([[3.0, 5, 60, 41], [0, 0, 95, 79], [-9, 20, 17, 200], [40, 30, 44, 33]])
 SCALE, SIZE = 1 / 8, 3
@@ -50,7 +56,7 @@ def align_by_hand(plane: Tensor, box: list[float], shift: bool, samples: int) ->
 @pytest.mark.parametrize("samples", [0, 2])
 def test_align_is_the_average_of_its_samples(shift: bool, samples: int) -> None:
     grid = a_map()
-    got = align(grid, [BOXES], SCALE, SIZE, shift, samples)
+    got = roi_align_maps(grid, [BOXES], SCALE, SIZE, shift, samples)
     for box, bins in zip(BOXES.tolist(), got, strict=True):
         by_hand = torch.stack([align_by_hand(plane, box, shift, samples) for plane in grid[0]])
         torch.testing.assert_close(bins, by_hand, rtol=1e-4, atol=1e-5)
@@ -76,33 +82,33 @@ def cells_of(place: int, first: int, last: int, count: int) -> range:
 
 def test_max_pool_is_the_largest_of_whole_cells() -> None:
     grid = a_map()
-    got = max_pool(grid, [BOXES], SCALE, SIZE)
+    got = roi_max_pool(grid, [BOXES], SCALE, SIZE)
     for box, bins in zip(BOXES.tolist(), got, strict=True):
         torch.testing.assert_close(bins, torch.stack([pool_by_hand(plane, box) for plane in grid[0]]))
 
 
 def test_boxes_are_those_of_their_own_picture() -> None:
     grid = a_map(pictures=2)
-    together = align(grid, [BOXES[:1], BOXES[1:]], SCALE, SIZE)
-    torch.testing.assert_close(together[:1], align(grid[:1], [BOXES[:1]], SCALE, SIZE))
-    torch.testing.assert_close(together[1:], align(grid[1:], [BOXES[1:]], SCALE, SIZE))
+    together = roi_align_maps(grid, [BOXES[:1], BOXES[1:]], SCALE, SIZE)
+    torch.testing.assert_close(together[:1], roi_align_maps(grid[:1], [BOXES[:1]], SCALE, SIZE))
+    torch.testing.assert_close(together[1:], roi_align_maps(grid[1:], [BOXES[1:]], SCALE, SIZE))
 
 
 def test_a_box_of_224_pixels_is_of_level_four() -> None:
     sides = torch.tensor([10.0, 111.9, 112.1, 223.9, 224.1, 447.9, 448.1, 5000.0])
     boxes = torch.stack([sides * 0, sides * 0, sides, sides], 1)
-    assert level_of(boxes, 2, 5).tolist() == [2, 2, 3, 3, 4, 4, 5, 5]
+    assert assign_levels(boxes, 2, 5).tolist() == [2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_each_box_is_pooled_on_its_own_level_and_keeps_its_place() -> None:
     maps = [torch.full((2, 1, 512 >> level, 512 >> level), float(level)) for level in range(2, 6)]
     first = torch.tensor([[0.0, 0, 300, 300], [5, 5, 60, 60]])
     second = torch.tensor([[0.0, 0, 500, 500], [9, 9, 140, 140], [1, 1, 300, 260]])
-    pooled = pyramid_align(maps, 2, [first, second], 7)
+    pooled = roi_align_pyramid(maps, 2, [first, second], 7)
     assert pooled.shape == (5, 1, 7, 7)
     # flat maps tell the level; a box that ends before the map's edge sees nothing of what is outside
     assert pooled.amax((1, 2, 3)).tolist() == [4, 2, 5, 3, 4]
-    alone = pyramid_align(maps, 2, [first, second[:0]], 7)
+    alone = roi_align_pyramid(maps, 2, [first, second[:0]], 7)
     torch.testing.assert_close(alone, pooled[:2])
 
 
@@ -110,7 +116,7 @@ def test_any_map_on_any_boxes() -> None:
     """A box around cells is their mean, around one cell the cell, whatever the picture's shape."""
     grid = a_map(3, 4, 5, pictures=2).permute(0, 2, 3, 1)
     boxes = torch.tensor([[0.0, 0, 1, 1], [0.2, 0.25, 0.4, 0.5], [0.4, 0.5, 1, 1]]).expand(2, 3, 4)
-    rows = align_any(grid, boxes)
+    rows = roi_align_cells(grid, boxes)
     assert rows.shape == (2, 3, 3)
     torch.testing.assert_close(rows[:, 0], grid.mean((1, 2)))
     torch.testing.assert_close(rows[:, 1], grid[:, 1, 1])
@@ -119,6 +125,6 @@ def test_any_map_on_any_boxes() -> None:
 
 def test_any_map_in_bins_row_by_row() -> None:
     grid = a_map(3, 4, 6).permute(0, 2, 3, 1).half()
-    bins = align_any(grid, torch.tensor([[[0.0, 0, 1, 1]]]), size=2)
+    bins = roi_align_cells(grid, torch.tensor([[[0.0, 0, 1, 1]]]), size=2)
     quarters = [grid[0, y : y + 2, x : x + 3].float().mean((0, 1)) for y in (0, 2) for x in (0, 3)]
     torch.testing.assert_close(bins[0, 0], torch.stack(quarters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
 from extractors.engines.batch_norm_folding import fold_norms
@@ -45,6 +46,17 @@ def test_only_norms_that_read_a_convolution_are_folded() -> None:
     kinds = {name: type(layer) for name, layer in network.named_modules()}
     assert kinds["norms.0"] is kinds["norms.1"] is nn.Identity
     assert kinds["before"] is kinds["sum"] is nn.BatchNorm2d
+    torch.testing.assert_close(network(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_norm_that_holds_its_activation_leaves_it_behind() -> None:
+    """timm's Inception-V4 is made of such norms; without its ReLUs it gave numbers of nothing."""
+    network = lively(nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), BatchNormAct2d(4)))
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    wanted = network(x)
+    assert bool((wanted == 0).any())
+    fold_norms(network, x)
+    assert not any(isinstance(layer, nn.BatchNorm2d) for layer in network.modules())
     torch.testing.assert_close(network(x), wanted, rtol=1e-5, atol=1e-5)
 
 

@@ -16,8 +16,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.base import EngineName, NetworkEngine, Precision
-from extractors.engines.engine import TorchEngine, choose_engine, fastest_precision, filled_up
+from extractors.engines.engine import (
+    EngineName,
+    NetworkEngine,
+    Precision,
+    TorchEngine,
+    fastest_precision,
+    fill_up,
+)
+from extractors.engines.engine_choice import choose_engine
+from extractors.extractor import ExtractorOptions
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
@@ -32,11 +40,7 @@ def open_engine(cache: Path, engine: EngineName = "auto", device: str = "cpu") -
         Tiny(),
         EXAMPLE,
         "tiny",
-        device=torch.device(device),
-        engine=engine,
-        precision="fp32",
-        threads=1,
-        cache=cache,
+        ExtractorOptions(torch.device(device), engine, "fp32", 1, cache),
     )
 
 
@@ -94,9 +98,7 @@ def of_clips(
     cache: Path, engine: EngineName, precision: Precision, example: Tensor = STACKS
 ) -> NetworkEngine:
     cpu = torch.device("cpu")
-    return choose_engine(
-        Clips(), example, "clips", device=cpu, engine=engine, precision=precision, threads=1, cache=cache
-    )
+    return choose_engine(Clips(), example, "clips", ExtractorOptions(cpu, engine, precision, 1, cache))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -123,8 +125,8 @@ def test_the_compiled_module_agrees_and_rows_that_fill_it_up_are_left_out(tmp_pa
 
 
 def test_rows_are_filled_up_to_a_power_of_two_with_the_last() -> None:
-    assert [len(filled_up(torch.arange(n))) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
-    assert filled_up(torch.tensor([4, 5, 6])).tolist() == [4, 5, 6, 6]
+    assert [len(fill_up(torch.arange(n))) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert fill_up(torch.tensor([4, 5, 6])).tolist() == [4, 5, 6, 6]
 
 
 @pytest.mark.parametrize("name", ["torch", "openvino"])
@@ -133,11 +135,7 @@ def test_pictures_of_any_size_where_those_axes_are_free(name: EngineName, tmp_pa
         Maps(),
         torch.zeros(2, 3, 16, 24),
         "maps",
-        device=torch.device("cpu"),
-        engine=name,
-        precision="fp32",
-        threads=1,
-        cache=tmp_path,
+        ExtractorOptions(torch.device("cpu"), name, "fp32", 1, tmp_path),
         free=(0, 2, 3),
     )
     for shape in ((2, 3, 16, 24), (1, 3, 9, 30), (3, 3, 20, 7)):
@@ -235,9 +233,9 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
 
 READ_A_NETWORK = """
 import sys
-from extractors.pretrained.formats import read
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.load import find_weights
-assert len(read(find_weights("efficientnet-lite3").file)) > 100
+assert len(read_checkpoint(find_weights("efficientnet-lite3").file)) > 100
 assert sys.modules["openvino_telemetry"] is None
 """
 
@@ -261,8 +259,8 @@ import sys
 sys.modules["openvino"] = None
 from pathlib import Path
 import torch
-from extractors.pretrained.formats import read
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
+from extractors.pretrained.checkpoint_file import read_checkpoint
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 torch.save({"weight": torch.ones(1)}, sys.argv[1])
 assert read(Path(sys.argv[1])).keys() == {"weight"}
 assert EfficientNetLite2().spec.engine == "torch"

@@ -48,11 +48,12 @@ def detector_rows(network: Any, picture: Tensor, case: Case) -> dict[str, Rows]:
     size = (picture.shape[2], picture.shape[3])
     before, overlap = case.said(r"pre_nms_topk (\d+)", "300"), case.said(r"rpn nms ([\d.]+\d)", "0.7")
     rule = ProposalRule(int(before), _count(case, "proposal_boxes"), float(overlap))
-    maps = network.maps(network.input.normalised(picture))
-    [(boxes, logits)] = network.proposal_generator.propose(maps, size, rule)
+    maps = network.compute_maps(network.input.normalise(picture))
+    generator = network.proposal_generator
+    [(boxes, logits)] = generator.propose(generator.run_head(maps), size, rule)
     others = {"proposal_logits": logits}
     if "proposal_features" in case.entry["outputs"]:
-        others["proposal_features"] = network.describe(maps, [boxes]).features
+        others["proposal_features"] = network.predict(network.embed(network.pool(maps, [boxes]))).features
     rows = {"proposal_boxes": Rows(boxes, torch.zeros(len(boxes)), others)}
     if "det_boxes" in case.entry["outputs"]:
         rows["det_boxes"] = _detections(network, picture, rule, case)
@@ -63,7 +64,7 @@ def _detections(network: Any, picture: Tensor, proposals: ProposalRule, case: Ca
     score = float(case.said(r"score threshold ([\d.]+\d)", "0"))
     overlap = float(case.said(r"(?<!rpn )nms ([\d.]+\d)", "0.5"))
     network.proposals, network.rule = proposals, DetectionRule(score, overlap, _count(case, "det_boxes"))
-    [found] = network.regions(picture)
+    [found] = network.detect(picture)
     return Rows(found.boxes, found.classes, {"det_scores": found.scores})
 
 

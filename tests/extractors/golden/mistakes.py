@@ -13,11 +13,11 @@ import pytest
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torchvision.models.resnet import Bottleneck
 
 from extractors.networks import i3d
-from extractors.networks.efficientnet_lite import same_padding
+from extractors.networks.efficientnet_lite import compute_same_padding
 from extractors.networks.i3d import Size
-from extractors.networks.resnet import Bottleneck
 from extractors.preprocessing import log_mel
 
 Spoil = Callable[[pytest.MonkeyPatch, nn.Module, dict[str, Tensor]], None]
@@ -37,12 +37,12 @@ def symmetric(layer: type[nn.Module]) -> Spoil:
 
     def padded(x: Tensor, kernel: Size, stride: Size) -> Tensor:
         axes = zip(x.shape[2:], kernel, stride, strict=True)
-        zeros = [(k // 2, k // 2) if k % 2 else same_padding(n, k, s) for n, k, s in axes]
+        zeros = [(k // 2, k // 2) if k % 2 else compute_same_padding(n, k, s) for n, k, s in axes]
         return F.pad(x, (*zeros[2], *zeros[1], *zeros[0]))
 
     def forward(self: Any, x: Tensor) -> Tensor:
         x = padded(x, self.kernel, self.stride)
-        if isinstance(self, i3d.Unit):
+        if isinstance(self, i3d.ConvNormReLU):
             return F.relu(self.norm(self.conv(x)))
         return F.max_pool3d(x, self.kernel, self.stride)
 
@@ -98,8 +98,8 @@ def symmetric_hann(patch: pytest.MonkeyPatch, _network: nn.Module, _inputs: dict
 MISTAKES: Mapping[str, Spoil] = {
     "BatchNorm eps 1e-5 instead of 1e-3": epsilon(1e-5),
     "BatchNorm eps 1e-3 instead of 1e-5": epsilon(1e-3),
-    "symmetric padding k//2 in convolutions": symmetric(i3d.Unit),
-    "symmetric padding in max pools": symmetric(i3d.MaxPool),
+    "symmetric padding k//2 in convolutions": symmetric(i3d.ConvNormReLU),
+    "symmetric padding in max pools": symmetric(i3d.MaxPoolSame),
     "stride in the first 1x1 (Caffe style)": stride_in_the_first,
     "channels reversed (BGR for RGB)": reversed_along(1),
     "frames reversed": reversed_along(2),

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from extractors.detection import bottom_up, faster_rcnn
-from extractors.networks import c3d, csn, i3d, inception_v4, raft, resnet, resnet3d, slow
+from extractors.networks import c3d, csn, i3d, imagenet, raft, resnet3d, slow_resnet
 from extractors.networks.c3d import C3D
 from extractors.networks.i3d import I3D
-from extractors.networks.inception_v4 import InceptionV4
+from extractors.networks.imagenet import InceptionV4
 from extractors.networks.raft import Raft
 from tests.extractors.golden.golden import Case, Verdict
 from tests.extractors.golden.preprocessing import run_blocks, run_i3d_preprocessing
@@ -97,7 +97,7 @@ def run_i3d(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     outputs = {**maps, **{name[0].lower() + name[1:]: value for name, value in maps.items()}}
     if grid.shape[2] < 2 or min(grid.shape[3:]) < 7:
         return outputs
-    head = network.head(grid)
+    head = network.run_head(grid)
     return {
         **outputs,
         "pooled": head.pooled,
@@ -159,7 +159,7 @@ def run_raft(network: nn.Module, inputs: Tensors, case: Case) -> Tensors:
     first, second = inputs["image1"], inputs["image2"]
     if not first.is_floating_point():
         return {"flow": network(first.float(), second.float())}
-    flows = network.refinements(first, second)
+    flows = network.refine(first, second)
     return {"flow_first": flows[0], "flow_last": flows[-1]}
 
 
@@ -181,8 +181,8 @@ NETWORKS: Mapping[str, GoldenNetwork] = {
         no_network, run_i3d_preprocessing, frozenset({"flow_values"})
     ),
     **{
-        f"torchvision {name}": GoldenNetwork(partial(resnet.from_checkpoint, name), run_resnet)
-        for name in resnet.LAYOUTS
+        f"torchvision {name}": GoldenNetwork(partial(imagenet.load_resnet, name), run_resnet)
+        for name in imagenet.LAYOUTS
     },
     **{
         f"3D-resnet3d{depth}": GoldenNetwork(partial(resnet3d.from_checkpoint, f"resnet{depth}"), run_resnet)
@@ -191,11 +191,11 @@ NETWORKS: Mapping[str, GoldenNetwork] = {
     "3D-ResNeXt-101 (32 groups)": GoldenNetwork(partial(resnet3d.from_checkpoint, "resnext101"), run_resnet),
     "ir-CSN-152": GoldenNetwork(csn.from_checkpoint, run_resnet),
     **{
-        f"pytorchvideo {name}": GoldenNetwork(partial(slow.from_checkpoint, name), run_slow)
-        for name in slow.LAYOUTS
+        f"pytorchvideo {name}": GoldenNetwork(partial(slow_resnet.from_checkpoint, name), run_slow)
+        for name in slow_resnet.LAYOUTS
     },
     "C3D (Sports-1M layout)": GoldenNetwork(c3d.from_checkpoint, run_c3d),
-    "Inception-V4": GoldenNetwork(inception_v4.from_checkpoint, run_inception_v4),
+    "Inception-V4": GoldenNetwork(imagenet.load_inception_v4, run_inception_v4),
     "RAFT (torchvision raft_large)": _RAFT,
     "RAFT (torchvision raft_small)": _RAFT,
     "RAFT (original key names, as in video_features)": _RAFT,

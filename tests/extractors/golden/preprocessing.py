@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from extractors.detection import roi
-from extractors.detection.boxes import anchors, cell_anchors, moved
+from extractors.detection.boxes import apply_deltas, make_cell_anchors, place_anchors
 from extractors.detection.proposals import RATIOS
 from extractors.frame_size import fit_between
 from extractors.networks import i3d, raft
-from extractors.preprocessing.detection import resized
-from extractors.preprocessing.images import middle, shrink_or_enlarge
+from extractors.preprocessing.images import crop_middle, resize, shrink_or_enlarge
 from tests.extractors.golden.golden import Case
 
 Tensors = Mapping[str, Tensor]
@@ -30,19 +28,19 @@ def run_i3d_preprocessing(_network: nn.Module, inputs: Tensors, case: Case) -> T
     [shorter] = case.numbers("resized_")
     [side] = case.numbers("crop_")
     pixels = shrink_or_enlarge(inputs["image"].permute(0, 2, 3, 1), shorter)
-    cropped = middle(pixels, side)[0].permute(2, 0, 1).float()
-    pairs = middle(inputs["flow"], side, (3, 4))
+    cropped = crop_middle(pixels, side)[0].permute(2, 0, 1).float()
+    pairs = crop_middle(inputs["flow"], side, (3, 4))
     values = inputs["flow_values"]
     height, width = inputs["padded"].shape[2:]
     return {
         f"resized_{shorter}": pixels[0].permute(2, 0, 1),
         f"crop_{side}": cropped,
-        "rgb_input": i3d.rgb_input(cropped),
-        "flow_uint8": raft.quantised(pairs)[0].transpose(0, 1),
-        "flow_input": raft.i3d_input(pairs),
-        "flow_values_uint8": raft.quantised(values),
-        "flow_values_input": raft.i3d_input(values),
-        "raft_padded": raft.replicated(inputs["padded"], raft.pads(height, width, raft.MULTIPLE)),
+        "rgb_input": i3d.scale_pixels(cropped),
+        "flow_uint8": raft.quantise_flow(pairs)[0].transpose(0, 1),
+        "flow_input": i3d.scale_pixels(raft.quantise_flow(pairs)),
+        "flow_values_uint8": raft.quantise_flow(values),
+        "flow_values_input": i3d.scale_pixels(raft.quantise_flow(values)),
+        "raft_padded": raft.pad_edges(inputs["padded"], raft.compute_padding(height, width, raft.MULTIPLE)),
     }
 
 
@@ -59,13 +57,13 @@ def _pooled(inputs: Tensors, case: Case) -> Tensors:
     bins = int(case.said(r"output (\d+)x", "7"))
     rois = inputs["rois"]  # a row's first number is its picture
     boxes = [rois[rois[:, 0] == picture, 1:] for picture in range(len(inputs["map"]))]
-    align = partial(roi.align, inputs["map"], boxes, scale, bins)
+    align = partial(roi.roi_align_maps, inputs["map"], boxes, scale, bins)
     outputs = {
         "roi_align_aligned_sr0": align(),
         "roi_align_legacy_sr0": align(shift=False),
         "roi_align_aligned_sr2": align(samples=2),
         "roi_align_legacy_sr2": align(shift=False, samples=2),
-        f"roi_pool_{bins}": roi.max_pool(inputs["map"], boxes, scale, bins),
+        f"roi_pool_{bins}": roi.roi_max_pool(inputs["map"], boxes, scale, bins),
     }
     as_given = rois[:, 0].argsort(stable=True).argsort()
     return {name: output[as_given] for name, output in outputs.items()}
@@ -73,25 +71,25 @@ def _pooled(inputs: Tensors, case: Case) -> Tensors:
 
 def _boxes(boxes: Tensor, deltas: Tensor, case: Case) -> Tensors:
     rows, columns = int(case.said(r"(\d+)x\d+ map", "2")), int(case.said(r"\d+x(\d+) map", "3"))
-    coco, visual_genome = (cell_anchors(sizes, RATIOS) for sizes in (COCO_SIZES, GENOME_SIZES))
+    coco, visual_genome = (make_cell_anchors(sizes, RATIOS) for sizes in (COCO_SIZES, GENOME_SIZES))
     return {
-        "decoded_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0)),
-        "decoded_w10": moved(boxes, deltas, (10.0, 10.0, 5.0, 5.0)),
-        "decoded_plus1_w1": moved(boxes, deltas, (1.0, 1.0, 1.0, 1.0), extra=1),
-        "decoded_plus1_w10": moved(boxes, deltas, (10.0, 10.0, 5.0, 5.0), extra=1),
-        "anchors_coco_c4": anchors(rows, columns, 16, coco, 0.5),
-        "anchors_bottomup_d2": anchors(rows, columns, 16, visual_genome, 0.5),
+        "decoded_w1": apply_deltas(boxes, deltas, (1.0, 1.0, 1.0, 1.0)),
+        "decoded_w10": apply_deltas(boxes, deltas, (10.0, 10.0, 5.0, 5.0)),
+        "decoded_plus1_w1": apply_deltas(boxes, deltas, (1.0, 1.0, 1.0, 1.0), extra=1),
+        "decoded_plus1_w10": apply_deltas(boxes, deltas, (10.0, 10.0, 5.0, 5.0), extra=1),
+        "anchors_coco_c4": place_anchors(rows, columns, 16, coco, 0.5),
+        "anchors_bottomup_d2": place_anchors(rows, columns, 16, visual_genome, 0.5),
     }
 
 
 def _sizes(inputs: Tensors, case: Case) -> Tensors:
     sizes = [tuple(size) for size in inputs["resize_in"].tolist()]
-    picture = inputs["image"][0].flip(0).permute(1, 2, 0).contiguous().numpy()
+    picture = inputs["image"][0].flip(0).permute(1, 2, 0)[None]
     outputs: dict[str, Tensor] = {}
     for name, output in case.entry["outputs"].items():
         if name.startswith("resize_image_"):
             height, width = output["shape"][1:]
-            outputs[name] = torch.from_numpy(np.array(resized(picture, height, width))).permute(2, 0, 1)
+            outputs[name] = resize(picture, height, width)[0].permute(2, 0, 1)
         elif name.startswith("resize_") and name != "resize_in":
             shortest, longest = (int(edge) for edge in name.split("_")[1:])
             outputs[name] = torch.tensor([fit_between(h, w, shortest, longest) for h, w in sizes])

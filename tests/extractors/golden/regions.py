@@ -16,15 +16,15 @@ Tensors = Mapping[str, Tensor]
 
 def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
-    maps = network.maps(network.input.normalised(inputs["image"]))
+    maps = network.compute_maps(network.input.normalise(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    bins = roi.align(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
-    said = network.describe(maps, [inputs["fixed_boxes"]])
+    bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     return {
         "map_res4": maps["res4"],
         "rpn_logits_res4": logits,
         "rpn_deltas_res4": deltas,
-        "anchors_res4": network.proposal_generator.anchors(maps)["res4"],
+        "anchors_res4": network.proposal_generator.make_anchors(maps)["res4"],
         "roi_align_fixed": bins,
         "res5_fixed": network.roi_heads.res5(bins),
         "features_fixed": said.features,
@@ -35,14 +35,14 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
 
 def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, FPN)
-    maps = network.maps(network.input.normalised(inputs["image"]))
+    maps = network.compute_maps(network.input.normalise(inputs["image"]))
     outputs: dict[str, Tensor] = {}
-    for level, boxes in network.proposal_generator.anchors(maps).items():
+    for level, boxes in network.proposal_generator.make_anchors(maps).items():
         logits, deltas = network.proposal_generator.rpn_head(maps[level])
         outputs |= {f"map_{level}": maps[level], f"anchors_{level}": boxes}
         outputs |= {f"rpn_logits_{level}": logits, f"rpn_deltas_{level}": deltas}
     bins = network.pool(maps, [inputs["fixed_boxes"]])
-    said = network.describe(maps, [inputs["fixed_boxes"]])
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     return {
         **outputs,
         "roi_align_fixed": bins,
@@ -56,19 +56,20 @@ def run_fpn(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
 def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     """Under both ports' names."""
     assert isinstance(network, BottomUp)
-    x = network.input.normalised(inputs["image"])
-    maps = network.maps(x)
+    x = network.input.normalise(inputs["image"])
+    maps = network.compute_maps(x)
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    [scored] = network.proposal_generator.score(maps)
-    said = network.describe(maps, [inputs["fixed_boxes"]])
-    bins = roi.max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    generator = network.proposal_generator
+    [scored] = generator.score_anchors(generator.run_head(maps))
+    said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
+    bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
     return {
         "stem": network.backbone.stem(x),
         "map_res4": maps["res4"],
         "rpn_logits": logits,
         "rpn_deltas": deltas,
         "rpn_objectness": scored[0].logits.sigmoid()[None],
-        "anchors": network.proposal_generator.anchors(maps)["res4"],
+        "anchors": network.proposal_generator.make_anchors(maps)["res4"],
         "roi_pool_fixed": bins,
         "res5_fixed": network.roi_heads.res5(bins),
         "features_fixed": said.features,

@@ -27,16 +27,16 @@ class BothFiles(nn.Module):
 
     def rows(self, examples: Tensor, relu: bool, components: vggish.Components) -> Tensor:
         options = vggish.VGGishOptions(relu, components)
-        rows: Tensor = vggish.Embedder(self.network, self.components, options)(examples)
+        rows: Tensor = vggish.VGGishEmbedder(self.network, self.components, options)(examples)
         return rows
 
 
 def run_vggish(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, BothFiles)
     sound = _floats(inputs["waveform"])
-    examples = torch.from_numpy(log_mel.examples(sound))
+    examples = torch.from_numpy(log_mel.compute_examples(sound))
     outputs = {
-        "log_mel": torch.from_numpy(log_mel.log_mel(sound)),
+        "log_mel": torch.from_numpy(log_mel.compute_log_mel(sound)),
         "examples": examples,
         "features": network.network.features(examples[:, None]),
     }
@@ -57,8 +57,8 @@ def run_frontend(_network: nn.Module, inputs: Tensors, case: Case) -> Tensors:
     sound = resample(mono, rate, log_mel.RATE)
     return {
         "resampled_16k": torch.from_numpy(sound),
-        "log_mel": torch.from_numpy(log_mel.log_mel(sound)),
-        "examples": torch.from_numpy(log_mel.examples(sound)),
+        "log_mel": torch.from_numpy(log_mel.compute_log_mel(sound)),
+        "examples": torch.from_numpy(log_mel.compute_examples(sound)),
     }
 
 

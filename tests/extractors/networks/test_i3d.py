@@ -12,8 +12,9 @@ from torchvision.models.video import R3D_18_Weights
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.networks import i3d
-from extractors.networks.efficientnet_lite import same_padding
+from extractors.networks.efficientnet_lite import compute_same_padding
 from extractors.networks.i3d import I3D
+from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import WrongCheckpoint
 from extractors.windows import Sampling
 
@@ -27,7 +28,7 @@ ACTIONS = {
 
 @pytest.fixture(scope="module")
 def network() -> I3D:
-    return i3d.pretrained()
+    return load_pretrained("i3d_rgb", "published", i3d.from_checkpoint, I3D)[0]
 
 
 def clip(file: Path) -> Tensor:
@@ -42,7 +43,7 @@ def clip(file: Path) -> Tensor:
 @pytest.mark.parametrize("name", ACTIONS)
 def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: str) -> None:
     with torch.inference_mode():
-        head = network.head(network(clip(shared / "data" / "clips" / name)))
+        head = network.run_head(network(clip(shared / "data" / "clips" / name)))
     assert KINETICS[int(head.logits.argmax())] == ACTIONS[name]
 
 
@@ -51,7 +52,7 @@ def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: 
     [(11, 7, 2, (3, 3)), (16, 7, 2, (2, 3)), (7, 2, 2, (0, 1)), (8, 2, 2, (0, 0))],
 )
 def test_padding_depends_on_the_size(size: int, kernel: int, stride: int, zeros: tuple[int, int]) -> None:
-    assert same_padding(size, kernel, stride) == zeros
+    assert compute_same_padding(size, kernel, stride) == zeros
 
 
 def test_another_networks_checkpoint_is_refused(network: I3D) -> None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extractors.networks.vggish import (
-    Embedder,
     PrincipalComponents,
+    VGGishEmbedder,
     VGGishOptions,
     components_from_checkpoint,
 )
@@ -23,7 +23,7 @@ def tone(seconds: float, rate: int = log_mel.RATE, pitch: float = 440.0) -> NDAr
     return (0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
 
 
-class Small(nn.Module):
+class MeanBands(nn.Module):
     """Takes and gives what VGGish does, without its 72 million parameters."""
 
     def forward(self, examples: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def test_components_come_with_or_without_a_second_axis() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(WrongCheckpoint, match="principal components"):
-        Embedder(Small(), None, VGGishOptions(components="rounded"))
+        VGGishEmbedder(MeanBands(), None, VGGishOptions(components="rounded"))
     with pytest.raises(WrongCheckpoint, match=r"eigen_vectors is missing"):
         components_from_checkpoint({"pca_means": torch.zeros(128)})
     with pytest.raises(ValueError, match="components must be one of"):

@@ -11,20 +11,20 @@ from torch import nn
 from extractors.preprocessing.cell_edges import (
     INCEPTION_V4,
     UNEVEN,
-    cell_edges,
-    edges_in_view,
-    even_edges,
-    pooled_edges,
+    find_cell_edges,
+    make_even_edges,
+    map_to_picture,
+    pool_edges,
 )
 
 
 def test_most_maps_tile_what_was_seen() -> None:
-    assert cell_edges("tuned_pair_grid", 4) == even_edges(4) == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert find_cell_edges("tuned_pair_grid", 4) == make_even_edges(4) == (0.0, 0.25, 0.5, 0.75, 1.0)
     assert all(edges[0] == 0 and edges[-1] == 1 for edges in UNEVEN.values())
 
 
 def test_a_listed_map_of_another_size_is_not_taken_for_it() -> None:
-    assert cell_edges("c3d_pool5", 7) == even_edges(7)
+    assert find_cell_edges("c3d_pool5", 7) == make_even_edges(7)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_listed_map_of_another_size_is_not_taken_for_it() -> None:
 def test_pooled_cells_cover_what_moves_them(side: int, pool: int, padding: int) -> None:
     pooled = nn.AvgPool1d(pool, pool, padding)
     line = torch.zeros(1, 1, side, requires_grad=True)
-    edges = pooled_edges(even_edges(side), pool, padding)
+    edges = pool_edges(make_even_edges(side), pool, padding)
     cells = pooled(line)[0, 0]
     assert len(edges) == len(cells) + 1
     for number, cell in enumerate(cells):
@@ -44,7 +44,7 @@ def test_pooled_cells_cover_what_moves_them(side: int, pool: int, padding: int) 
 
 
 def test_c3ds_last_pooling_is_what_its_network_does() -> None:
-    assert cell_edges("c3d_pool5", 4) == pytest.approx(pooled_edges(even_edges(7), 2, 1))
+    assert find_cell_edges("c3d_pool5", 4) == pytest.approx(pool_edges(make_even_edges(7), 2, 1))
 
 
 def test_inceptions_cells_lie_where_its_unpadded_strides_put_them() -> None:
@@ -59,4 +59,4 @@ def test_inceptions_cells_lie_where_its_unpadded_strides_put_them() -> None:
 
 
 def test_edges_of_a_part_lie_in_the_whole() -> None:
-    assert edges_in_view(even_edges(2), 0.2, 0.6) == pytest.approx((0.2, 0.4, 0.6))
+    assert map_to_picture(make_even_edges(2), 0.2, 0.6) == pytest.approx((0.2, 0.4, 0.6))

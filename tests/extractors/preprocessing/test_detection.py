@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from extractors.frame_size import fit_between
-from extractors.preprocessing.detection import DetectionInput, blue_first
+from extractors.preprocessing.detection import DetectionInput, to_bgr_planes
 
 INPUT = DetectionInput((10.0, 20.0, 30.0), (1.0, 2.0, 4.0), shortest=48, longest=80, multiple=32)
 
@@ -35,9 +35,9 @@ def test_frames_are_resized_to_pillows_bytes() -> None:
 
 def test_blue_is_first_the_mean_is_off_and_zeros_are_around() -> None:
     frames = torch.tensor([50, 40, 30], dtype=torch.uint8).expand(1, 40, 33, 3)  # red, green, blue
-    planes = blue_first(frames)
+    planes = to_bgr_planes(frames)
     assert planes[0, :, 0, 0].tolist() == [30, 40, 50]
-    x = INPUT.normalised(planes)
+    x = INPUT.normalise(planes)
     assert x.shape == (1, 3, 64, 64)
     assert x[0, :, 39, 32].tolist() == [20, 10, 5]
     assert not x[:, :, 40:].any()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from extractors.preprocessing.images import by_axes, middle, shrink_or_enlarge, squash, to_device
+from extractors.preprocessing.images import crop_middle, resize_by_axes, shrink_or_enlarge, squash, to_device
 
 
 @pytest.mark.parametrize(("height", "width"), [(360, 640), (256, 144), (100, 90)])
@@ -44,7 +44,7 @@ def test_the_shorter_side_is_pillows_to_the_byte(height: int, width: int, wanted
         size = (wanted[1], wanted[0])
         pillow = np.asarray(Image.fromarray(original).resize(size, Image.Resampling.BILINEAR))
         np.testing.assert_array_equal(picture, pillow)
-    elsewhere = by_axes(torch.from_numpy(pixels), *wanted)
+    elsewhere = resize_by_axes(torch.from_numpy(pixels), *wanted)
     difference = (elsewhere.int() - ours.int()).abs()
     assert difference.max() <= 1
     assert (difference > 0).float().mean() < 0.05
@@ -52,5 +52,5 @@ def test_the_shorter_side_is_pillows_to_the_byte(height: int, width: int, wanted
 
 def test_the_middle_has_the_smaller_rest_before_it() -> None:
     x = torch.arange(7 * 4).reshape(1, 7, 4)
-    assert middle(x, 4).tolist() == x[:, 1:5].tolist()
-    assert middle(x[:, :4], 2, (1, 2)).tolist() == [[[5, 6], [9, 10]]]
+    assert crop_middle(x, 4).tolist() == x[:, 1:5].tolist()
+    assert crop_middle(x[:, :4], 2, (1, 2)).tolist() == [[[5, 6], [9, 10]]]

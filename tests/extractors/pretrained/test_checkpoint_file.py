@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from extractors.pretrained import formats
+from extractors.pretrained import checkpoint_file
+from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsDamaged
-from extractors.pretrained.formats import read
 
 WEIGHT = torch.arange(6.0).reshape(2, 3)
 STATE = {"fc.weight": WEIGHT, "fc.bias": torch.ones(2, dtype=torch.float16)}
@@ -106,7 +106,7 @@ def caffe2(file: Path) -> None:
 )
 def test_each_kind_is_read(tmp_path: Path, write: Callable[[Path], None]) -> None:
     write(tmp_path / "net")
-    state = read(tmp_path / "net")
+    state = read_checkpoint(tmp_path / "net")
     assert state.keys() - {"lr"} == STATE.keys()
     for name, wanted in STATE.items():
         torch.testing.assert_close(state[name], wanted, rtol=0, atol=0)
@@ -114,36 +114,36 @@ def test_each_kind_is_read(tmp_path: Path, write: Callable[[Path], None]) -> Non
 
 def test_nested_dictionaries_become_paths(tmp_path: Path) -> None:
     (tmp_path / "net").write_bytes(pickle.dumps({"params": {"Conv_0": {"kernel": WEIGHT.numpy()}}}))
-    assert read(tmp_path / "net").keys() == {"params/Conv_0/kernel"}
+    assert read_checkpoint(tmp_path / "net").keys() == {"params/Conv_0/kernel"}
 
 
 def test_python_2_wrote_names_as_bytes(tmp_path: Path) -> None:
     # what Python 2 wrote for {'caf\xe9': None}
     (tmp_path / "net").write_bytes(b"\x80\x02}q\x00U\x04caf\xe9q\x01Ns.")
-    assert formats.load(tmp_path / "net") == {"café": None}
+    assert checkpoint_file.read_pickle(tmp_path / "net") == {"café": None}
 
 
 def test_arrays_of_the_other_byte_order(tmp_path: Path) -> None:
     (tmp_path / "net").write_bytes(pickle.dumps({"a": WEIGHT.numpy().astype(">f4")}))
-    torch.testing.assert_close(read(tmp_path / "net")["a"], WEIGHT)
+    torch.testing.assert_close(read_checkpoint(tmp_path / "net")["a"], WEIGHT)
 
 
 def test_a_pickle_of_arrays_is_kept_as_safetensors(tmp_path: Path) -> None:
     file, kept = tmp_path / "net.pkl", tmp_path / "kept" / "net.safetensors"
     arrays(file)
-    first = read(file, kept)
-    assert read(kept).keys() == first.keys()
+    first = read_checkpoint(file, kept)
+    assert read_checkpoint(kept).keys() == first.keys()
     save_file({"from": torch.zeros(1)}, kept)
-    assert read(file, kept).keys() == {"from"}  # the pickle is not opened again
+    assert read_checkpoint(file, kept).keys() == {"from"}  # the pickle is not opened again
     kept.write_bytes(b"damaged")
-    assert read(file, kept).keys() == first.keys()
-    assert read(kept).keys() == first.keys()
+    assert read_checkpoint(file, kept).keys() == first.keys()
+    assert read_checkpoint(kept).keys() == first.keys()
 
 
 def test_where_nothing_can_be_kept_it_is_read_all_the_same(tmp_path: Path) -> None:
     arrays(tmp_path / "net.pkl")
     (tmp_path / "kept").write_text("in the way")
-    assert read(tmp_path / "net.pkl", tmp_path / "kept" / "net.safetensors").keys() == STATE.keys()
+    assert read_checkpoint(tmp_path / "net.pkl", tmp_path / "kept" / "net.safetensors").keys() == STATE.keys()
 
 
 class Attack:
@@ -160,7 +160,7 @@ def test_no_code_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipfile
         torch.save({"state_dict": Attack()}, file, _use_new_zipfile_serialization=zipfile)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WeightsDamaged, match=r"cannot be read as (arrays|tensors) alone"):
-        read(file)
+        read_checkpoint(file)
     assert not (tmp_path / "attacked").exists()
 
 
@@ -169,19 +169,19 @@ def test_a_pickle_calls_nothing_that_is_not_admitted(tmp_path: Path, call: str) 
     module, _, name = call.rpartition(".")
     (tmp_path / "net").write_bytes(f"c{module}\n{name}\n(S'1'\ntR.".encode())
     with pytest.raises(WeightsDamaged, match=rf"wants to call {call}"):
-        formats.load(tmp_path / "net")
+        checkpoint_file.read_pickle(tmp_path / "net")
 
 
 def test_only_bytes_are_encoded_again(tmp_path: Path) -> None:
     (tmp_path / "net").write_bytes(b"c_codecs\nencode\n(V1\nVrot13\ntR.")
     with pytest.raises(WeightsDamaged, match="rot13"):
-        formats.load(tmp_path / "net")
+        checkpoint_file.read_pickle(tmp_path / "net")
 
 
 def test_a_whole_module_is_not_a_checkpoint(tmp_path: Path) -> None:
     torch.save(nn.Linear(2, 2), tmp_path / "net")
     with pytest.raises(WeightsDamaged, match="code would have to be run"):
-        read(tmp_path / "net")
+        read_checkpoint(tmp_path / "net")
 
 
 def halved(file: Path) -> None:
@@ -193,7 +193,7 @@ def test_half_a_file_is_damaged(tmp_path: Path, write: Callable[[Path], None]) -
     write(tmp_path / "net")
     halved(tmp_path / "net")
     with pytest.raises(WeightsDamaged):
-        read(tmp_path / "net")
+        read_checkpoint(tmp_path / "net")
 
 
 def tar(file: Path) -> None:
@@ -221,10 +221,10 @@ def lone(file: Path) -> None:
 def test_what_is_no_checkpoint_says_so(tmp_path: Path, write: Callable[[Path], None]) -> None:
     write(tmp_path / "net")
     with pytest.raises(WeightsDamaged, match=str(tmp_path / "net")):
-        read(tmp_path / "net")
+        read_checkpoint(tmp_path / "net")
 
 
 def test_tensors_come_without_gradients(tmp_path: Path) -> None:
     state: dict[str, Tensor] = {"fc.weight": nn.Parameter(WEIGHT)}
     torch.save(state, tmp_path / "net")
-    assert not read(tmp_path / "net")["fc.weight"].requires_grad
+    assert not read_checkpoint(tmp_path / "net")["fc.weight"].requires_grad

@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from extractors.pretrained.download import Downloader, Patience
+from extractors.pretrained.download import Downloader, RetryPolicy
 from extractors.pretrained.errors import DownloadDamaged, DownloadRefused, NoRoom, ServerUnreachable
 from tests.file_server import FileServer, serving
 
 CONTENT = random.Random(9).randbytes(3 << 20)
 HALF = len(CONTENT) // 2
-HASTY = Patience(tries=3, wait=0.01)
+HASTY = RetryPolicy(tries=3, wait=0.01)
 
 
 def right(part: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_server_that_stays_busy_is_given_up(server: FileServer, file: Path) ->
 
 
 def test_the_servers_own_wish_is_respected_within_reason() -> None:
-    patience = Patience(wait=1, longest=30)
+    patience = RetryPolicy(wait=1, longest=30)
     assert [patience.pause(failures) for failures in (1, 2, 3, 9)] == [1, 2, 4, 30]
     assert patience.pause(1, "7") == 7
     assert patience.pause(1, "3600") == 30

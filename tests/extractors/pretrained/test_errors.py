@@ -14,11 +14,11 @@ from app.errors import JobError
 from extractors.errors import leaves
 from extractors.media.errors import MediaError
 from extractors.pretrained import errors
-from extractors.pretrained.download import Downloader, Patience, fetch_weights
+from extractors.pretrained.download import Downloader, RetryPolicy, fetch_weights
 from extractors.pretrained.errors import WeightsError
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.load import check_loads
-from extractors.pretrained.manifest import entry
+from extractors.pretrained.manifest import find_entry
+from extractors.pretrained.weights_folder import WeightsFolder
 from tests.extractors.manifests import small_checkpoint, write_manifest
 from tests.file_server import FileServer, serving
 
@@ -30,8 +30,8 @@ CLOSED = "http://127.0.0.1:9/small.pth"
 def bring(data: Path, url: str = CLOSED, *, offline: bool = False, sha256: str | None = None) -> None:
     manifest = write_manifest(data / "manifest.toml", net={"source": "url", "url": url, "sha256": sha256})
     folder = WeightsFolder(data / "data", manifest)
-    known = entry("net", manifest)
-    downloader = Downloader(Patience(tries=1))
+    known = find_entry("net", manifest)
+    downloader = Downloader(RetryPolicy(tries=1))
     fetch_weights(known, folder, downloader, lambda part: check_loads(known, part), offline=offline)
 
 
@@ -49,7 +49,7 @@ def missing(data: Path) -> None:
 
 
 def damaged(data: Path) -> None:
-    file = WeightsFolder(data).place(entry("resnet50", WeightsFolder(data).manifest))
+    file = WeightsFolder(data).place(find_entry("resnet50", WeightsFolder(data).manifest))
     small_checkpoint(file)
     WeightsFolder(data).find("resnet50")
 
@@ -57,7 +57,7 @@ def damaged(data: Path) -> None:
 def wrong(data: Path) -> None:
     manifest = write_manifest(data / "manifest.toml", net={"source": "url", "url": CLOSED})
     torch.save({"fc.weight": torch.zeros(2, 3)}, data / "other.pth")
-    known = entry("net", manifest)
+    known = find_entry("net", manifest)
     WeightsFolder(data / "data", manifest).add(
         data / "other.pth", known, lambda file: check_loads(known, file)
     )
@@ -65,7 +65,7 @@ def wrong(data: Path) -> None:
 
 def not_for_download(data: Path) -> None:
     folder = WeightsFolder(data)
-    known = entry("raft_sintel", folder.manifest)
+    known = find_entry("raft_sintel", folder.manifest)
     fetch_weights(known, folder, Downloader(), lambda part: None, offline=False)
 
 

@@ -16,10 +16,10 @@ from extractors.files import git_blob_of, sha256_of
 from extractors.networks import i3d
 from extractors.networks.i3d import I3D
 from extractors.pretrained.errors import UnknownWeights, WeightsDamaged, WeightsMissing, WrongCheckpoint
-from extractors.pretrained.folder import WeightsFolder
-from extractors.pretrained.load import check_loads, find_weights, load_pretrained, reader_of
-from extractors.pretrained.manifest import MANIFEST, Entry, entry, manifest
-from tests.extractors.manifests import TERMS, Small, from_checkpoint, small_checkpoint, write_manifest
+from extractors.pretrained.load import check_loads, find_reader, find_weights, load_pretrained
+from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.weights_folder import WeightsFolder
+from tests.extractors.manifests import TERMS, TwoLayers, from_checkpoint, small_checkpoint, write_manifest
 
 TORCHVISION = {
     "resnet50": models.ResNet50_Weights.IMAGENET1K_V1,
@@ -36,23 +36,25 @@ URL = "https://weights.example/small.pth"
 
 @pytest.mark.parametrize("name", TORCHVISION)
 def test_torchvisions_files_are_torchvisions(name: str) -> None:
-    known, published = entry(name, MANIFEST), TORCHVISION[name]
+    known, published = find_entry(name, MANIFEST), TORCHVISION[name]
     assert str(known.url) == published.url
     assert known.sha256 is not None
     assert published.url.endswith(f"-{known.sha256}.pth")
     assert known.bytes == pytest.approx(published.meta["_file_size"] * 2**20, abs=600)
 
 
-@pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.source == "package"])
-def test_packaged_files_are_here_and_the_proven_ones(known: Entry) -> None:
+@pytest.mark.parametrize("known", [known for known in read_manifest(MANIFEST) if known.source == "package"])
+def test_packaged_files_are_here_and_the_proven_ones(known: WeightsEntry) -> None:
     found = find_weights(known.name)
     assert found.file.stat().st_size == known.bytes
     assert found.sha256 == known.sha256
     assert not found.pinned
 
 
-@pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.source == "repository"])
-def test_the_repositorys_files_are_the_proven_ones(known: Entry) -> None:
+@pytest.mark.parametrize(
+    "known", [known for known in read_manifest(MANIFEST) if known.source == "repository"]
+)
+def test_the_repositorys_files_are_the_proven_ones(known: WeightsEntry) -> None:
     file = MANIFEST.parent / known.path
     if not file.is_file():
         pytest.skip(f"weights/{known.path} absent")
@@ -93,35 +95,35 @@ def test_a_package_without_the_file_is_as_good_as_none(
 
 
 def test_a_checkpoint_that_does_not_fit_names_its_file(folder: WeightsFolder) -> None:
-    file = folder.place(entry("unknown", folder.manifest))
+    file = folder.place(find_entry("unknown", folder.manifest))
     file.parent.mkdir(parents=True)
     torch.save({"fc.weight": torch.zeros(1)}, file)
-    with pytest.raises(WrongCheckpoint, match=rf"^{file}: Not a checkpoint of Small: "):
-        load_pretrained("unknown", "published", from_checkpoint, Small)
+    with pytest.raises(WrongCheckpoint, match=rf"^{file}: Not a checkpoint of TwoLayers: "):
+        load_pretrained("unknown", "published", from_checkpoint, TwoLayers)
 
 
 def test_each_package_is_installed_by_its_list(root: Path) -> None:
     listed = [line for line in (root / "weights/packages.txt").read_text().splitlines() if "==" in line]
-    wanted = {known.requirement or "" for known in manifest(MANIFEST) if known.module}
+    wanted = {known.requirement or "" for known in read_manifest(MANIFEST) if known.module}
     assert sorted(listed) == sorted(wanted)  # some carry several files
 
 
-@pytest.mark.parametrize("known", [known for known in manifest(MANIFEST) if known.reader])
-def test_each_reader_is_there(known: Entry) -> None:
-    assert callable(reader_of(known))
+@pytest.mark.parametrize("known", [known for known in read_manifest(MANIFEST) if known.reader])
+def test_each_reader_is_there(known: WeightsEntry) -> None:
+    assert callable(find_reader(known))
 
 
 def test_each_extractor_has_its_weights() -> None:
     borrowed = {"efficientnet-lite2-stages"}  # earlier stages of a network that has an entry
-    there = {known.name for known in manifest(MANIFEST)}
+    there = {known.name for known in read_manifest(MANIFEST)}
     assert set(list_extractors()) - borrowed <= there
     assert set(list_extractors()) >= SEVERAL_WEIGHTS.keys()
     assert there >= {weights for several in SEVERAL_WEIGHTS.values() for weights in several}
 
 
 def test_names_served_are_names_of_entries() -> None:
-    names = {known.name for known in manifest(MANIFEST)}
-    assert {known.network for known in manifest(MANIFEST)} <= names
+    names = {known.name for known in read_manifest(MANIFEST)}
+    assert {known.network for known in read_manifest(MANIFEST)} <= names
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_names_served_are_names_of_entries() -> None:
 )
 def test_an_entry_says_all_that_its_source_needs(source: str, lacking: str) -> None:
     with pytest.raises(ValueError, match=f"lacks {lacking}"):
-        Entry.model_validate({**TERMS, "name": "a", "network": "a", "path": "a", "source": source})
+        WeightsEntry.model_validate({**TERMS, "name": "a", "network": "a", "path": "a", "source": source})
 
 
 @pytest.fixture
@@ -160,13 +162,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightsFolder:
 
 def put(folder: WeightsFolder, name: str, seed: int = 0) -> Path:
     """The published file (or another, of another seed) where the user is told to put it."""
-    return small_checkpoint(folder.place(entry(name, folder.manifest)), seed)
+    return small_checkpoint(folder.place(find_entry(name, folder.manifest)), seed)
 
 
 @pytest.mark.parametrize("name", ["whole", "prefix", "unknown", "other", "git"])
 def test_a_file_put_in_its_place_is_found(folder: WeightsFolder, name: str) -> None:
     file = put(folder, name)
-    network, digest = load_pretrained(name, "published", from_checkpoint, Small)
+    network, digest = load_pretrained(name, "published", from_checkpoint, TwoLayers)
     assert digest == sha256_of(file)
     assert not network.training
     assert find_weights(name).pinned == (name != "whole")
@@ -217,7 +219,7 @@ def test_another_port_serves_where_the_first_is_missing(folder: WeightsFolder) -
 )
 def test_what_is_missing_says_what_brings_it(folder: WeightsFolder, name: str, remedy: str) -> None:
     with pytest.raises(WeightsMissing, match=remedy):
-        load_pretrained(name, "published", from_checkpoint, Small)
+        load_pretrained(name, "published", from_checkpoint, TwoLayers)
 
 
 def test_the_place_is_named(folder: WeightsFolder) -> None:
@@ -235,9 +237,9 @@ def test_seeded_weights_need_no_file_and_are_the_same_each_time(folder: WeightsF
     torch.manual_seed(1)
     expected = torch.rand(1)
     torch.manual_seed(1)
-    first, digest = load_pretrained("whole", "seeded", from_checkpoint, Small)
+    first, digest = load_pretrained("whole", "seeded", from_checkpoint, TwoLayers)
     torch.testing.assert_close(torch.rand(1), expected)  # the caller's own draws go on as they would have
-    second, _ = load_pretrained("whole", "seeded", from_checkpoint, Small)
+    second, _ = load_pretrained("whole", "seeded", from_checkpoint, TwoLayers)
     assert digest == "seeded"
     assert not first.training
     assert first.fc.weight.std() > 0
@@ -245,7 +247,7 @@ def test_seeded_weights_need_no_file_and_are_the_same_each_time(folder: WeightsF
 
 
 def test_a_users_file_is_looked_at_before_it_is_taken_in(folder: WeightsFolder, tmp_path: Path) -> None:
-    known = entry("unknown", folder.manifest)
+    known = find_entry("unknown", folder.manifest)
     seen: list[Path] = []
     found = folder.add(small_checkpoint(tmp_path / "brought.pth"), known, seen.append)
     assert seen == [tmp_path / "brought.pth"]
@@ -262,7 +264,7 @@ def look_at_nothing(file: Path) -> None:
 def test_a_users_file_that_is_not_the_published_is_not_taken_in(
     folder: WeightsFolder, tmp_path: Path
 ) -> None:
-    known = entry("whole", folder.manifest)
+    known = find_entry("whole", folder.manifest)
     with pytest.raises(WeightsDamaged, match="not what is published as whole"):
         folder.add(small_checkpoint(tmp_path / "brought.pth", seed=1), known, look_at_nothing)
     assert not folder.place(known).exists()
@@ -278,6 +280,6 @@ def test_i3ds_pickle_is_kept_as_safetensors(tmp_path: Path) -> None:
 
 
 def test_a_file_that_no_reader_takes_is_looked_at_all_the_same() -> None:
-    known = entry("coco_ssd", MANIFEST)
+    known = find_entry("coco_ssd", MANIFEST)
     check_loads(known, find_weights("coco_ssd").file)
-    assert reader_of(known) is None
+    assert find_reader(known) is None

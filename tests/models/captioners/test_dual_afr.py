@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import even_edges
+from extractors.preprocessing.cell_edges import make_even_edges
 from models.captioners.alignment import LayerConfig, build_alignment, find_aligned_edges
 from models.captioners.dual_afr import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
 from models.inputs import InputStream
@@ -194,7 +194,7 @@ def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
     assert (
         find_aligned_edges("hypercolumn", STAGES[-1])
         == find_aligned_edges("mlp", STAGES[-1])
-        == even_edges(4)
+        == make_even_edges(4)
     )
 
 

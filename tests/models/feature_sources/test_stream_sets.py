@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from extractors.extractor import create, list_inputs, list_weights
 from extractors.features import Frames, Stream, StreamSpec
-from extractors.pretrained.manifest import MANIFEST, candidates
+from extractors.pretrained.manifest import MANIFEST, find_candidates
 from extractors.video_features.feature_files import (
     FeatureSpec,
     SafetensorsForm,
@@ -79,7 +79,7 @@ def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) ->
         for needed in list_inputs(extractor):
             assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
         for weights in list_weights(extractor):
-            assert candidates(weights, MANIFEST)
+            assert find_candidates(weights, MANIFEST)
 
 
 def cut(given: StreamInput, own: Windows, seconds: float = 8.0, fps: float = 30.0) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from extractors.builtin.tuned_pair import TunedPair
+from extractors.catalog.tuned_pair import TunedPair
 from extractors.features import Frames
 from models.checkpoint import WEIGHTS, load_captioner, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter

@@ -13,15 +13,14 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.efficientnet_stages import FIRST_BLOCKS
-from extractors.builtin.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import FIRST_BLOCKS, load_packaged
+from extractors.catalog.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, make_spec, save_changes
 from extractors.features import StreamSpec
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import EfficientNetLite
-from extractors.pretrained.formats import read
-from extractors.pretrained.load import seeded
-from extractors.pretrained.parameters import random_weights
+from extractors.pretrained.checkpoint_file import read_checkpoint
+from extractors.pretrained.load import build_seeded
+from extractors.pretrained.parameters import randomize
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
@@ -93,7 +92,7 @@ class OneStream(DemoStreams):
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
     """Small captioners over drawn features."""
-    tuned = spec_of("t" * 64, *PACKAGED)
+    tuned = make_spec("t" * 64, *PACKAGED)
     for extractor, network in {
         "efficientnet-lite2": OneStream("grid"),
         "efficientnet-lite2-stages": OneStream("stage_14", "stage_7"),
@@ -151,7 +150,7 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 def drawn_end() -> PairEnd:
     """Lite3's half sees something too."""
-    end = PairEnd(seeded(lambda: random_weights(EfficientNetLite())))
+    end = PairEnd(build_seeded(lambda: randomize(EfficientNetLite())))
     torch.nn.init.normal_(end.lite3_head.weight, std=0.05, generator=torch.Generator().manual_seed(4))
     return end
 
@@ -224,7 +223,7 @@ def test_a_captioner_of_several_streams_is_no_captioner_of_the_grid() -> None:
 
 @pytest.fixture(scope="module")
 def untouched() -> dict[str, torch.Tensor]:
-    return PairEnd(pretrained()).state_dict()
+    return PairEnd(load_packaged()).state_dict()
 
 
 def test_a_run_leaves_a_captioner_and_the_networks_that_it_reads(
@@ -233,10 +232,10 @@ def test_a_run_leaves_a_captioner_and_the_networks_that_it_reads(
     best = tune(start, data, tmp_path / "run", start)
     kept = load_checkpoint(best)
     changes = best.with_name(CHANGES)
-    assert kept.card.streams == {TUNED_GRID: spec_of(sha256_of(changes), *PACKAGED)}
+    assert kept.card.streams == {TUNED_GRID: make_spec(sha256_of(changes), *PACKAGED)}
     assert kept.card.training["streams"] == "demo-tuned"
     assert lead_stream(kept) == TUNED_GRID
-    end = from_checkpoint(read(changes)).state_dict()
+    end = from_checkpoint(read_checkpoint(changes)).state_dict()
     for name in ("head.weight", "head.bias", "lite3_head.weight"):
         assert not torch.equal(end[name], untouched[name])
     before, after = load_checkpoint(start).captioner.state_dict(), kept.captioner.state_dict()
@@ -259,7 +258,7 @@ def test_what_is_kept_is_what_was_judged(
     monkeypatch.setattr(PictureValidation, "cider", judge)
     best = tune(start, data, tmp_path / "run", steps=2)
     kept = TunedCaptioner(
-        load_checkpoint(best).captioner, from_checkpoint(read(best.with_name(CHANGES)))
+        load_checkpoint(best).captioner, from_checkpoint(read_checkpoint(best.with_name(CHANGES)))
     ).eval()
     (averaged,) = judged
     memory, expected = kept.encode_batches(batches()), averaged.eval().encode_batches(batches())
@@ -293,13 +292,13 @@ def test_another_run_goes_on_from_both(start: Path, data: Path, tmp_path: Path) 
     """The end's weights are found beside the captioner, and others are not taken for them."""
     first = tune(start, data, tmp_path / "run")
     end = load_start_end(first).state_dict()
-    expected = from_checkpoint(read(first.with_name(CHANGES))).state_dict()
+    expected = from_checkpoint(read_checkpoint(first.with_name(CHANGES))).state_dict()
     assert all(torch.equal(end[name], expected[name]) for name in expected)
     again = tune(first, data, tmp_path / "again", steps=2)
     assert load_checkpoint(again).card.streams.keys() == {TUNED_GRID}
-    other = from_checkpoint(read(first.with_name(CHANGES)))
+    other = from_checkpoint(read_checkpoint(first.with_name(CHANGES)))
     torch.nn.init.zeros_(other.head.weight)
-    save_changes(other, PairEnd(pretrained()), first.with_name(CHANGES))
+    save_changes(other, PairEnd(load_packaged()), first.with_name(CHANGES))
     with pytest.raises(CheckpointError, match=r"of tuned networks .* whose weights are neither beside it"):
         load_start_end(first)
 

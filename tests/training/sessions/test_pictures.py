@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from extractors.builtin.efficientnet_lite2 import EfficientNetLite2
-from extractors.builtin.efficientnet_lite3 import EfficientNetLite3
-from extractors.builtin.efficientnet_stages import EfficientNetStages
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
 from extractors.features import StreamSpec
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.stats import STaTS, StreamConfig

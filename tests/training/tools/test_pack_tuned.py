@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from extractors.builtin.efficientnet_lite2 import pretrained
-from extractors.builtin.tuned_pair import TUNED, TUNED_GRID, PairEnd, save_changes, spec_of
+from extractors.catalog.efficientnet_lite2 import load_packaged
+from extractors.catalog.tuned_pair import TUNED, TUNED_GRID, PairEnd, make_spec, save_changes
 from extractors.files import sha256_of
-from extractors.pretrained.folder import WeightsFolder
 from extractors.pretrained.manifest import MANIFEST
+from extractors.pretrained.weights_folder import WeightsFolder
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from tests.models.tiny import tiny_stats
 from training.tools.pack_tuned import main, note_facts, pack
@@ -23,10 +23,10 @@ from training.tools.pack_tuned import main, note_facts, pack
 def run(tmp_path: Path) -> Path:
     """A run's folder as it is left, with a captioner that has nothing to do with pictures."""
     folder = tmp_path / "run"
-    end = PairEnd(pretrained())
+    end = PairEnd(load_packaged())
     torch.nn.init.zeros_(end.get_submodule("head").get_parameter("bias"))
-    digest = save_changes(end, PairEnd(pretrained()), folder / "tuned.safetensors")
-    card = Card("stats", {TUNED_GRID: spec_of(digest, "0" * 64, "1" * 64)}, {}, {})
+    digest = save_changes(end, PairEnd(load_packaged()), folder / "tuned.safetensors")
+    card = Card("stats", {TUNED_GRID: make_spec(digest, "0" * 64, "1" * 64)}, {}, {})
     save_checkpoint(folder / "best.safetensors", tiny_stats(), card)
     return folder
 
@@ -48,7 +48,7 @@ def test_what_is_packed_is_found_and_right(run: Path, manifest: Path, tmp_path: 
 
 def test_files_that_do_not_belong_together_are_not_packed(run: Path, manifest: Path) -> None:
     before = manifest.read_text()
-    end = PairEnd(pretrained())
+    end = PairEnd(load_packaged())
     save_changes(end, end, run / "tuned.safetensors")
     with pytest.raises(CheckpointError, match=r"best\.safetensors was not trained with .*tuned\.safetensors"):
         pack(run, manifest)

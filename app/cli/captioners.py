@@ -1,0 +1,131 @@
+"""``python -m app captioners``: pretrained captioners, brought from a hub or a folder, listed, removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.settings import load_settings
+from app.terminal import complain, print_table, printable
+from extractors.errors import ReelwordError
+
+if TYPE_CHECKING:
+    from models.pretrained.installed import ModelFacts, PretrainedCard
+
+captioners = typer.Typer(
+    no_args_is_help=True, help="Add, list, remove and verify open pretrained captioners."
+)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As captioners list has it.", show_default=False)]
+COLUMNS = ("name", "family", "from", "on disk", "in memory", "licence")
+
+
+@captioners.command()
+def add(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID_OR_FOLDER",
+            help="OWNER/NAME or OWNER/NAME@REVISION of a model hub, or a folder in its format.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="What it is called here; default: the last part, in lower case.")
+    ] = None,
+) -> None:
+    """Bring a captioner here; a download that broke off goes on where it stopped."""
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    settings = load_settings()
+    card = pretrained_captioners(settings).add(source, read_facts, name=name, offline=settings.offline)
+    print(printable(f"{card.name}: {describe(card)}"))
+    print("A worker that starts from now on loads it; python -m app models lists all.")
+
+
+@captioners.command("list")
+def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False) -> None:
+    """List installed captioners with their source, size, memory and licence."""
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    cards = pretrained_captioners(load_settings()).list()
+    if as_json:
+        print(json.dumps([card.model_dump(mode="json") for card in cards]))
+    elif cards:
+        print_table(COLUMNS, [_row(card) for card in cards])
+    else:
+        print("No pretrained captioner is installed: python -m app captioners add OWNER/NAME brings one.")
+
+
+@captioners.command()
+def remove(name: Name) -> None:
+    """Delete an installed captioner from the disk."""
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    pretrained_captioners(load_settings()).remove(name)
+    print(printable(f"{name} is removed."))
+
+
+@captioners.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+) -> None:
+    """Check every byte of the captioners that are named, or of all."""
+    from app.pipeline.installed_captioners import pretrained_captioners
+
+    folder = pretrained_captioners(load_settings())
+    chosen = names or [card.name for card in folder.list()]
+    if failed := _each(chosen, folder.verify):
+        raise typer.Exit(failed)
+
+
+def read_facts(folder: Path) -> ModelFacts:
+    """What a folder holds, without loading it. Raises PretrainedError where nothing here can run it."""
+    from models.pretrained.folder import read_pretrained_info
+    from models.pretrained.installed import ModelFacts
+
+    info = read_pretrained_info(folder)
+    return ModelFacts(
+        family=info.family,
+        architecture=info.architecture,
+        parameters=info.parameters,
+        memory=info.memory(),
+        licence=info.licence or "",
+    )
+
+
+def describe(card: PretrainedCard) -> str:
+    """One line: what it is, what it costs, and which revision it is."""
+    at = "" if card.revision is None else f" at {card.revision[:12]}"
+    licence = card.facts.licence or "no licence told"
+    return (
+        f"{card.facts.architecture}, {card.facts.parameters / 1e6:.0f} million parameters, "
+        f"{_size(card.size)} on disk, about {_size(card.facts.memory)} in memory, {licence}; "
+        f"{card.source}{at}, sha256 {card.weights_sha256[:12]}…"
+    )
+
+
+def _each(names: Sequence[str], work: Callable[[str], PretrainedCard]) -> int:
+    """A failure costs that one alone. Returns the exit code."""
+    failed = 0
+    for name in names:
+        try:
+            print(printable(f"{name}: {describe(work(name))}"), flush=True)
+        except ReelwordError as error:
+            complain(f"{name}: {error.advice} [{error.code}]")
+            failed = 1
+    return failed
+
+
+def _row(card: PretrainedCard) -> tuple[str, ...]:
+    at = "" if card.revision is None else f"@{card.revision[:8]}"
+    licence = card.facts.licence or "?"
+    sizes = (_size(card.size), _size(card.facts.memory))
+    return card.name, card.facts.family, f"{card.source}{at}", *sizes, licence
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

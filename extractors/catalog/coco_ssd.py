@@ -1,0 +1,115 @@
+"""Finds COCO's objects by SSD MobileNet v2, whose weights come inside a Python package.
+
+The network is extractors/detection/ssd_mobilenet.py. Around it is what TensorFlow's frozen graph does around
+it: doubles of one class that overlap by 0.6 are one, and boxes below a score of 0.3 are none.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.ops import batched_nms
+
+from extractors.catalog.detectors import parse_count
+from extractors.detection import ssd_mobilenet
+from extractors.detection.regions import Regions, pad_regions
+from extractors.detection.ssd_mobilenet import CLASSES, SIDE, SSD
+from extractors.engines.engine_choice import choose_engine
+from extractors.extractor import ExtractorOptions
+from extractors.features import StreamSpec
+from extractors.networks.efficientnet_lite import fold_lite_norms
+from extractors.networks.labels import COCO_90
+from extractors.preprocessing.images import shrink_or_enlarge
+from extractors.pretrained.load import SEEDED, build_seeded, find_weights
+from extractors.pretrained.tensorflow import read_constants
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windows import Windows
+
+NAME, NETWORK = "coco_ssd", "ssd-mobilenet-v2-coco"
+#: COCO's pictures are about so high, and the network saw them shrunk to 300 × 300 without averaging.
+SHORT_SIDE = 480
+PREPROCESSING = (
+    "shorter side at most 480, antialiased bilinear; whole picture squashed to 300x300, bilinear without "
+    "antialiasing, 8 bits; RGB, x / 127.5 - 1"
+)
+#: Boxes a frame where none are said.
+COUNT = 10
+OVERLAP, SCORE = 0.6, 0.3
+WINDOWS = Windows(extraction_fps=2.0)
+
+
+class SsdFromBytes(nn.Module):
+    """Runs the network on squares of bytes (N, 300, 300, 3), batch norms folded away."""
+
+    def __init__(self, network: SSD) -> None:
+        super().__init__()
+        self.network = network
+        fold_lite_norms(network)
+
+    def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        x = squares.permute(0, 3, 1, 2).float() * (1 / 127.5) - 1
+        moves, logits = self.network(x)
+        return moves, logits
+
+
+class CocoSSD(WindowExtractor):
+    """Stream ``coco_ssd`` (T, count, 90), float16: a box's score in the column of its class (``classes``),
+    with ``boxes`` in [0, 1] and a ``mask``, the best box first, zeros behind the last.
+    """
+
+    width = CLASSES
+    short_side = SHORT_SIDE
+    classes = COCO_90
+
+    def __init__(self, name: str, network: SSD, weights: str, options: ExtractorOptions) -> None:
+        self.name, self.count = name, parse_count(name, COUNT)
+        self.windows, self.device = options.windows_over(WINDOWS), options.device
+        self.batch = 4 if self.device.type == "cpu" else 64
+        self.engine = choose_engine(
+            SsdFromBytes(network),
+            torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
+            f"{NETWORK} {weights}",
+            options,
+        )
+        cut = f"{self.count} boxes; {describe_windows(self.windows)}"
+        self.spec = StreamSpec(NETWORK, weights, PREPROCESSING, cut, self.engine.name, self.engine.precision)
+
+    def prepare(self, frames: Tensor) -> Tensor:
+        if min(frames.shape[1:3]) > SHORT_SIDE:
+            frames = shrink_or_enlarge(frames, SHORT_SIDE)
+        planes = frames.permute(0, 3, 1, 2).float()
+        squares = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", align_corners=False)
+        return squares.round().byte().permute(0, 2, 3, 1).contiguous()
+
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+        moves, logits = self.engine.outputs(stacks[:, -1])
+        boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
+        found = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
+        return {self.name: pad_regions(found, (1, 1), self.count, CLASSES)["_scores"]}
+
+
+def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
+    """Takes the best boxes of one picture, after suppression within each class.
+
+    Args:
+        boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture.
+        scores: (A, 90), the probability of each class.
+        count: boxes that are kept at most.
+
+    Returns:
+        The regions, the best first, without features.
+    """
+    row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
+    score = scores[row, kind]
+    kept = batched_nms(boxes[row], score, kind, OVERLAP)[:count]
+    return Regions(boxes[row[kept]], score[kept], kind[kept], boxes.new_zeros(len(kept), 0))
+
+
+def make(name: str, options: ExtractorOptions) -> CocoSSD:
+    """Makes the extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
+    if options.weights == SEEDED:
+        return CocoSSD(name, build_seeded(SSD), SEEDED, options)
+    found = find_weights(NAME)
+    return CocoSSD(name, ssd_mobilenet.from_graph(read_constants(found.file)), found.sha256, options)

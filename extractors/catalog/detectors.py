@@ -1,0 +1,205 @@
+"""Describes each frame by a fixed number of boxes, what is in them and what they are called.
+
+``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO
+(extractors/detection/faster_rcnn.py), ``bottom_up`` is bottom-up attention on Visual Genome
+(extractors/detection/bottom_up.py); torchvision's two are in extractors/catalog/torchvision_detectors.py. A
+number after a colon says how many boxes: ``bottom_up:16``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from extractors.detection import bottom_up, faster_rcnn
+from extractors.detection.detectron2 import Detectron2, is_installed
+from extractors.detection.regions import Regions, pad_regions
+from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
+from extractors.engines.engine_choice import choose_engine
+from extractors.extractor import ExtractorOptions, UnknownExtractor
+from extractors.features import StreamSpec
+from extractors.frame_size import Resizing
+from extractors.networks.labels import COCO_80
+from extractors.preprocessing.detection import to_bgr_planes
+from extractors.pretrained.load import load_pretrained
+from extractors.pretrained.parameters import Checkpoint
+from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windows import Windows
+
+
+class DetectorInput(Protocol):
+    """Prepares a detector's pictures: extractors/preprocessing/detection.py does, or a library."""
+
+    @property
+    def preprocessing(self) -> str: ...
+
+    @property
+    def resizing(self) -> Resizing | None:
+        """The resizing of ``resize``, None where it changes nothing."""
+        ...
+
+    def resize(self, frames: Tensor) -> Tensor:
+        """Resizes frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
+        ...
+
+
+class Detector(Protocol):
+    """Finds regions. width: of a region's feature. things: classes. engine, precision: for the name tag."""
+
+    @property
+    def input(self) -> DetectorInput: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def things(self) -> int: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def precision(self) -> str: ...
+
+    def detect(self, planes: Tensor) -> list[Regions]:
+        """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
+        ...
+
+
+class TwoStageDetector:
+    """Runs a detector of ours, its two networks by engines."""
+
+    def __init__(self, network: TwoStage, key: str, options: ExtractorOptions) -> None:
+        self.network = network.to(options.device)
+        self.input, self.width, self.things = network.input, network.width, network.things
+        trunk = choose_engine(
+            FirstStage(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", options, free=(0, 2, 3)
+        )
+        bins = torch.zeros(2, *network.bins)
+        embed = choose_engine(SecondStage(network), bins, f"{key} second stage", options)
+        self.engine, self.precision = trunk.name, trunk.precision
+        self._stages = StageRunners(trunk.outputs, embed)
+
+    def detect(self, planes: Tensor) -> list[Regions]:
+        return self.network.detect(planes, self._stages)
+
+
+@dataclass(frozen=True)
+class DetectorSettings:
+    """Names and defaults of one detector, apart from its weights.
+
+    network: for the name tag. count: boxes a frame where none is said. windows: which frames, where none are
+    said. labels: of the classes, where known.
+    """
+
+    network: str
+    count: int
+    windows: Windows
+    labels: tuple[str, ...] | None = None
+
+
+class RegionsExtractor(WindowExtractor):
+    """Streams ``<name>`` (T, count, width); ``<name>_scores`` (T, count, classes), a box's score in the
+    column of its class; of bottom-up attention ``<name>_attributes`` (T, count, 400). float16, each with
+    ``boxes`` in [0, 1] of the frame and a ``mask``, the best box first, zeros behind the last.
+    """
+
+    short_side = None
+
+    def __init__(
+        self,
+        name: str,
+        settings: DetectorSettings,
+        detector: Detector,
+        weights: str,
+        options: ExtractorOptions,
+    ) -> None:
+        self.name, self.detector, self.width = name, detector, detector.width
+        self.count = parse_count(name, settings.count)
+        self.windows, self.device = options.windows_over(settings.windows), options.device
+        self.batch = 1 if self.device.type == "cpu" else 4
+        self.classes = settings.labels
+        self.spec = StreamSpec(
+            settings.network,
+            weights,
+            detector.input.preprocessing,
+            f"{self.count} boxes; {describe_windows(self.windows)}",
+            detector.engine,
+            detector.precision,
+        )
+
+    @property
+    def resizing(self) -> Resizing | None:
+        return self.detector.input.resizing
+
+    def prepare(self, frames: Tensor) -> Tensor:
+        return self.detector.input.resize(frames)
+
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+        pictures = stacks[:, -1]
+        found = self.detector.detect(to_bgr_planes(pictures))
+        size = (pictures.shape[1], pictures.shape[2])
+        rows = pad_regions(found, size, self.count, self.detector.things)
+        return {self.name + ending: row for ending, row in rows.items()}
+
+
+def parse_count(name: str, usual: int) -> int:
+    """Reads the boxes a frame from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
+    _, colon, number = name.partition(":")
+    if not colon:
+        return usual
+    if not number.isdecimal() or not 1 <= int(number) <= 100:
+        raise UnknownExtractor(f"{name!r} should end in a number of boxes from 1 to 100")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class DetectorFamily:
+    """Builds one of our networks from a checkpoint, or untrained."""
+
+    settings: DetectorSettings
+    build: Callable[[Checkpoint], TwoStage]
+    blank: Callable[[], TwoStage]
+
+
+#: As the captioners of the papers are fed: every 32nd frame, ten boxes.
+COCO = Windows(step_size=32)
+FAMILIES: Mapping[str, DetectorFamily] = {
+    "detectron2_c4": DetectorFamily(
+        DetectorSettings("faster-rcnn-r101-c4-coco", 10, COCO, COCO_80),
+        faster_rcnn.from_checkpoint,
+        faster_rcnn.C4,
+    ),
+    "detectron2_fpn": DetectorFamily(
+        DetectorSettings("faster-rcnn-r101-fpn-coco", 10, COCO, COCO_80),
+        faster_rcnn.from_checkpoint,
+        faster_rcnn.FPN,
+    ),
+    "bottom_up": DetectorFamily(
+        DetectorSettings("bottom-up-attention-r101-vg", 36, Windows(step_size=15)),
+        bottom_up.from_checkpoint,
+        bottom_up.BottomUp,
+    ),
+}
+
+
+def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
+    """Makes the extractor with its weights. Raises WeightsError, UnknownExtractor.
+
+    Where detectron2 is installed, and no engine is asked for by name, that library runs its own networks.
+    """
+    own = name.partition(":")[0]
+    family = FAMILIES[own]
+    parse_count(name, family.settings.count)
+    network, weights = load_pretrained(own, options.weights, family.build, family.blank)
+    detector: Detector
+    if isinstance(network, faster_rcnn.C4 | faster_rcnn.FPN) and options.engine == "auto" and is_installed():
+        detector = Detectron2(network, options.device, options.precision)
+    else:
+        detector = TwoStageDetector(network, f"{family.settings.network} {weights}", options)
+    return RegionsExtractor(name, family.settings, detector, weights, options)

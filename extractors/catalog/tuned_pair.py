@@ -1,0 +1,165 @@
+"""Describes frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
+
+Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
+else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
+(extractors/pretrained/weight_deltas.py), so that captioners on the untouched ``grid`` go on working beside
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from extractors.catalog import efficientnet_lite2, efficientnet_lite3
+from extractors.catalog.efficientnet_lite2 import (
+    CELLS,
+    FINE,
+    FIRST_BLOCKS,
+    EfficientNetLite2,
+    flatten_cells,
+    load_packaged,
+)
+from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
+from extractors.extractor import ExtractorOptions
+from extractors.features import StreamSpec
+from extractors.files import sha256_of
+from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
+from extractors.pretrained.checkpoint_file import read_checkpoint
+from extractors.pretrained.errors import WrongCheckpoint
+from extractors.pretrained.load import SEEDED, WeightsChoice, find_weights
+from extractors.pretrained.parameters import Checkpoint
+from extractors.pretrained.weight_deltas import apply_delta, quantize_delta
+from extractors.pretrained.weights_folder import write_weights
+
+TUNED = "tuned_pair"
+TUNED_GRID = "tuned_pair_grid"
+NETWORK = f"{efficientnet_lite2.NETWORK} and {efficientnet_lite3.NETWORK}, tuned"
+
+
+class PairEnd(nn.Module):
+    """Computes the grid from both networks' cells: the part of the pair that is trained.
+
+    Takes Lite2's ``stage_14`` cells (N, 196, 120) and Lite3's (N, 49, 384), and makes the grid's
+    (N, 49, 1280), row by row, batch norms folded away.
+
+    lite2: in eval mode; its own parts are taken, and all their parameters can be trained. Lite3's half of the
+    head begins with zeros, so that the untouched grid comes out.
+    """
+
+    def __init__(self, lite2: EfficientNetLite) -> None:
+        super().__init__()
+        fold_lite_norms(lite2)
+        self.blocks = lite2.blocks[FIRST_BLOCKS:]
+        self.head = lite2.head.conv
+        self.lite3_head = nn.Conv2d(efficientnet_lite3.WIDTH, CHANNELS, 1, bias=False)
+        nn.init.zeros_(self.lite3_head.weight)
+        self.requires_grad_(True)  # biases that folding makes are born frozen
+
+    def forward(self, stage_cells: Tensor, lite3_cells: Tensor) -> Tensor:
+        return flatten_cells(self.join_maps(_to_maps(stage_cells, FINE), _to_maps(lite3_cells, CELLS)))
+
+    def join_maps(self, fine: Tensor, lite3: Tensor) -> Tensor:
+        """Joins maps (N, 120, 14, 14) and (N, 384, 7, 7) to (N, 1280, 7, 7)."""
+        return F.relu6(self.head(self.blocks(fine)) + self.lite3_head(lite3))
+
+
+class TunedPairFromBytes(nn.Module):
+    """Runs both networks on squares of bytes (N, 224, 224, 3); returns cells row by row (N, 49, 1280)."""
+
+    def __init__(self, lite2: EfficientNetLite, lite3: EfficientNetLite) -> None:
+        super().__init__()
+        self.end = PairEnd(lite2)
+        self.fine = nn.Sequential(lite2.stem, *lite2.blocks[:FIRST_BLOCKS])
+        self.lite3 = Lite3Maps(lite3)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = scale_pixels(pixels)
+        return flatten_cells(self.end.join_maps(self.fine(x), self.lite3(x)))
+
+
+def _to_maps(cells: Tensor, side: int) -> Tensor:
+    """Reshapes cells (N, side², C) to (N, C, side, side)."""
+    return cells.reshape(-1, side, side, cells.shape[2]).permute(0, 3, 1, 2)
+
+
+def save_changes(end: PairEnd, untouched: PairEnd, file: Path) -> str:
+    """Writes what an end differs in from the untouched one, whole or not at all.
+
+    Args:
+        end: the trained one.
+        untouched: of the packaged networks.
+        file: a safetensors file, overwritten.
+
+    Returns:
+        The file's sha256.
+
+    Raises:
+        NoRoom: the disk is full, or the folder cannot be written.
+    """
+    changes = quantize_delta(untouched.state_dict(), end.state_dict())
+    with write_weights(file) as unfinished:
+        save_file({name: change.contiguous() for name, change in changes.items()}, unfinished)
+    return sha256_of(file)
+
+
+def apply_changes(end: PairEnd, changes: Checkpoint) -> None:
+    """Changes the untouched end in place. Raises WrongCheckpoint where they do not fit."""
+    end.load_state_dict(apply_delta(end.state_dict(), changes))
+
+
+def from_checkpoint(changes: Checkpoint) -> PairEnd:
+    """Changes the packaged networks' end. Raises WeightsError."""
+    end = PairEnd(load_packaged())
+    apply_changes(end, changes)
+    return end
+
+
+def make_spec(changes_sha256: str, lite2_sha256: str, lite3_sha256: str) -> StreamSpec:
+    """Returns the name tag of what a tuned pair makes.
+
+    Args:
+        changes_sha256: of the file of changes; the weights of the tag.
+        lite2_sha256: of the packaged file that was changed.
+        lite3_sha256: of the other one.
+    """
+    made_of = f"weights are changes of {lite2_sha256} and {lite3_sha256}"
+    inputs = f"{efficientnet_lite2.PREPROCESSING}; beside it {efficientnet_lite3.PREPROCESSING}"
+    return StreamSpec(NETWORK, changes_sha256, f"{inputs}; {made_of}")
+
+
+class TunedPair(EfficientNetLite2):
+    """Makes streams ``tuned_pair`` (T, 1280) and ``tuned_pair_grid`` (T, 49, 1280), float16."""
+
+    name = TUNED
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
+    maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
+
+    @staticmethod
+    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
+        """Loads both networks and the changes; seeded weights are the untouched networks' own."""
+        lite2, untouched = EfficientNetLite2.load_weighted(choice)
+        lite3, beside = EfficientNetLite3.load_weighted(choice)
+        pair = TunedPairFromBytes(lite2, lite3)
+        if choice == SEEDED:
+            return pair, make_spec(SEEDED, SEEDED, SEEDED)
+        found = find_weights(TUNED)
+        try:
+            apply_changes(pair.end, read_checkpoint(found.file))
+        except WrongCheckpoint as error:
+            raise WrongCheckpoint(f"{found.file}: {error}") from error
+        return pair, make_spec(found.sha256, untouched.weights_sha256, beside.weights_sha256)
+
+    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}
+
+
+def make(_: str, options: ExtractorOptions) -> TunedPair:
+    """Makes the extractor with the weights that come with the repository. Raises WeightsError."""
+    return TunedPair.from_options(options)

@@ -1,0 +1,79 @@
+"""Chooses the device and the engine that run a network.
+
+On a CPU OpenVINO is several times faster (`python -m benchmarks.extract` says by how much on your machine);
+where it is not installed, or the device is a GPU, torch runs the same module.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Protocol, get_args
+
+import torch
+from torch import Tensor, nn
+
+from extractors.engines.engine import EngineName, NetworkEngine, Precision, TorchEngine
+
+log = logging.getLogger(__name__)
+
+
+def choose_device(wanted: str) -> str:
+    """Returns ``wanted``, but for "auto" a GPU where there is one, else the CPU."""
+    if wanted != "auto":
+        return wanted
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class EngineOptions(Protocol):
+    """Settings of an engine; extractors/extractor.py has them with defaults.
+
+    device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks
+    the fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision:
+    None is the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
+    """
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def engine(self) -> EngineName: ...
+    @property
+    def precision(self) -> Precision | None: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def cache(self) -> Path: ...
+
+
+def choose_engine(
+    module: nn.Module, example: Tensor, key: str, options: EngineOptions, free: tuple[int, ...] = (0,)
+) -> NetworkEngine:
+    """Makes the engine asked for.
+
+    Args:
+        module: returns a tensor or a tuple of tensors; it is copied, and stays as it is.
+        example: an input, its free axes longer than 1.
+        key: names the network and its weights; a converted model is kept for it.
+        options: which engine, and how it runs.
+        free: axes whose length may differ from call to call, such as (0, 1, 2) of pictures of any number and
+            size.
+
+    Raises:
+        ImportError: OpenVINO is asked for by name and absent.
+        ValueError: it is asked for on another device than a CPU, or there is no engine of that name.
+    """
+    engine, device, precision = options.engine, options.device, options.precision
+    if engine not in get_args(EngineName):
+        raise ValueError(f"there is no engine {engine!r}; there are: {', '.join(get_args(EngineName))}")
+    if engine == "openvino" and device.type != "cpu":
+        raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
+    if engine in ("torch", "compile") or device.type != "cpu":
+        return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
+    try:
+        from extractors.engines.openvino import OpenVinoEngine
+    except ImportError as error:
+        if engine == "openvino":
+            raise
+        log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
+        return TorchEngine(module, device, precision, example=example)
+    return OpenVinoEngine(module, example, key, options.cache, precision, options.threads, free)

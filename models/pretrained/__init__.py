@@ -1,0 +1,1 @@
+"""Opens pretrained captioners in the Hugging Face format: frames in, captions with attention out."""

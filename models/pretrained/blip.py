@@ -1,0 +1,115 @@
+"""BLIP (Li et al. 2022): a decoder that looks at encoded pictures by cross-attention.
+
+It was trained on single pictures. A video's frames are encoded one by one and laid behind each other as one
+memory, over which cross-attention spreads as it does over the cells of one picture: its authors apply it to
+videos in this way, without training. Each word so has its weights over frames and cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import BlipForConditionalGeneration, GenerationConfig
+
+from extractors.media.request import DecodeRequest
+from extractors.windows import Sampling
+from models.pretrained.captioner import PretrainedCaptioner, ReadBack
+from models.pretrained.chosen_frames import ChosenFrames
+from models.pretrained.folder import PretrainedInfo
+from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer
+from models.pretrained.options import SpecialTokens
+from models.pretrained.token_map import TokenMap, covered, grid_keys
+
+#: Frames of a video that a captioner of pictures is shown unless ``LoadSettings`` says otherwise.
+FRAMES = 6
+
+
+class BlipCaptioner(PretrainedCaptioner[Tensor]):
+    """A ``BlipForConditionalGeneration``; encoded videos are (B, T · (1 + cells), C)."""
+
+    cross_attention = True
+
+    @classmethod
+    def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
+        """Loads it from its folder. Raises PretrainedDamaged."""
+        model = open_model(BlipForConditionalGeneration, info, settings)
+        return cls(info, model, open_tokenizer(info), PixelProcessor.open(info), settings)
+
+    def __init__(
+        self,
+        info: PretrainedInfo,
+        model: Any,
+        tokenizer: Any,
+        pixels: PixelProcessor,
+        settings: LoadSettings,
+    ) -> None:
+        """Takes over a loaded model.
+
+        Args:
+            info: What its folder holds.
+            model: ``BlipForConditionalGeneration``.
+            tokenizer: The model's.
+            pixels: Makes pixels of frames; kept as ``pixels``.
+            settings: As it was loaded.
+        """
+        super().__init__(info, model, tokenizer, settings.attention)
+        self.pixels = pixels
+        self._frames = settings.frames or FRAMES
+
+    @cached_property
+    def request(self) -> DecodeRequest:
+        return DecodeRequest(Sampling(self._frames), short_side=self.pixels.short_side)
+
+    @cached_property
+    def tokens(self) -> SpecialTokens:
+        text = self.model.config.text_config
+        return SpecialTokens(
+            text.bos_token_id, (text.sep_token_id,), text.pad_token_id, self.tokenizer.unk_token_id
+        )
+
+    def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> Tensor:  # noqa: ARG002
+        return torch.stack([self._encode_video(video) for video in videos])
+
+    def _encode_video(self, video: ChosenFrames) -> Tensor:
+        pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
+        hidden: Tensor = self.model.vision_model(pixels).last_hidden_state
+        return hidden.flatten(0, 1)
+
+    def _generate(self, encoded: Tensor, config: GenerationConfig) -> Tensor:
+        written: Tensor = self.model.text_decoder.generate(
+            input_ids=self._starts(len(encoded)),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=encoded.new_ones(encoded.shape[:2], dtype=torch.long),
+            generation_config=config,
+        )
+        return written[:, 1:]
+
+    def _read_back(self, encoded: Tensor, tokens: Tensor, with_attention: bool) -> ReadBack:
+        memory = encoded.repeat_interleave(len(tokens) // len(encoded), 0)
+        recorder = self._recorder(slice(None))
+        with recorder if with_attention else nullcontext():
+            output = self.model.text_decoder(
+                input_ids=torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1),
+                encoder_hidden_states=memory,
+                encoder_attention_mask=memory.new_ones(memory.shape[:2], dtype=torch.long),
+                is_decoder=True,
+                use_cache=False,
+            )
+        return ReadBack(output.logits, recorder.weights() if with_attention else None)
+
+    def _attention_modules(self) -> Sequence[nn.Module]:
+        return [layer.crossattention.self for layer in self.model.text_decoder.bert.encoder.layer]
+
+    def _token_map(self, encoded: Tensor, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
+        vision = self.model.config.vision_config
+        side = vision.image_size // vision.patch_size
+        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
+        return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)
+
+    def _starts(self, rows: int) -> Tensor:
+        return torch.full((rows, 1), self.tokens.start or 0, device=self.device)

@@ -1,0 +1,122 @@
+"""Everything that can go wrong between a folder in the Hugging Face format and its captions.
+
+    PretrainedError
+    ├── NotACaptioner        not_a_captioner         the folder has no configuration that says what it is
+    ├── UnknownArchitecture  unknown_architecture    a model of a family that is not opened here
+    ├── RemoteCodeRefused    remote_code_refused     the model brings code of its own
+    ├── PickledWeightsOnly   pickled_weights_only    weights are there, but none as safetensors
+    ├── PretrainedDamaged    pretrained_damaged      files are missing, cut off or do not fit each other
+    ├── OptionRefused        option_refused          a decoding option that this captioner does not have
+    ├── NotANumber           not_a_number            the model's probabilities are not numbers
+    ├── NoSuchCaptioner      hub_id_unknown          no folder, and no model of the hub
+    ├── GatedCaptioner       hub_id_gated            its owner wants to be asked first
+    ├── HubUnreachable       hub_unreachable         no answer, or it broke off
+    ├── DownloadsForbidden   downloads_forbidden     REELWORD_OFFLINE
+    ├── FilesDiffer          files_differ            what came, or is here, is not what is published
+    ├── DiskTooSmall         disk_too_small          they do not fit on the disk
+    ├── NameTaken            captioner_name_taken    another captioner has the name
+    ├── NameRefused          captioner_name_refused  the name cannot be used
+    └── NotInstalled         captioner_not_installed nobody added it
+
+docs/pretrained.md lists them all.
+"""
+
+from __future__ import annotations
+
+from extractors.errors import ReelwordError
+
+
+class PretrainedError(ReelwordError):
+    """Root of the tree; only its leaves are raised."""
+
+    code = "pretrained_error"
+    hint = "docs/pretrained.md says what a folder of a pretrained captioner has."
+
+
+class NotACaptioner(PretrainedError):
+    code = "not_a_captioner"
+    hint = "Name a folder in the Hugging Face format: config.json, tokenizer, processor and *.safetensors."
+
+
+class UnknownArchitecture(PretrainedError):
+    code = "unknown_architecture"
+    hint = "Choose a model of a family that docs/pretrained.md lists."
+
+
+class RemoteCodeRefused(PretrainedError):
+    code = "remote_code_refused"
+    hint = "Choose a model whose code is part of transformers; code that comes with a model is never run."
+
+
+class PickledWeightsOnly(PretrainedError):
+    code = "pickled_weights_only"
+    hint = "Choose a revision of the model that has *.safetensors; pickles can run code and are not opened."
+
+
+class PretrainedDamaged(PretrainedError):
+    code = "pretrained_damaged"
+    hint = "Get the folder again, whole."
+
+
+class OptionRefused(PretrainedError, ValueError):
+    """A decoding option that cannot be done as asked. option: its name."""
+
+    code = "option_refused"
+    hint = "Leave the option out, or choose one of Reelword's own captioners, which have them all."
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"{option}: {why}")
+        self.option = option
+
+
+class NotANumber(PretrainedError):
+    code = "not_a_number"
+    hint = "Load the captioner in float32: half precision may overflow in it."
+
+
+# Between a captioner's name and its folder: models/pretrained/hub.py and installed.py.
+
+
+class NoSuchCaptioner(PretrainedError):
+    code = "hub_id_unknown"
+    hint = "Name a folder in the Hugging Face format, or a model as OWNER/NAME or OWNER/NAME@REVISION."
+
+
+class GatedCaptioner(PretrainedError):
+    code = "hub_id_gated"
+    hint = "Accept its terms on its page, then set HF_TOKEN to a token of that account and try again."
+
+
+class HubUnreachable(PretrainedError):
+    code = "hub_unreachable"
+    hint = "Run the command again: what has come is kept, and the rest is asked for."
+
+
+class DownloadsForbidden(PretrainedError):
+    code = "downloads_forbidden"
+    hint = "Unset REELWORD_OFFLINE, or copy the folder here and name that instead."
+
+
+class FilesDiffer(PretrainedError):
+    code = "files_differ"
+    hint = "Remove it (python -m app captioners remove NAME) and add it again."
+
+
+class DiskTooSmall(PretrainedError):
+    code = "disk_too_small"
+    hint = "Free space on the disk of REELWORD_DATA, or set REELWORD_DATA to a folder on a larger one."
+
+
+class NameTaken(PretrainedError):
+    code = "captioner_name_taken"
+    hint = "Choose another name with --name, or remove the other: python -m app captioners remove NAME."
+
+
+class NameRefused(PretrainedError):
+    code = "captioner_name_refused"
+    hint = "Use letters, digits, dots, hyphens and underscores, at most 64, beginning with a letter or digit."
+
+
+class NotInstalled(PretrainedError):
+    code = "captioner_not_installed"
+    hint = "python -m app captioners list shows what is installed."

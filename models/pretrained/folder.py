@@ -1,0 +1,189 @@
+"""Reads what a folder in the Hugging Face format holds: its configuration, the headers of its weights.
+
+No weight is loaded and nothing but json, YAML and safetensors headers is parsed, so that a service can list a
+captioner, and say what it needs, before it makes room for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from huggingface_hub import metadata_load
+from safetensors import SafetensorError, safe_open
+from yaml import YAMLError
+
+from models.pretrained.errors import (
+    NotACaptioner,
+    PickledWeightsOnly,
+    PretrainedDamaged,
+    RemoteCodeRefused,
+    UnknownArchitecture,
+)
+from models.pretrained.memory import working_memory
+
+Family: TypeAlias = Literal["git", "blip", "vision_encoder_decoder", "video_language"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+#: ``model_type`` of config.json → who opens it, as which of transformers' classes.
+FAMILIES: Mapping[str, tuple[Family, str]] = {
+    "git": ("git", "GitForCausalLM"),
+    "blip": ("blip", "BlipForConditionalGeneration"),
+    "vision-encoder-decoder": ("vision_encoder_decoder", "VisionEncoderDecoderModel"),
+    "smolvlm": ("video_language", "SmolVLMForConditionalGeneration"),
+    "qwen2_5_vl": ("video_language", "Qwen2_5_VLForConditionalGeneration"),
+    "qwen3_vl": ("video_language", "Qwen3VLForConditionalGeneration"),
+    "internvl": ("video_language", "InternVLForConditionalGeneration"),
+}
+BYTES: Mapping[Precision, int] = {"float32": 4, "bfloat16": 2}
+INDEX = "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
+
+
+@dataclass(frozen=True)
+class PretrainedInfo:
+    """What is known of a pretrained captioner that is not loaded.
+
+    folder: where it lies; its last part is the captioner's ``name`` unless another was given.
+    architecture: the class in transformers. parameters: numbers in its weights. disk: bytes of these files.
+    working: bytes that one video with a beam of five takes beside the weights, as the configuration says.
+    licence: of the README's card, None where it says nothing. config: config.json.
+    """
+
+    folder: Path
+    name: str
+    family: Family
+    architecture: str
+    parameters: int
+    disk: int
+    working: int
+    licence: str | None
+    config: Mapping[str, Any]
+
+    def memory(self, precision: Precision = "float32") -> int:
+        """Bytes that it takes when it is loaded and captions one video, an estimate."""
+        return self.parameters * BYTES[precision] + self.working * BYTES[precision] // 4
+
+
+def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInfo:
+    """Reads what a folder holds.
+
+    Args:
+        folder: In the Hugging Face format, as the hub or ``save_pretrained`` leave it.
+        name: The captioner's; by default the folder's.
+
+    Returns:
+        The facts; no weight is loaded.
+
+    Raises:
+        NotACaptioner: There is no config.json that says what the model is.
+        UnknownArchitecture: No family here opens it.
+        RemoteCodeRefused: It brings code of its own.
+        PickledWeightsOnly: It has no safetensors.
+        PretrainedDamaged: A file is missing or cut off.
+    """
+    config = read_json(folder / "config.json")
+    family, architecture = _family(folder, config)
+    files = weight_files(folder)
+    return PretrainedInfo(
+        folder=folder,
+        name=name or folder.resolve().name,
+        family=family,
+        architecture=architecture,
+        parameters=sum(_parameters(file) for file in files),
+        disk=sum(file.stat().st_size for file in files),
+        working=working_memory(config),
+        licence=_licence(folder / "README.md"),
+        config=config,
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of the folder.
+
+    Raises NotACaptioner where it is not there, PretrainedDamaged where it cannot be read.
+    """
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise NotACaptioner(f"{path.parent} has no {path.name}.") from error
+    except (OSError, ValueError) as error:
+        raise PretrainedDamaged(f"{path} cannot be read: {error}.") from error
+    if not isinstance(found, dict):
+        raise PretrainedDamaged(f"{path} holds no JSON object.")
+    return found
+
+
+def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
+    """Who opens it, as which class; other heads on the same networks write no captions."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str):
+        raise NotACaptioner(f"config.json of {folder} names no model_type.")
+    if "auto_map" in config:
+        raise RemoteCodeRefused(f"{folder} ({kind}) is opened by code that comes with it.")
+    if kind not in FAMILIES:
+        raise UnknownArchitecture(f"{folder} is a {kind}; opened here are {', '.join(FAMILIES)}.")
+    said = config.get("architectures") or [FAMILIES[kind][1]]
+    if FAMILIES[kind][1] not in said:
+        raise UnknownArchitecture(f"{folder} is a {said[0]}; of {kind}, {FAMILIES[kind][1]} writes captions.")
+    return FAMILIES[kind]
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold the model.
+
+    Raises PickledWeightsOnly where there are others only, PretrainedDamaged where one is not there.
+    """
+    if (folder / INDEX).is_file():
+        names = _indexed(folder / INDEX)
+    elif (folder / WEIGHTS).is_file():
+        names = [WEIGHTS]
+    elif found := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
+        raise PickledWeightsOnly(f"{folder} has {', '.join(found)} and no {WEIGHTS}.")
+    else:
+        raise PretrainedDamaged(f"{folder} has no {WEIGHTS}.")
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise PretrainedDamaged(f"{folder} lacks {', '.join(missing)}.")
+    return [folder / name for name in names]
+
+
+def _indexed(index: Path) -> list[str]:
+    """Names in the index of weights that lie in several files; none may lead out of the folder."""
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise PretrainedDamaged(f"{index} names no files.")
+    names = sorted({str(name) for name in shards.values()})
+    if outside := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
+        raise PretrainedDamaged(f"{index} names {outside[0]!r}, which is no safetensors file beside it.")
+    return names
+
+
+def _parameters(file: Path) -> int:
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            return sum(_product(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise PretrainedDamaged(f"{file} is no whole safetensors file: {error}.") from error
+
+
+def _product(shape: Iterable[int]) -> int:
+    product = 1
+    for side in shape:
+        product *= side
+    return product
+
+
+def _licence(card: Path) -> str | None:
+    """What the card's head says; a card that cannot be read says nothing."""
+    try:
+        head = metadata_load(card) if card.is_file() else None
+    except (OSError, ValueError, YAMLError):
+        return None
+    found = (head or {}).get("license")
+    if found == "other":
+        found = (head or {}).get("license_name") or found
+    return found if isinstance(found, str) else None

@@ -1,0 +1,179 @@
+"""Brings the files of a pretrained captioner into a folder: from a model hub, or from a folder on this disk.
+
+Weights come as safetensors alone, and code never: nothing that is brought can run. Where a hub publishes what
+a file must be (sha256 of large files, git's blob id of small ones), every byte is checked against it.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from httpx2 import HTTPError
+from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import ModelInfo, RepoSibling
+
+from extractors.files import git_blob_of, sha256_of
+from models.pretrained.errors import (
+    DiskTooSmall,
+    FilesDiffer,
+    GatedCaptioner,
+    HubUnreachable,
+    NoSuchCaptioner,
+    NotACaptioner,
+    PickledWeightsOnly,
+)
+
+#: What processors, tokenizers and configurations are read from; README.md has the licence.
+READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
+WEIGHTS = ".safetensors"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
+CARD = "README.md"
+MARGIN = 256 << 20  #: bytes of the disk that stay free
+TIMEOUT = 20.0  #: seconds for an answer about a repository
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of a repository. sha256, blob: what it must be; None where the hub does not say."""
+
+    name: str
+    bytes: int
+    sha256: str | None = None
+    blob: str | None = None
+
+    def check(self, file: Path) -> None:
+        """Raises FilesDiffer where the file is another than was published."""
+        if self.sha256 is not None:
+            right = sha256_of(file) == self.sha256
+        else:
+            right = file.stat().st_size == self.bytes and self.blob in (None, git_blob_of(file))
+        if not right:
+            raise FilesDiffer(f"{self.name} is not the file that its repository publishes.")
+
+
+def wanted_files(names: Iterable[str], origin: str) -> list[str]:
+    """The files that a captioner is read from: configuration, tokenizer, processor and safetensors.
+
+    Sub-folders are left out, and shards follow from their index. Raises NotACaptioner where there is no
+    config.json or no weights, PickledWeightsOnly where there are no safetensors.
+    """
+    top = [name for name in names if "/" not in name and not name.startswith(".")]
+    if "config.json" not in top:
+        raise NotACaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
+    if not any(name.endswith(WEIGHTS) for name in top):
+        if any(name.endswith(PICKLES) for name in top):
+            raise PickledWeightsOnly(
+                f"{origin} has its weights as pickles alone, which can run code when loaded."
+            )
+        raise NotACaptioner(f"{origin} has no weights.")
+    return sorted(name for name in top if name == CARD or name.endswith(READ))
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copies the files of a captioner from a folder. Raises PretrainedError, OSError."""
+    names = wanted_files((file.name for file in source.iterdir() if file.is_file()), str(source))
+    _check_room(sum((source / name).stat().st_size for name in names), target)
+    _clear_others(target, names)
+    for name in names:
+        shutil.copyfile(source / name, target / name)
+
+
+def download(repository: str, revision: str | None, target: Path, *, endpoint: str | None = None) -> str:
+    """Downloads the files of a captioner, goes on where an earlier call broke off, and checks every file.
+
+    Args:
+        repository: ``owner/name`` on the hub.
+        revision: a branch, tag or commit; None for the newest.
+        target: the folder that they come into; what an earlier call left there is used.
+        endpoint: the hub's address, where it is not the public one's or HF_ENDPOINT's.
+
+    Returns:
+        The commit that was downloaded.
+
+    Raises:
+        PretrainedError: what went wrong, with what to do.
+    """
+    with _named_errors(repository):
+        info = HfApi(endpoint=endpoint).model_info(
+            repository, revision=revision, files_metadata=True, timeout=TIMEOUT
+        )
+    published = {each.name: each for each in _published(info)}
+    files = [published[name] for name in wanted_files(published, repository)]
+    _check_room(sum(file.bytes for file in files if not (target / file.name).exists()), target)
+    _clear_others(target, [file.name for file in files])
+    commit = str(info.sha)
+    for file in files:
+        _download_file(repository, commit, file, target, endpoint)
+    shutil.rmtree(target / ".cache", ignore_errors=True)
+    return commit
+
+
+def _download_file(repository: str, commit: str, file: Published, target: Path, endpoint: str | None) -> None:
+    """Raises PretrainedError. A file that is not the one that was published does not stay."""
+    with _named_errors(repository):
+        hf_hub_download(
+            repository, file.name, revision=commit, local_dir=target, endpoint=endpoint, etag_timeout=TIMEOUT
+        )
+    try:
+        file.check(target / file.name)
+    except FilesDiffer:
+        (target / file.name).unlink(missing_ok=True)
+        raise
+
+
+def _published(info: ModelInfo) -> Iterator[Published]:
+    for each in info.siblings or ():
+        yield Published(
+            each.rfilename, _size(each), None if each.lfs is None else each.lfs.sha256, each.blob_id
+        )
+
+
+def _size(file: RepoSibling) -> int:
+    return (file.size if file.lfs is None else file.lfs.size) or 0
+
+
+def _clear_others(folder: Path, names: Sequence[str]) -> None:
+    """Deletes what an earlier call for another source left there."""
+    for file in folder.iterdir():
+        if file.is_file() and file.name not in names:
+            file.unlink()
+
+
+def _check_room(needed: int, target: Path) -> None:
+    free = shutil.disk_usage(target).free
+    if free < needed + MARGIN:
+        raise DiskTooSmall(f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free.")
+
+
+@contextmanager
+def _named_errors(repository: str) -> Iterator[None]:
+    """Turns what the hub's library raises into PretrainedError."""
+    try:
+        yield
+    except GatedRepoError as error:
+        raise GatedCaptioner(f"{repository} is gated: its owner grants access to each account.") from error
+    except RevisionNotFoundError as error:
+        raise NoSuchCaptioner(f"{repository} has no such revision.") from error
+    except RepositoryNotFoundError as error:
+        raise NoSuchCaptioner(f"The hub has no model {repository}, or not for this account.") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        raise HubUnreachable(f"The hub answered {status} for {repository}.") from error
+    except (LocalEntryNotFoundError, HTTPError) as error:
+        raise HubUnreachable(f"The download of {repository} broke off: {type(error).__name__}.") from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskTooSmall(f"The disk is full, and {repository} is not whole.") from error
+        raise HubUnreachable(f"The download of {repository} broke off: {error}.") from error

@@ -1,0 +1,293 @@
+"""Keeps pretrained captioners in folders under the data folder, each with a card that says what it is.
+
+    DATA/captioners/NAME/        the model in the Hugging Face format
+    DATA/captioners/NAME/reelword.json   its card: source, revision, licence, digests, size, scores
+    DATA/captioners/.NAME.part/  one that is being brought; what broke off goes on from there
+
+A folder gets its name when everything in it has been checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from extractors.files import atomic_write, sha256_of
+from models.pretrained.errors import (
+    DiskTooSmall,
+    DownloadsForbidden,
+    FilesDiffer,
+    HubUnreachable,
+    NameRefused,
+    NameTaken,
+    NoSuchCaptioner,
+    NotInstalled,
+)
+
+CARD = "reelword.json"
+HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class InstalledFile(BaseModel):
+    """A file of an installed captioner as it was when it was added."""
+
+    model_config = ConfigDict(frozen=True)
+
+    bytes: int
+    sha256: str
+
+
+class ModelFacts(BaseModel):
+    """A pretrained model's facts, read from its configuration and the heads of its weights alone.
+
+    family: the adapter that runs it. memory: bytes that it takes when it is loaded and writes.
+    licence: as its README's head says, empty where it does not.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    family: str
+    architecture: str
+    parameters: int
+    memory: int
+    licence: str = ""
+
+
+class MeasuredSpeed(BaseModel):
+    """Seconds from a decoded clip to its caption, the mean over clips; machine: where they were measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature_seconds: float
+    caption_seconds: float
+    machine: str
+
+
+class PretrainedCard(BaseModel):
+    """What is known of an installed captioner. revision: of the hub's repository; None from a folder.
+
+    scores: by data set, as checkpoints' cards have them; with speed they decide who writes by default.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    source: str
+    revision: str | None
+    added_at: str
+    facts: ModelFacts
+    files: Mapping[str, InstalledFile]
+    scores: Mapping[str, Any] = {}
+    speed: MeasuredSpeed | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(file.bytes for file in self.files.values())
+
+    @property
+    def weights_sha256(self) -> str:
+        """The digest of its weights; of several files, one over their digests."""
+        weights = sorted(file.sha256 for name, file in self.files.items() if name.endswith(".safetensors"))
+        return weights[0] if len(weights) == 1 else _digest_of(weights)
+
+
+ReadFacts = Callable[[Path], ModelFacts]
+"""Reads a folder's facts; raises a ReelwordError where no adapter can run it."""
+
+
+@dataclass(frozen=True)
+class InstalledCaptioners:
+    """The installed captioners of one data folder.
+
+    folder: ``DATA/captioners``. reserved: names that are taken by other captioners.
+    """
+
+    folder: Path
+    reserved: frozenset[str] = frozenset()
+
+    def add(
+        self,
+        source: str,
+        read_facts: ReadFacts,
+        *,
+        name: str | None = None,
+        offline: bool = False,
+        endpoint: str | None = None,
+    ) -> PretrainedCard:
+        """Brings a captioner here, and gives it its name once it is whole and an adapter can run it.
+
+        Args:
+            source: a folder in the Hugging Face format, or ``owner/name[@revision]`` of a hub.
+            read_facts: reads what it is, and refuses what no adapter can run.
+            name: what it is called here; the last part of ``source`` in lower case by default.
+            offline: whether downloads are forbidden.
+            endpoint: the hub's address, where it is not the public one's.
+
+        Returns:
+            Its card, which lies in its folder too.
+
+        Raises:
+            PretrainedError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
+        """
+        if not Path(source).is_dir() and hub_id(source) is None:
+            raise NoSuchCaptioner(f"{source} is neither a folder nor a model's id.")
+        chosen = self._free_name(name or default_name(source))
+        part = self.folder / f".{chosen}.part"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / f".{chosen}.lock"), _partial_folder(part):
+            revision = _bring(source, part, offline=offline, endpoint=endpoint)
+            card = PretrainedCard(
+                name=chosen,
+                source=source,
+                revision=revision,
+                added_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                facts=read_facts(part),
+                files={file.name: _installed(file) for file in _own_files(part)},
+            )
+            _write_card(part, card)
+            part.rename(self.folder / chosen)
+        return card
+
+    def list(self) -> list[PretrainedCard]:
+        """The cards of all that are installed, by name. Raises FilesDiffer where a card cannot be read."""
+        if not self.folder.is_dir():
+            return []
+        folders = sorted(
+            path for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()
+        )
+        return [self.card(path.name) for path in folders]
+
+    def card(self, name: str) -> PretrainedCard:
+        """Raises NotInstalled, FilesDiffer."""
+        file = self.path(name) / CARD
+        try:
+            return PretrainedCard.model_validate_json(file.read_bytes()).model_copy(update={"name": name})
+        except (OSError, ValidationError) as error:
+            raise FilesDiffer(f"The card of {name} cannot be read.") from error
+
+    def path(self, name: str) -> Path:
+        """The folder of an installed captioner. Raises NotInstalled."""
+        if not NAME.fullmatch(name) or not (self.folder / name).is_dir():
+            raise NotInstalled(f"No captioner called {name} is installed.")
+        return self.folder / name
+
+    def remove(self, name: str) -> None:
+        """Deletes a captioner, or what is left of one that did not come whole. Raises NotInstalled."""
+        part = self.folder / f".{name}.part"
+        if NAME.fullmatch(name) and part.is_dir() and not (self.folder / name).is_dir():
+            shutil.rmtree(part)
+            return
+        gone = self.path(name).rename(part)  # at once: nobody loads half of it
+        shutil.rmtree(gone)
+
+    def verify(self, name: str) -> PretrainedCard:
+        """Checks every byte against the card. Raises NotInstalled, FilesDiffer."""
+        folder, card = self.path(name), self.card(name)
+        for file, known in card.files.items():
+            path = folder / file
+            if not path.is_file():
+                raise FilesDiffer(f"{name} lacks its {file}.")
+            if path.stat().st_size != known.bytes or sha256_of(path) != known.sha256:
+                raise FilesDiffer(f"{file} of {name} is not the file that was added.")
+        return card
+
+    def write_scores(
+        self, name: str, scores: Mapping[str, Any], speed: MeasuredSpeed | None = None
+    ) -> PretrainedCard:
+        """Puts scores beside those that the card has.
+
+        Args:
+            name: of an installed captioner.
+            scores: by data set.
+            speed: None leaves what the card has.
+
+        Returns:
+            The card as it is now.
+
+        Raises:
+            NotInstalled, FilesDiffer: there is no such captioner, or its card cannot be read.
+        """
+        card = self.card(name)
+        changed = card.model_copy(update={"scores": {**card.scores, **scores}, "speed": speed or card.speed})
+        _write_card(self.path(name), changed)
+        return changed
+
+    def _free_name(self, name: str) -> str:
+        if not NAME.fullmatch(name):
+            raise NameRefused(f"{name!r} cannot be a captioner's name.")
+        if name in self.reserved or (self.folder / name).exists():
+            raise NameTaken(f"There is a captioner called {name} already.")
+        return name
+
+
+def hub_id(text: str) -> tuple[str, str | None] | None:
+    """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
+    found = HUB_ID.fullmatch(text)
+    return None if found is None else (found["id"], found["revision"])
+
+
+def default_name(source: str) -> str:
+    """The last part of an id or a path, in lower case and without a revision."""
+    found = hub_id(source)
+    last = source.rstrip("/").rpartition("/")[2] if found is None else found[0].rpartition("/")[2]
+    return Path(source).resolve().name.lower() if last in ("", ".", "..") else last.lower()
+
+
+@contextmanager
+def _partial_folder(part: Path) -> Iterator[None]:
+    """Makes the folder, and leaves it behind only where a later call can go on from what is in it."""
+    part.mkdir(exist_ok=True)
+    try:
+        yield
+    except (HubUnreachable, FilesDiffer, DiskTooSmall, KeyboardInterrupt):
+        raise
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
+    """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError.
+
+    The hub's library is imported here alone: whoever only lists captioners does without.
+    """
+    from models.pretrained.hub import copy_folder, download
+
+    if Path(source).is_dir():
+        copy_folder(Path(source), part)
+        return None
+    if offline:
+        raise DownloadsForbidden(f"REELWORD_OFFLINE is set, so {source} is not downloaded.")
+    repository, revision = hub_id(source) or (source, None)
+    return download(repository, revision, part, endpoint=endpoint)
+
+
+def _own_files(folder: Path) -> Sequence[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.name != CARD)
+
+
+def _installed(file: Path) -> InstalledFile:
+    return InstalledFile(bytes=file.stat().st_size, sha256=sha256_of(file))
+
+
+def _write_card(folder: Path, card: PretrainedCard) -> None:
+    with atomic_write(folder / CARD) as unfinished:
+        unfinished.write_text(json.dumps(card.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
+
+
+def _digest_of(digests: Sequence[str]) -> str:
+
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()

@@ -1,0 +1,45 @@
+"""Opens a folder in the Hugging Face format as a captioner of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from models.pretrained.blip import BlipCaptioner
+from models.pretrained.captioner import PretrainedCaptioner
+from models.pretrained.folder import Family, PretrainedInfo, read_pretrained_info
+from models.pretrained.git import GitCaptioner
+from models.pretrained.opening import LoadSettings
+from models.pretrained.video_language import VideoLanguageCaptioner
+from models.pretrained.vision_encoder_decoder import EncoderDecoderCaptioner
+
+AnyPretrainedCaptioner: TypeAlias = PretrainedCaptioner[Any]
+
+CLASSES: Mapping[Family, Any] = {
+    "git": GitCaptioner,
+    "blip": BlipCaptioner,
+    "vision_encoder_decoder": EncoderDecoderCaptioner,
+    "video_language": VideoLanguageCaptioner,
+}
+
+
+def load_pretrained_captioner(
+    folder: Path | PretrainedInfo, settings: LoadSettings | None = None
+) -> AnyPretrainedCaptioner:
+    """Loads a pretrained captioner.
+
+    Args:
+        folder: In the Hugging Face format, or what ``read_pretrained_info`` found there.
+        settings: Device, precision, what is shown of its attention; by default float32 on the CPU.
+
+    Returns:
+        The captioner, ready to caption.
+
+    Raises:
+        NotACaptioner, UnknownArchitecture, RemoteCodeRefused, PickledWeightsOnly: As reading it says.
+        PretrainedDamaged: A file is missing, cut off or does not fit the others.
+    """
+    info = folder if isinstance(folder, PretrainedInfo) else read_pretrained_info(folder)
+    captioner: AnyPretrainedCaptioner = CLASSES[info.family].open(info, settings or LoadSettings())
+    return captioner

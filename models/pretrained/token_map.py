@@ -1,0 +1,104 @@
+"""Maps a model's visual tokens back to the time and the place of the frames that they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extractors.features import WHOLE, View
+from extractors.preprocessing.images import ResizeAndCrop
+from models.caption import AttentionDocument, Extras
+from models.decoding.written_captions import attention_document, grid_attention
+from models.pretrained.chosen_frames import ChosenFrames
+from models.pretrained.errors import PretrainedDamaged
+
+
+@dataclass(frozen=True, eq=False)
+class TokenMap:
+    """Which of a model's keys are visual tokens, and what each of them saw.
+
+    keys: int64 (M, rows · columns), places among the keys that are attended to, the cells of a moment row by
+    row. rows, columns: of the grid of cells. frames_each: frames that make one moment. view: the part of the
+    frame that the grid covers.
+    """
+
+    keys: NDArray[np.int64]
+    rows: int
+    columns: int
+    view: View = WHOLE
+    frames_each: int = 1
+
+    def attention(
+        self, words: tuple[str, ...], weights: NDArray[np.float64], frames: ChosenFrames
+    ) -> AttentionDocument:
+        """What words attend to, by time and place.
+
+        Args:
+            words: L words.
+            weights: (L, keys), how much each attends to every key; what is no visual token is left out, and
+                the rest made to sum to one.
+            frames: The video as the model was shown it.
+
+        Returns:
+            The attention; all zero for a word that attends to no visual token.
+        """
+        times, place = frames.moments(self.frames_each)
+        joint = np.zeros((len(words), len(times), self.rows * self.columns))
+        for moment, keys in zip(place, self.keys, strict=True):
+            joint[:, moment] += weights[:, keys]
+        whole = joint.sum((1, 2), keepdims=True)
+        joint = np.divide(joint, whole, out=np.zeros_like(joint), where=whole > 0)
+        temporal = joint.sum(2)
+        spatial = np.full_like(joint, 1 / joint.shape[2])
+        np.divide(joint, temporal[..., None], out=spatial, where=temporal[..., None] > 0)
+        grid = grid_attention(spatial, temporal, (self.rows, self.columns), self.view)
+        return attention_document(words, times, temporal, grid, Extras())
+
+
+def grid_keys(moments: int, cells: int, leading: int = 0, each: int = 0) -> NDArray[np.int64]:
+    """Keys of moments that lie one behind the other.
+
+    Args:
+        moments: How many.
+        cells: Visual tokens of one.
+        leading: Tokens before the first moment that see no single place.
+        each: Such tokens at the head of every moment.
+
+    Returns:
+        (moments, cells) places among the keys.
+    """
+    begins = leading + np.arange(moments, dtype=np.int64) * (each + cells) + each
+    return begins[:, None] + np.arange(cells, dtype=np.int64)
+
+
+def resize_and_crop(processor: Any) -> ResizeAndCrop:
+    """What an image processor of transformers does to a picture before it is cut into patches.
+
+    Raises PretrainedDamaged where it leaves the size as it is, or crops what is no square.
+    """
+    size = _sides(processor.size)
+    if not getattr(processor, "do_resize", True) or not size:
+        raise PretrainedDamaged("the image processor does not resize pictures to one size")
+    target: int | tuple[int, int] = size.get("shortest_edge", 0) or (size["height"], size["width"])
+    if not getattr(processor, "do_center_crop", False):
+        return ResizeAndCrop(target, None)
+    crop = _sides(processor.crop_size)
+    if crop.get("height") != crop.get("width"):
+        raise PretrainedDamaged(f"the image processor crops {crop}, which is no square")
+    return ResizeAndCrop(target, crop["height"])
+
+
+def _sides(size: Any) -> Mapping[str, int]:
+    """``SizeDict`` or a mapping, without what is None."""
+    return {name: int(value) for name, value in dict(size or {}).items() if value}
+
+
+def covered(view: View, pixels: int, patch: int) -> View:
+    """The part of a square view that whole patches cover, where ``pixels`` are no multiple of ``patch``."""
+    left, top, right, bottom = view
+    share = pixels // patch * patch / pixels
+    return left, top, left + (right - left) * share, top + (bottom - top) * share

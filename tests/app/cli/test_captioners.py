@@ -1,0 +1,74 @@
+"""``captioners add``, ``list``, ``verify`` and ``remove`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli.main import cli
+from tests.models.pretrained.tiny_folders import write_git
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("REELWORD_OFFLINE", "1")
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "Tiny-GIT"
+    folder.mkdir()
+    write_git(folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    return folder
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli, ["captioners", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_add_list_verify_remove(data: Path, folder: Path) -> None:
+    code, out, _ = run("add", str(folder))
+    assert code == 0
+    assert "tiny-git: GitForCausalLM" in out
+    (card,) = json.loads(run("list", "--json")[1])
+    assert (card["name"], card["facts"]["family"], card["facts"]["licence"]) == ("tiny-git", "git", "mit")
+    assert card["facts"]["memory"] > card["facts"]["parameters"] * 4
+    assert "tiny-git" in run("list")[1]
+    assert run("verify")[0] == 0
+    (data / "captioners/tiny-git/config.json").write_text("{}")
+    code, _, said = run("verify", "tiny-git")
+    assert (code, "files_differ" in said) == (1, True)
+    assert run("remove", "tiny-git")[0] == 0
+    assert "No pretrained captioner is installed" in run("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("add", "owner/name"), 1, "REELWORD_OFFLINE is set"),
+        (("add", "no folder"), 1, "neither a folder nor"),
+        (("remove", "nobody"), 1, "No captioner called nobody"),
+        (("verify", "nobody"), 1, "No captioner called nobody"),
+        (("add",), 2, "Missing argument"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(
+    data: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    found = run(*arguments)
+    assert found[0] == code
+    assert said in found[2]
+    assert not (data / "captioners/.name.part").exists()
+
+
+@pytest.mark.parametrize("name", ["stats", "fusion", "semantic_embedding"])
+def test_names_of_others_are_refused(data: Path, folder: Path, name: str) -> None:
+    code, _, said = run("add", str(folder), "--name", name)
+    assert (code, "There is a captioner called" in said) == (1, True)

@@ -1,0 +1,112 @@
+"""A pretrained captioner beside the papers': listed, loaded, asked for by name, and its answer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from app.cli.captioners import read_facts
+from app.errors import EngineStartFailed, JobFailure
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import ignore_progress
+from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
+from app.settings import Settings
+from extractors.features import Frames
+from tests.models.pretrained.tiny_folders import random_video, write_git
+
+SIDE = 48
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    data = tmp_path_factory.mktemp("data")
+    source = tmp_path_factory.mktemp("models") / "tiny-git"
+    source.mkdir()
+    write_git(source)
+    settings = Settings(data=data, captioners="stats,tiny-git")
+    pretrained_captioners(settings).add(str(source), read_facts)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Engine:
+    return Engine(settings)
+
+
+def video(seed: int) -> Frames:
+    return random_video(8, 256, 256, seed=seed)
+
+
+def test_it_is_listed_with_what_it_needs(settings: Settings, engine: Engine) -> None:
+    infos = {info.name: info for info in engine.info.captioners}
+    assert set(infos) == {"stats", "tiny-git"} | ({"fusion", "ensemble"} & set(infos))
+    git = infos["tiny-git"]
+    assert (git.kind, git.features) == ("git", {})
+    assert git.memory is not None
+    assert git.memory > 1000
+    assert engine.info.default == "stats"
+    assert "tiny-git" in captioner_choices(settings).alone
+
+
+def test_both_kinds_write_in_one_batch_as_they_do_alone(engine: Engine) -> None:
+    """Who shared the batch changes nothing: a pretrained one reads frames, the other streams of the same."""
+    options = [CaptionOptions(captioner=name, beam_size=3) for name in ("tiny-git", "stats", "tiny-git")]
+    videos = [video(seed) for seed in range(3)]
+    together = engine.describe_and_caption(videos, options, ignore_progress)
+    for place, answer in enumerate(together):
+        (alone,) = engine.describe_and_caption([videos[place]], [options[place]], ignore_progress)
+        assert not isinstance(answer, JobFailure)
+        assert not isinstance(alone, JobFailure)
+        assert answer.answer.caption == alone.answer.caption
+        model = answer.answer.model
+        assert model is not None
+        assert model.captioner == options[place].captioner
+
+
+def test_its_answer_has_words_attention_and_provenance(engine: Engine) -> None:
+    options = CaptionOptions(captioner="tiny-git", num_captions=2)
+    (found,) = engine.describe_and_caption([video(1)], [options], ignore_progress)
+    assert not isinstance(found, JobFailure)
+    captions, model = found.answer.captions, found.answer.model
+    assert captions is not None
+    assert model is not None
+    assert len(captions) == 2
+    assert captions[0].score >= captions[1].score
+    assert all(word.logprob <= 0 for word in captions[0].words)
+    assert found.attention is not None
+    attention = json.loads(found.attention)
+    assert len(attention["words"]) == len(captions[0].words)
+    assert np.allclose([sum(row) for row in attention["temporal"] if row], 1, atol=1e-3)
+    assert model.features == {
+        "frames": {
+            "network": "GitForCausalLM",
+            "sampling": "6 frames, each from the middle of an equal part",
+        }
+    }
+    assert len(str(model.weights_sha256)) == 64
+
+
+def test_warming_up_measures_it(engine: Engine) -> None:
+    info = next(info for info in engine.warm_up().captioners if info.name == "tiny-git")
+    assert info.seconds is not None
+    assert info.seconds > 0
+
+
+def test_a_damaged_one_is_left_out_and_the_others_serve(settings: Settings) -> None:
+    folder = pretrained_captioners(settings).path("tiny-git")
+    weights = (folder / "model.safetensors").read_bytes()
+    try:
+        (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+        names = [info.name for info in Engine(settings).info.captioners]
+        assert "stats" in names
+        assert "tiny-git" not in names
+    finally:
+        (folder / "model.safetensors").write_bytes(weights)
+
+
+def test_a_name_that_is_not_installed_stops_the_start(settings: Settings) -> None:
+    with pytest.raises(EngineStartFailed, match=r"names nobody, and installed are only: .*tiny-git"):
+        Engine(settings.model_copy(update={"captioners": "nobody"}))

@@ -1,0 +1,16 @@
+"""Every error has a code of its own, a hint and a row in the manual."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from extractors.errors import leaves
+from models.pretrained.errors import PretrainedError
+
+
+def test_codes_are_in_the_manual_and_no_others(root: Path) -> None:
+    found = list(leaves(PretrainedError))
+    page = (root / "docs/pretrained.md").read_text().partition("## Errors")[2]
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [error.code for error in found]
+    assert all(error.hint.endswith(".") for error in found)
