@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,17 +35,23 @@ def judge(
     port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 0,
     table: Annotated[bool, typer.Option("--table", help="Print the table of marks and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The table as JSON, as cards have it.")] = False,
+    write_cards: Annotated[
+        bool,
+        typer.Option("--write-cards", help="Write marks and seconds to the cards of pretrained captioners."),
+    ] = False,
 ) -> None:
     """Mark captions of clips as right, partly right or wrong on a page, and print each captioner's marks."""
     from app.judging.session import JudgingSession
 
-    session = JudgingSession(out)
-    add_clips(session, clips or [], load_settings(), captioners)
+    session, settings = JudgingSession(out), load_settings()
+    add_clips(session, clips or [], settings, captioners)
     if not session.clips:
         raise UsageError(f"There is nothing to judge in {out}: name clips, or folders of them.")
-    if not (table or as_json):
+    if not (table or as_json or write_cards):
         serve_page(session, port)
     print_scores(session, as_json=as_json)
+    if write_cards:
+        write_scores(session, settings)
 
 
 def add_clips(
@@ -93,7 +100,9 @@ def _add_clip(
     session: JudgingSession, file: Path, names: Sequence[str], settings: Settings, engine: Engine
 ) -> None:
     """A clip that cannot be read is told and left out."""
+    from app.documents.job import Timings
     from app.jobs.options import CaptionOptions
+    from app.judging.session import WrittenCaption
     from app.pipeline.caption_files import caption_videos
 
     captions, frames = {}, None
@@ -103,7 +112,12 @@ def _add_clip(
         if outcome.error is not None:
             complain(f"{file}: {outcome.error.advice} [{outcome.error.code}]")
             return
-        captions[name] = outcome.answer.caption or ""
+        timings = outcome.answer.timings or Timings()
+        captions[name] = WrittenCaption(
+            text=outcome.answer.caption or "",
+            feature_seconds=timings.extract or 0.0,
+            caption_seconds=timings.caption or 0.0,
+        )
         frames = outcome.frames if frames is None else frames
     if frames is not None:
         session.add(file.name, frames, captions)
@@ -141,3 +155,29 @@ def print_scores(session: JudgingSession, *, as_json: bool) -> None:
         print_table(COLUMNS, score_rows(scores))
     if left := len(list(unjudged(session.clips))):
         complain(f"{left} of {len(session.clips)} clips have captions without a mark.")
+
+
+def write_scores(session: JudgingSession, settings: Settings) -> None:
+    """Writes marks and seconds to the cards of pretrained captioners, which compete by them.
+
+    Raises:
+        UsageError: clips have captions without a mark, whose captioners would look worse or better.
+    """
+    from app.judging.session import card_scores, unjudged
+    from app.pipeline.installed_captioners import pretrained_captioners
+    from models.pretrained.installed import MeasuredSpeed
+
+    if left := len(list(unjudged(session.clips))):
+        raise UsageError(f"{left} clips have captions without a mark: mark them first.")
+    installed = pretrained_captioners(settings)
+    known = {card.name for card in installed.list()}
+    for name, score in session.scores().items():
+        if name in known:
+            spent = session.seconds[name]
+            speed = MeasuredSpeed(
+                feature_seconds=round(spent.features / spent.clips, 4),
+                caption_seconds=round(spent.captions / spent.clips, 4),
+                machine=platform.machine(),
+            )
+            installed.write_scores(name, card_scores(score, len(session.clips)), speed)
+            print(f"The card of {name} has its marks now.")

@@ -53,9 +53,36 @@ class JudgedClip(BaseModel):
         return all(caption.mark is not None for caption in self.captions)
 
 
+class Seconds(BaseModel):
+    """What a captioner took: sums over clips, from decoded frames to features and from there to captions."""
+
+    model_config = ConfigDict(frozen=True)
+
+    features: float = 0.0
+    captions: float = 0.0
+    clips: int = 0
+
+    def plus(self, features: float, captions: float) -> Seconds:
+        """The sums with one clip more."""
+        return Seconds(
+            features=self.features + features, captions=self.captions + captions, clips=self.clips + 1
+        )
+
+
+class WrittenCaption(BaseModel):
+    """What one captioner wrote of one clip, and the seconds that it took."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    feature_seconds: float
+    caption_seconds: float
+
+
 class _State(BaseModel):
     version: Literal[1] = 1
     clips: tuple[JudgedClip, ...] = ()
+    seconds: Mapping[str, Seconds] = {}
 
 
 @dataclass(frozen=True)
@@ -92,7 +119,12 @@ class JudgingSession:
         """The contact sheet of a clip."""
         return self.folder / "sheets" / f"{clip:04}.jpg"
 
-    def add(self, name: str, frames: NDArray[np.uint8], captions: Mapping[str, str]) -> None:
+    @property
+    def seconds(self) -> Mapping[str, Seconds]:
+        """Captioner → what it took on this machine."""
+        return self._state.seconds
+
+    def add(self, name: str, frames: NDArray[np.uint8], captions: Mapping[str, WrittenCaption]) -> None:
         """Puts a clip behind the others.
 
         Args:
@@ -101,13 +133,17 @@ class JudgingSession:
             captions: captioner → what it wrote.
         """
         writers: dict[str, list[str]] = {}
-        for captioner, text in captions.items():
-            writers.setdefault(text, []).append(captioner)
+        seconds = dict(self.seconds)
+        for captioner, written in captions.items():
+            writers.setdefault(written.text, []).append(captioner)
+            sums = seconds.get(captioner, Seconds())
+            seconds[captioner] = sums.plus(written.feature_seconds, written.caption_seconds)
         judged = tuple(JudgedCaption(text=text, captioners=tuple(writers[text])) for text in sorted(writers))
         sheet = self.sheet(len(self.clips))
         with atomic_write(sheet) as unfinished:
             draw_sheet(frames).save(unfinished, "JPEG", quality=85)
-        self._write(_State(clips=(*self.clips, JudgedClip(name=name, captions=judged))))
+        clips = (*self.clips, JudgedClip(name=name, captions=judged))
+        self._write(_State(clips=clips, seconds=seconds))
 
     def mark(self, clip: int, caption: int, mark: Mark | None) -> None:
         """Marks a caption, or takes its mark back. Raises IndexError where there is no such caption."""
@@ -115,7 +151,7 @@ class JudgingSession:
         captions = list(clips[clip].captions)
         captions[caption] = captions[caption].model_copy(update={"mark": mark})
         clips[clip] = clips[clip].model_copy(update={"captions": tuple(captions)})
-        self._write(_State(clips=tuple(clips)))
+        self._write(self._state.model_copy(update={"clips": tuple(clips)}))
 
     def scores(self) -> dict[str, Score]:
         """Captioner → its marks, best first; captions without a mark do not count."""

@@ -10,11 +10,25 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from app.cli.judge import write_scores
 from app.errors import UsageError
-from app.jobs.captioner_choice import clips_judged
+from app.jobs.captioner_choice import clips_judged, default_captioner
 from app.jobs.captioner_info import CaptionerInfo
 from app.judging.page import judging_app
-from app.judging.session import STATE, JudgingSession, Score, card_scores, draw_sheet, score_rows, unjudged
+from app.judging.session import (
+    STATE,
+    JudgingSession,
+    Score,
+    Seconds,
+    WrittenCaption,
+    card_scores,
+    draw_sheet,
+    score_rows,
+    unjudged,
+)
+from app.pipeline.installed_captioners import pretrained_captioners, pretrained_infos
+from app.settings import Settings
+from models.pretrained.installed import ModelFacts
 
 
 @pytest.fixture
@@ -22,7 +36,11 @@ def session(tmp_path: Path) -> JudgingSession:
     session = JudgingSession(tmp_path)
     for number in range(2):
         frames = np.full((8, 48, 64, 3), 100 + number, np.uint8)
-        captions = {"stats": "a dog runs", "g2l": "a cat", "refocus": "a dog runs"}
+        texts = {"stats": "a dog runs", "g2l": "a cat", "refocus": "a dog runs"}
+        captions = {
+            name: WrittenCaption(text=text, feature_seconds=number, caption_seconds=0.5)
+            for name, text in texts.items()
+        }
         session.add(f"clip-{number}.mp4", frames, captions)
     return session
 
@@ -46,6 +64,7 @@ def test_marks_stay_and_become_scores(session: JudgingSession, tmp_path: Path) -
         "g2l": Score(0, 0, 1),
     }
     assert list(unjudged(again.clips)) == [1]
+    assert again.seconds["stats"] == Seconds(features=1.0, captions=1.0, clips=2)
     again.mark(0, 1, None)
     assert JudgingSession(tmp_path).scores()["stats"] == Score(0, 1, 0)
     assert score_rows({"g2l": Score(1, 1, 2)}) == [("g2l", "1", "1", "2", "4", "38")]
@@ -107,3 +126,27 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / STATE).write_text("[]")
     with pytest.raises(UsageError, match="choose another --out"):
         JudgingSession(tmp_path)
+
+
+def test_cards_get_marks_when_all_are_given_and_the_default_follows(
+    session: JudgingSession, tmp_path: Path
+) -> None:
+    settings = Settings(data=tmp_path / "data", weights=tmp_path / "none")
+    source = tmp_path / "model"
+    source.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (source / name).write_text("{}")
+    facts = ModelFacts(family="git", architecture="GitForCausalLM", parameters=1, memory=1)
+    installed = pretrained_captioners(settings)
+    installed.add(str(source), lambda _: facts, name="g2l")
+    with pytest.raises(UsageError, match="2 clips have captions without a mark"):
+        write_scores(session, settings)
+    for clip in range(2):
+        for caption in range(2):
+            session.mark(clip, caption, "right")
+    write_scores(session, settings)
+    card = installed.card("g2l")
+    assert card.scores == {"2 clips judged by eye": {"right": 2, "partly": 0, "wrong": 0, "n": 2}}
+    assert card.speed is not None
+    assert (card.speed.feature_seconds, card.speed.caption_seconds) == (0.5, 0.5)
+    assert default_captioner(pretrained_infos(settings)) == "g2l"
