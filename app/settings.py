@@ -111,7 +111,7 @@ class Settings(BaseSettings):
     )
     captioner: str | None = Field(
         None,
-        description="Captioner of jobs that name none; default: the best on real clips within ten seconds.",
+        description="Captioner of jobs that name none; default: the best on real clips within a minute.",
     )
     captioners: str = Field(
         "",
