@@ -117,6 +117,10 @@ class Settings(BaseSettings):
         "",
         description="Captioners that are loaded, with commas between them; default: all that are installed.",
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Of pretrained captioners; bfloat16 halves memory, and seconds where hardware has it.",
+    )
     streams: str | None = Field(
         None,
         description="Stream set that captioners are fed with; default: the one each was trained on.",
