@@ -117,4 +117,7 @@ def _describe_streams(
 
 def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
     sampling = captioner.sampling
-    return {"network": captioner.info.architecture, "sampling": describe_spread(sampling.count)}
+    chosen = describe_spread(sampling.count)
+    if sampling.fps is not None:
+        chosen = f"{sampling.fps:g} frames a second, at most {sampling.max_frames} spread over the time"
+    return {"network": captioner.info.architecture, "sampling": chosen}

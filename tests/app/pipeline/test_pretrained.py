@@ -13,16 +13,19 @@ from app.cli.captioners import read_facts
 from app.errors import EngineStartFailed, JobFailure, MembersDiffer, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
+from app.pipeline.caption_plan import FramePlan, VideoInputs
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import ignore_progress
 from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.decode import decode_here
+from models.pretrained.load import load_pretrained_captioner
 from tests.media import write_video
 from tests.models.pretrained.tiny_folders import random_video, write_git
+from tests.models.pretrained.tiny_vlm import write_smolvlm
 
 SIDE = 48
 #: There is none of ours where one captioner alone is loaded.
@@ -96,6 +99,12 @@ def test_its_answer_has_words_attention_and_provenance(engine: Engine) -> None:
         }
     }
     assert len(str(model.weights_sha256)) == 64
+
+
+def test_frames_at_a_rate_are_told_as_such(tmp_path: Path) -> None:
+    captioner = load_pretrained_captioner(write_smolvlm(tmp_path / "tiny-smolvlm"))
+    shown = FramePlan(CaptionerChoice("tiny-smolvlm"), captioner).provenance(VideoInputs(video(0), {}))
+    assert shown["frames"]["sampling"] == "1 frames a second, at most 8 spread over the time"
 
 
 def test_warming_up_measures_it(engine: Engine) -> None:
