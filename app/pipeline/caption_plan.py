@@ -36,7 +36,7 @@ class CaptionPlan(Protocol):
 
     @property
     def feature_source(self) -> StreamSource | None:
-        """What computes the streams; None where frames are read as they are."""
+        """Names what computes the streams; None where frames are read as they are."""
         ...
 
     def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
@@ -117,7 +117,6 @@ def _describe_streams(
 
 def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
     sampling = captioner.sampling
-    chosen = describe_spread(sampling.count)
-    if sampling.fps is not None:
-        chosen = f"{sampling.fps:g} frames a second, at most {sampling.max_frames} spread over the time"
+    rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
+    chosen = describe_spread(sampling.count) if sampling.fps is None else rate
     return {"network": captioner.info.architecture, "sampling": chosen}

@@ -35,7 +35,7 @@ TEXTS = 5
 
 @dataclass(frozen=True, eq=False)
 class ReadBack:
-    """What a model says of captions that it reads. logits: (R, L, V), those that predict each token.
+    """Holds what a model says of captions that it reads. logits: (R, L, V), those that predict each token.
 
     attention: (R, L, keys), what is attended to where each token is predicted; None where nothing recorded.
     """
@@ -81,12 +81,12 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @property
     def name(self) -> str:
-        """What it is called among captioners."""
+        """Its name among captioners."""
         return self.info.name
 
     @property
     def device(self) -> torch.device:
-        """Where its weights lie."""
+        """The device that its weights lie on."""
         device: torch.device = self.model.device
         return device
 
@@ -176,9 +176,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         found: list[list[float]] = [[] for _ in texts]
         for begin in range(0, most, TEXTS):
             # every video has as many rows; what fills them up is cut off below
-            part = [
-                [*of[begin : begin + TEXTS], *[""] * (TEXTS - len(of[begin : begin + TEXTS]))] for of in texts
-            ]
+            rows = min(TEXTS, most - begin)
+            part = [[*of_video[begin:], *[""] * rows][:rows] for of_video in texts]
             for known, new in zip(found, self._score_part(videos.encoded, part), strict=True):
                 known.extend(new)
         return [scores[: len(of_video)] for scores, of_video in zip(found, texts, strict=True)]
@@ -220,7 +219,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> EncodedT:
-        """What all captions of the videos are written from."""
+        """Encodes what all captions of the videos are written from."""
 
     @abstractmethod
     def _generate(self, encoded: EncodedT, config: GenerationConfig) -> Tensor:
@@ -245,7 +244,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:
-        """Where the visual tokens of a video are among the recorded keys."""
+        """Finds the visual tokens of a video among the recorded keys."""
 
     def _recorder(self, queries: slice) -> AttentionRecorder:
         return AttentionRecorder(self._attention_modules(), self.choice, queries)

@@ -104,7 +104,7 @@ def test_its_answer_has_words_attention_and_provenance(engine: Engine) -> None:
 def test_frames_at_a_rate_are_told_as_such(tmp_path: Path) -> None:
     captioner = load_pretrained_captioner(write_smolvlm(tmp_path / "tiny-smolvlm"))
     shown = FramePlan(CaptionerChoice("tiny-smolvlm"), captioner).provenance(VideoInputs(video(0), {}))
-    assert shown["frames"]["sampling"] == "1 frames a second, at most 8 spread over the time"
+    assert shown["frames"]["sampling"] == "1 frames a second, at most 8"
 
 
 def test_warming_up_measures_it(engine: Engine) -> None:
