@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such
 
 
 @dataclass(frozen=True, eq=False)
-class VideoInputs:
+class CaptionInputs:
     """Holds what one video is captioned from. streams: those of its own captioners, by name."""
 
     frames: Frames
@@ -39,11 +39,11 @@ class CaptionPlan(Protocol):
         """Names what computes the streams; None where frames are read as they are."""
         ...
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         ...
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
         """Names what the caption was written from."""
         ...
 
@@ -56,11 +56,11 @@ class StreamPlan:
     writer: Writer
     feature_source: StreamSource
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         return self.writer.caption([video.streams for video in videos], options)
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
         """Lists the name tag of each stream that was used, with how its frames were chosen."""
         return _describe_streams(self.writer.streams, video.streams, self.feature_source)
 
@@ -73,12 +73,12 @@ class FusionPlan:
     writer: FusedWriter
     feature_source: StreamSource
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         frames, streams = [video.frames for video in videos], [video.streams for video in videos]
         return self.writer.caption_frames(frames, streams, options)
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
         """Lists the streams, and the frames that each pretrained member was shown, under "frames/NAME"."""
         shown = {f"frames/{name}": _describe_shown(each) for name, each in self.writer.pretrained.items()}
         return {**_describe_streams(self.writer.streams, video.streams, self.feature_source), **shown}
@@ -96,11 +96,11 @@ class FramePlan:
         """None: no extractor runs."""
         return None
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         return self.captioner.caption([video.frames for video in videos], options)
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
         """Names the model's class, and how many frames it was shown."""
         return {"frames": _describe_shown(self.captioner)}
 

@@ -15,7 +15,7 @@ from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
-from app.pipeline.caption_plan import FramePlan, VideoInputs
+from app.pipeline.caption_plan import CaptionInputs, FramePlan
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import ignore_progress
 from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
@@ -103,7 +103,7 @@ def test_its_answer_has_words_attention_and_provenance(engine: Engine) -> None:
 
 def test_frames_at_a_rate_are_told_as_such(tmp_path: Path) -> None:
     captioner = load_pretrained_captioner(write_smolvlm(tmp_path / "tiny-smolvlm"))
-    shown = FramePlan(CaptionerChoice("tiny-smolvlm"), captioner).provenance(VideoInputs(video(0), {}))
+    shown = FramePlan(CaptionerChoice("tiny-smolvlm"), captioner).provenance(CaptionInputs(video(0), {}))
     assert shown["frames"]["sampling"] == "1 frames a second, at most 8"
 
 
