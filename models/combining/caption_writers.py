@@ -80,7 +80,13 @@ class WrittenOutput(MemberOutput, Protocol):
     """Holds what one member wrote of B videos, of which captions can be made."""
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Makes the caption that a candidate of its own stands for."""
+        """Makes the caption that a candidate of its own stands for.
+
+        Args:
+            video: its place among the B.
+            candidate: one that this member wrote.
+            with_attention: whether the caption has it.
+        """
         ...
 
 
@@ -95,7 +101,13 @@ class _CheckpointOutput(DecodedOutput):
         return cls(batch.captioner, batch.memory, batch.hypotheses, batch)
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Makes a caption of the candidate's hypothesis."""
+        """Makes a caption of the candidate's hypothesis.
+
+        Args:
+            video: its place among the B.
+            candidate: one that this captioner decoded.
+            with_attention: whether the caption has it.
+        """
         if with_attention:
             return self.batch.caption(video, candidate.hypothesis)
         return self.batch.caption_alone(candidate.hypothesis)

@@ -42,7 +42,16 @@ class PretrainedOutput:
     def by(
         cls, captioner: AnyPretrainedCaptioner, videos: Sequence[Frames], options: DecodingOptions
     ) -> Self:
-        """Encodes the videos together and captions them. Raises OptionRefused, NotANumber."""
+        """Encodes the videos together and captions them.
+
+        Args:
+            captioner: who writes.
+            videos: their frames.
+            options: how captions are searched.
+
+        Raises:
+            OptionRefused, NotANumber: as the captioner does.
+        """
         encoded = captioner.encode(videos)
         return cls(captioner, encoded, captioner.caption(encoded, options))
 
@@ -56,7 +65,13 @@ class PretrainedOutput:
         ]
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Finds the caption that a candidate of its own stands for."""
+        """Finds the caption that a candidate of its own stands for.
+
+        Args:
+            video: its place among the B.
+            candidate: one that this captioner wrote.
+            with_attention: whether the caption keeps it.
+        """
         found = self.captions[video][candidate.beam]
         return found if with_attention else found.model_copy(update={"attention": None})
 
@@ -76,6 +91,6 @@ class PretrainedOutput:
 
 
 def _scored(found: Caption) -> Hypothesis:
-    """What a candidate tells of itself: a pretrained caption has no ids of ours, and keeps its attention."""
+    """Makes what a candidate tells of itself: a pretrained caption has no ids of ours, and keeps its attention."""
     logprobs = tuple(word.logprob for word in found.words)
     return Hypothesis((), logprobs, None, found.score, finished=True, attention=None)

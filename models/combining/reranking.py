@@ -121,7 +121,13 @@ class DecodedOutput:
 
     @classmethod
     def by(cls, captioner: AnyCaptioner, memory: Memory, options: DecodingOptions) -> Self:
-        """Decodes the videos of a memory."""
+        """Decodes the videos of a memory.
+
+        Args:
+            captioner: who writes.
+            memory: of B videos, as it encoded them.
+            options: how captions are searched.
+        """
         return cls(captioner, memory, decode(captioner, memory, options))
 
     def candidates(self, name: str, video: int) -> list[Candidate]:

@@ -202,7 +202,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @property
     def _before_text(self) -> str:
-        """What stands between what a model is given and its first word."""
+        """Returns what stands between what a model is given and its first word."""
         return ""
 
     def _as_decoded_alone(self, video: Frames) -> Frames:
