@@ -91,6 +91,6 @@ class PretrainedOutput:
 
 
 def _scored(found: Caption) -> Hypothesis:
-    """Makes what a candidate tells of itself: a pretrained caption has no ids of ours, and keeps its attention."""
+    """Makes a candidate of a caption: a pretrained one has no ids of ours, and keeps its attention."""
     logprobs = tuple(word.logprob for word in found.words)
     return Hypothesis((), logprobs, None, found.score, finished=True, attention=None)
