@@ -113,6 +113,10 @@ class FileProgress:
     def print(self, lines: Sequence[str]) -> None:
         """Prints the lines of one more file."""
         self._progress.advance(self._task)
+        self.print_more(lines)
+
+    def print_more(self, lines: Sequence[str]) -> None:
+        """Prints further lines of the last file."""
         self._progress.stop()
         for line in lines:
             print(line, flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -15,20 +16,30 @@ from PIL import Image
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
-from app.extract.inputs import InputVideo, find_videos
+from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
+from app.segments.film_captioner import FilmCaptioner, segment_lines
+from app.segments.loading import find_films, load_film_captioner
 from app.settings import Settings
-from app.terminal import complain, printable, printable_json, show_progress
+from app.terminal import FileProgress, complain, printable, printable_json, show_progress
+from extractors.media.errors import MediaError
+from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
 from models.checkpoint import CheckpointError
 from models.feature_sources.stream_sets import UnknownStreamSet
 
 
 def caption_files(
-    paths: Sequence[Path], options: CaptionOptions, settings: Settings, *, as_json: bool, folder: Path | None
+    paths: Sequence[Path],
+    options: CaptionOptions,
+    settings: Settings,
+    *,
+    as_json: bool,
+    folder: Path | None,
+    segments: SegmentOptions | None = None,
 ) -> int:
     """Captions files, and the videos in folders, and prints what came of each.
 
@@ -38,6 +49,8 @@ def caption_files(
         settings: where models are.
         as_json: prints a line of JSON for each file.
         folder: where pictures and documents of the attention go, None for nowhere.
+        segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
+            to cut none.
 
     Returns:
         How many failed.
@@ -46,7 +59,7 @@ def caption_files(
         UsageError: nothing can be done for any file.
         EngineStartFailed: the models do not load.
     """
-    videos = find_videos(paths, folder)
+    videos = find_films(paths, folder)
     files = [video.file for video in videos]
     _check_choice(options, settings)
     if folder is not None:
@@ -63,6 +76,9 @@ def caption_files(
             bar.print(_format_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
             if not as_json:
                 _warn(outcome)
+            if segments is not None and _is_cut(outcome, segments):
+                films = load_film_captioner(settings, options, segments, engine)
+                outcome = _caption_segments(outcome, films, bar, is_alone=len(files) == 1)
             failed += [outcome] if outcome.error else []
     if not as_json or failed:
         _list_failures(failed, len(files))
@@ -117,6 +133,24 @@ def to_document(outcome: Outcome) -> FileDocument:
             "error": None if outcome.error is None else outcome.error.document(),
         }
     )
+
+
+def _is_cut(outcome: Outcome, segments: SegmentOptions) -> bool:
+    media = outcome.answer.media
+    duration = 0.0 if media is None else media.duration or 0.0
+    return outcome.error is None and segments.resolved(duration).kind != "none"
+
+
+def _caption_segments(
+    outcome: Outcome, films: FilmCaptioner, bar: FileProgress, *, is_alone: bool
+) -> Outcome:
+    """Prints a long film's segments; what goes wrong is its outcome."""
+    try:
+        for line in segment_lines(outcome.file, films, "" if is_alone else f"{outcome.file}: "):
+            bar.print_more([line])
+    except (MediaError, JobFailure) as error:
+        return replace(outcome, error=error)
+    return outcome
 
 
 def _check_choice(options: CaptionOptions, settings: Settings) -> None:

@@ -17,6 +17,7 @@ from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
 from app.cli.judge import judge
+from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
 from app.settings import Settings, load_settings
@@ -68,6 +69,7 @@ cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
+cli.command(cls=PlainCommand)(search)
 
 
 def _print_version(asked: bool) -> None:
@@ -118,6 +120,20 @@ def caption(
         typer.Option(metavar="DIR", help="Write <name>.png and <name>.json there, for each file."),
     ] = None,
     streams: Streams = None,
+    segments: Annotated[
+        str | None,
+        typer.Option(
+            help="Caption segments: shots, none, or seconds; default: shots of films over a minute."
+        ),
+    ] = None,
+    shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0,
+    longest: Annotated[float, typer.Option(help="Seconds after which a shot is cut.")] = 20.0,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="Write segments as vtt, srt, csv or json.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for these files; default: standard output.")
+    ] = None,
 ) -> None:
     """Caption video files and folders of them, without a server."""
     options = _options(
@@ -130,8 +146,20 @@ def caption(
         attention=attention is not None,
     )
     from app.cli.caption import caption_files
+    from app.cli.segments import SegmentOutput, caption_by_segments
+    from app.segments.loading import segment_options
 
-    failed = caption_files(files, options, _settings(streams), as_json=as_json, folder=attention)
+    cut = segment_options(segments or "auto", shortest, longest)
+    output = SegmentOutput(file_format, out, as_json)
+    if segments in (None, "none") and file_format is None:
+        follow = cut if segments is None and not as_json and attention is None else None
+        failed = caption_files(
+            files, options, _settings(streams), as_json=as_json, folder=attention, segments=follow
+        )
+    elif attention is not None:
+        raise UsageError("--attention draws whole videos: leave out --segments and --format.")
+    else:
+        failed = caption_by_segments(files, options, cut, output, _settings(streams))
     raise typer.Exit(1 if failed else 0)
 
 

@@ -1,0 +1,94 @@
+"""Writes segments for players, editors and spreadsheets: WebVTT, SubRip, CSV, and the whole as JSON.
+
+A caption is one line in all of them. WebVTT has escapes for what would be markup. SubRip has none, and
+players leave out whatever stands in angle brackets or braces: there they become signs that look alike.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from webvtt import Caption, WebVTT
+from webvtt.models import Timestamp
+
+from app.documents.segments import FilmDocument, SegmentDocument
+
+SHORTEST = 0.001  #: seconds of a cue: one that ends as it begins is not shown
+LOOK_ALIKES = str.maketrans({"<": "‹", ">": "›", "{": "(", "}": ")"})
+CSV_COLUMNS = ("start", "end", "caption", "score")
+
+
+def to_vtt(film: FilmDocument) -> str:
+    """Writes WebVTT, a cue for each segment that has a caption."""
+    return WebVTT(captions=_cues(film.segments, _escaped)).content
+
+
+def to_srt(film: FilmDocument) -> str:
+    """Writes SubRip, a cue for each segment that has a caption."""
+    text = io.StringIO()
+    cues = _cues(film.segments, _disarmed)
+    WebVTT(captions=cues).write(text, format="srt")
+    return f"{text.getvalue()}\n" if cues else ""
+
+
+def to_csv(film: FilmDocument) -> str:
+    """Writes comma-separated values below a line of headings; seconds to the millisecond."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(CSV_COLUMNS)
+    for segment in film.segments:
+        score = segment.captions[0].score if segment.captions else ""
+        times = (f"{segment.start:.3f}", f"{segment.end:.3f}")
+        lines.writerow((*times, _one_line(segment.caption), score))
+    return text.getvalue()
+
+
+def to_json(film: FilmDocument) -> str:
+    """Writes the whole document."""
+    return f"{film.model_dump_json(indent=1)}\n"
+
+
+@dataclass(frozen=True)
+class SegmentFormat:
+    """Names a way to write a film's segments. media_type: as HTTP has it."""
+
+    write: Callable[[FilmDocument], str]
+    media_type: str
+
+
+#: By the name that a command line and a path's ending have.
+FORMATS: Mapping[str, SegmentFormat] = {
+    "vtt": SegmentFormat(to_vtt, "text/vtt; charset=utf-8"),
+    "srt": SegmentFormat(to_srt, "application/x-subrip; charset=utf-8"),
+    "csv": SegmentFormat(to_csv, "text/csv; charset=utf-8"),
+    "json": SegmentFormat(to_json, "application/json"),
+}
+
+
+def _cues(segments: Sequence[SegmentDocument], text_of: Callable[[str], str]) -> list[Caption]:
+    return [
+        Caption(
+            str(Timestamp.from_seconds(segment.start)),
+            str(Timestamp.from_seconds(max(segment.end, segment.start + SHORTEST))),
+            text_of(_one_line(segment.caption)),
+        )
+        for segment in segments
+        if _one_line(segment.caption)
+    ]
+
+
+def _one_line(text: str) -> str:
+    """Leaves out what ends a line or a cue, or cannot be printed."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _disarmed(text: str) -> str:
+    return text.translate(LOOK_ALIKES)

@@ -1,0 +1,91 @@
+"""Makes moments of a service's jobs: a caption each, and the frame in the middle of those looked at."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from PIL import Image
+
+from app.documents.job import document_of
+from app.errors import RecordUnreadable
+from app.jobs.blobs import BlobMissingError, Blobs
+from app.jobs.job import Job
+from app.jobs.job_store import Jobs
+from app.jobs.redis_client import connect, redis_url, unavailable_if_away
+from app.search.moments import Found, Moment, rank
+from app.segments.neighbours import SemanticSpace
+from app.settings import Settings
+
+PATIENCE = 2.0  #: seconds of trying again while Redis is away
+MOST = 10_000  #: jobs that are looked at, those that ended last
+LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is shown
+
+
+def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
+    """Ranks the service's jobs by their captions, and the best of them by their pictures too.
+
+    Args:
+        words: what is looked for.
+        settings: where Redis and the blobs are.
+        space: what captions and pictures are compared in; None where there is none.
+        count: how many, at most.
+
+    Returns:
+        The best first; those that fit not at all are left out.
+
+    Raises:
+        QueueUnavailable: Redis does not answer.
+    """
+    with connect(redis_url(settings), PATIENCE) as server:
+        jobs = Jobs.from_settings(server, settings)
+        blobs = Blobs(settings.blob_url, settings.staging)
+        moments = list(moments_of_jobs(jobs, blobs))
+    best = [found.moment for found in rank(words, moments, space, LOOKED_AT * count)]
+    return rank(words, best if space is None else _with_vectors(best, space), space, count)
+
+
+def moments_of_jobs(jobs: Jobs, blobs: Blobs) -> Iterator[Moment]:
+    """Yields a moment for each job that has succeeded and whose result is kept, the last one first."""
+    with unavailable_if_away():
+        ids = jobs.server.zrevrange(jobs.keys.expiry, 0, MOST - 1)
+    for job_id in ids:
+        try:
+            job = jobs.get(str(job_id))
+            moment = None if job is None or job.state != "succeeded" else _moment(job, blobs)
+        except RecordUnreadable:
+            continue  # it is among the dead letters
+        if moment is not None:
+            yield moment
+
+
+def _moment(job: Job, blobs: Blobs) -> Moment | None:
+    document = document_of(job, blobs)
+    if not document.caption or not document.sampled or document.media is None:
+        return None
+    middle = len(document.sampled) // 2
+    return Moment(
+        source=f"{document.filename or 'job'} {job.id}",
+        start=0.0,
+        end=document.media.duration or 0.0,
+        time=document.sampled[middle],
+        caption=document.caption,
+        vector=None,
+        picture=partial(_picture, blobs, f"{job.results}/frames/{middle}.jpg"),
+    )
+
+
+def _picture(blobs: Blobs, key: str) -> Image.Image:
+    """The frame; a grey one where the result has expired since."""
+    try:
+        return Image.open(io.BytesIO(blobs.read(key))).convert("RGB")
+    except BlobMissingError:
+        return Image.new("RGB", (320, 180), "grey")
+
+
+def _with_vectors(moments: Sequence[Moment], space: SemanticSpace) -> list[Moment]:
+    vectors = space.pictures([np.asarray(moment.picture(), np.uint8) for moment in moments])
+    return [replace(moment, vector=vector) for moment, vector in zip(moments, vectors, strict=True)]

@@ -1,0 +1,78 @@
+"""Ranks moments by how well they fit some words: by their captions' words, captions and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from app.segments.neighbours import SemanticSpace
+from app.segments.semantic_space import words_of
+from models.decoding.constraints import FUNCTION_WORDS
+
+#: What each is worth: the share of the words asked for that stand in the caption, and the two cosines.
+WORDS, CAPTION, PICTURE = 1.0, 0.5, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """Holds something that may be found.
+
+    source: the film or job, as it is named to the user.
+    start, end, time: seconds; the picture is shown at ``time``.
+    vector: float32 (D,), the picture in the semantic embedding, None where it is not known.
+    picture: fetches the picture.
+    """
+
+    source: str
+    start: float
+    end: float
+    time: float
+    caption: str
+    vector: NDArray[np.float32] | None
+    picture: Callable[[], Image.Image]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Holds what was found. fit: larger is better; of different searches it cannot be compared."""
+
+    moment: Moment
+    fit: float
+
+
+def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, count: int) -> list[Found]:
+    """Chooses the moments that fit best, the best first.
+
+    Args:
+        words: what is looked for.
+        moments: of any films.
+        space: what captions and pictures are compared in; None where there is none, so that only words count.
+        count: how many, at most. Those that fit not at all are left out.
+    """
+    fits = WORDS * np.array([share_of_words(words, moment.caption) for moment in moments], np.float64)
+    if space is not None and moments:
+        fits += _semantic(words, moments, space)
+    order = np.argsort(-fits, kind="stable")[:count]
+    return [Found(moments[place], float(fits[place])) for place in order.tolist() if fits[place] > 0]
+
+
+def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> NDArray[np.float64]:
+    """Compares in the space (N,); a moment without a picture counts its caption twice."""
+    [asked] = space.sentences([words])
+    captions = space.sentences([moment.caption for moment in moments]) @ asked
+    pictures = [
+        caption if moment.vector is None else moment.vector @ asked
+        for moment, caption in zip(moments, captions, strict=True)
+    ]
+    return np.asarray(CAPTION * captions + PICTURE * np.array(pictures), np.float64)
+
+
+def share_of_words(words: str, caption: str) -> float:
+    """Counts the share of the words asked for that stand in the caption, without those that any has."""
+    asked = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
+    there = set(words_of(caption))
+    return sum(word in there for word in asked) / max(1, len(asked))

@@ -1,0 +1,124 @@
+"""Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.documents.segments import clock
+from app.errors import JobFailure, UsageError
+from app.jobs.options import CaptionOptions
+from app.search.contact_sheet import contact_sheet
+from app.search.films import moments_of_film
+from app.search.jobs import search_jobs
+from app.search.moments import Found, Moment, rank
+from app.segments.film_captioner import FilmCaptioner
+from app.segments.loading import find_films, load_film_captioner, segment_options
+from app.segments.semantic_space import load_semantic_space
+from app.settings import Settings
+from app.terminal import complain, print_table, printable_json
+from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
+from extractors.files import atomic_write
+from extractors.media.errors import MediaError
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """Says what is searched for.
+
+    words: what is looked for. count: moments at most. segments: how films are cut, as a command line says
+    it. sheet: a PNG file for the pictures of what is found, or None."""
+
+    words: str
+    count: int = 12
+    segments: str = "auto"
+    sheet: Path | None = None
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.words.strip():
+            raise UsageError("There are no words to look for.")
+
+
+def search_films(
+    paths: Sequence[Path],
+    request: SearchRequest,
+    settings: Settings,
+    captioner: FilmCaptioner | None = None,
+) -> int:
+    """Searches films and prints what was found; returns how many could not be searched.
+
+    Args:
+        paths: files, folders and patterns.
+        request: what is looked for.
+        settings: of all.
+        captioner: of films; by default the one of the settings.
+
+    Raises:
+        UsageError: no film, a captioner that there is not, or a file that cannot be written.
+        EngineStartFailed: the models do not load.
+    """
+    films = find_films(paths, None)
+    captioner = captioner or load_film_captioner(
+        settings, CaptionOptions(attention=False), segment_options(request.segments)
+    )
+    moments: list[Moment] = []
+    failed: list[tuple[Path, ReelwordError]] = []
+    with Decoder() as decoder:
+        for film in films:
+            try:
+                moments += moments_of_film(film.file, str(film.file), captioner, decoder)
+            except (MediaError, JobFailure) as error:
+                failed.append((film.file, error))
+        show(rank(request.words, moments, captioner.space, request.count), request)
+    for path, failure in failed:
+        complain(f"{path}: {failure.advice} [{failure.code}]")
+    return len(failed)
+
+
+def show_jobs(request: SearchRequest, settings: Settings) -> None:
+    """Searches the service's jobs and prints what was found.
+
+    Raises QueueUnavailable, UsageError where the file of pictures cannot be written.
+    """
+    show(search_jobs(request.words, settings, load_semantic_space(settings), request.count), request)
+
+
+def show(found: Sequence[Found], request: SearchRequest) -> None:
+    """Prints the moments, and writes their pictures. Raises UsageError where the file cannot be written."""
+    if request.as_json:
+        print(printable_json(json.dumps([_document(each) for each in found])))
+    elif not found:
+        complain("No moment fits these words.")
+    else:
+        print_table(("from", "to", "film", "caption"), [_cells(each.moment) for each in found])
+    if request.sheet is not None and found:
+        _write_sheet(found, request.words, request.sheet)
+
+
+def _cells(moment: Moment) -> tuple[str, ...]:
+    return clock(moment.start), clock(moment.end), moment.source, moment.caption
+
+
+def _document(found: Found) -> dict[str, object]:
+    moment = found.moment
+    return {
+        "source": moment.source,
+        "start": moment.start,
+        "end": moment.end,
+        "representative": moment.time,
+        "caption": moment.caption,
+        "fit": round(found.fit, 4),
+    }
+
+
+def _write_sheet(found: Sequence[Found], words: str, path: Path) -> None:
+    page = contact_sheet(words, found)
+    try:
+        with atomic_write(path) as file:
+            page.save(file, "PNG")
+    except OSError as error:
+        raise UsageError(f"The file {path} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,222 @@
+"""Captions the segments of a film as they are cut: decode → segments → caption, a batch at a time.
+
+The film is read once. Captioners that look at frames spread over the time are given those that were held
+while the segment was open; others (windows of neighbouring frames, a steady rate, sound) have each finished
+segment read once more, by a second decoder that jumps to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import JobFailure
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
+from extractors.decoder.decoder import Decoder
+from extractors.features import Footage, Frames
+from extractors.media.errors import NoFrames
+from extractors.media.request import Decoded, DecodeRequest, Limits, cut_clip
+from extractors.media.video import Video
+from extractors.shots.held_frames import most_typical
+from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
+from extractors.shots.segment_reader import read_segments
+from extractors.windows import FRAMES, Sampling
+
+#: Pixels of the frames in which shots are looked for, where the captioner's own are read apart.
+SHORT_SIDE = 256
+
+
+class SegmentEngine(Protocol):
+    """Captions the frames of segments, in this process or in one of its own; its models are loaded."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentCaption:
+    """Holds one captioned segment.
+
+    answer: captions and attention, whose clock begins with the segment.
+    sampled: float64 (T,), seconds of the film of the frames that were looked at.
+    frames: uint8 (T, H, W, 3), those frames. picture: uint8 (H, W, 3), the representative one.
+    film: seconds of the whole film, as far as is known.
+    """
+
+    segment: Segment
+    answer: EngineAnswer
+    sampled: NDArray[np.float64]
+    frames: NDArray[np.uint8]
+    picture: NDArray[np.uint8]
+    film: float
+
+
+def caption_segments(
+    path: Path,
+    engine: SegmentEngine,
+    options: CaptionOptions,
+    segments: SegmentOptions,
+    decoder: Decoder,
+    *,
+    start_after: float = 0.0,
+    limits: Limits | None = None,
+    batch: int = 4,
+) -> Generator[SegmentCaption, None, Video]:
+    """Captions segments in their order, and yields each as soon as its batch is done.
+
+    The first one is captioned by itself and batches grow from there, so that it does not wait for others.
+
+    Args:
+        path: the film.
+        engine: writes captions; its models are loaded.
+        options: of the captioner.
+        segments: how the film is cut.
+        decoder: reads the film; nothing else is asked of it until the end.
+        start_after: end of the last segment that is known already, in seconds: the same segments follow as
+            if the film had been read from its start.
+        limits: of decoding. Since each segment is an answer, the film may take ``max_duration`` to be read.
+        batch: segments captioned together, at most.
+
+    Returns:
+        What the file was like, once all is read.
+
+    Raises:
+        MediaError: its leaves; the segments before it stay good.
+        JobFailure: why the engine cannot caption.
+    """
+    limits = limits or Limits()
+    limits = replace(limits, seconds=max(limits.seconds, limits.max_duration))
+    options = engine.info.resolve(options)
+    request = engine.info.request_for(options.choice)
+    with ExitStack() as stack:
+        source = _FilmReader(path, request, limits, decoder, stack)
+        frames = source.segments(segments, start_after)
+        return (yield from _captioned(frames, engine, options, batch))
+
+
+@dataclass(eq=False)
+class _FilmReader:
+    """Reads a film's segments with the frames that the captioner wants.
+
+    stack: ends the second decoder, where there has to be one.
+    """
+
+    path: Path
+    request: DecodeRequest
+    limits: Limits
+    decoder: Decoder
+    stack: ExitStack
+
+    def segments(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
+        if options.kind in ("auto", "none") and start <= 0:
+            decoded = self.decoder.decode(self.path, self.request, self.limits)
+            if options.resolved(decoded.video.duration).kind == "none":
+                yield _whole(decoded)
+                return decoded.video
+        # whoever goes on behind a first segment goes on with shots
+        resolved = replace(options, kind="shots") if options.kind == "auto" else options
+        try:
+            return (yield from self._cut(resolved, start))
+        except NoFrames:
+            if start <= 0:
+                raise
+            # nothing is left behind the last segment: only what the file is like
+            return self.decoder.decode(self.path, DecodeRequest(Sampling(count=1)), self.limits).video
+
+    def _cut(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
+        plan = FramePlan.of(self.request)
+        seen = plan or FramePlan(FRAMES, SHORT_SIDE)
+        stream = self.decoder.stream(self.path, seen.stream_request(options, start), self.limits)
+        found = read_segments(stream, options, seen, start)
+        return (yield from (found if plan is not None else self._read_again(found)))
+
+    def _read_again(
+        self, found: Generator[SegmentFrames, None, Video]
+    ) -> Generator[SegmentFrames, None, Video]:
+        """Reads the same segments with frames that are decoded as if each were a film of its own."""
+        decoder = self.stack.enter_context(Decoder())
+        ended = _Ended(found)
+        for each in ended:
+            part = (each.segment.start, each.segment.end)
+            decoded = decoder.decode(self.path, replace(self.request, part=part), self.limits)
+            footage = cut_clip(decoded.footage, *part)
+            yield SegmentFrames(each.segment, footage, _nearest(footage, each.segment), each.film)
+        return ended.value
+
+
+def _captioned(
+    found: Generator[SegmentFrames, None, Video], engine: SegmentEngine, options: CaptionOptions, batch: int
+) -> Generator[SegmentCaption, None, Video]:
+    ended = _Ended(found)
+    for together in _growing_batches(ended, batch):
+        videos = [each.footage for each in together]
+        answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)
+        for each, answer in zip(together, answers, strict=True):
+            if isinstance(answer, JobFailure):
+                raise answer
+            yield _segment_caption(each, answer)
+    return ended.value
+
+
+Item = TypeVar("Item")
+
+
+class _Ended(Iterator[Item]):
+    """Iterates a generator and keeps what it returns as ``value``."""
+
+    value: Video
+
+    def __init__(self, generator: Generator[Item, None, Video]) -> None:
+        self._generator = generator
+
+    def __next__(self) -> Item:
+        try:
+            return next(self._generator)
+        except StopIteration as end:
+            self.value = end.value
+            raise StopIteration from None
+
+
+def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    """Puts one, then two, then four …, up to ``most`` together; the last may be fewer."""
+    size, together = 1, []
+    for item in items:
+        together.append(item)
+        if len(together) == size:
+            yield together
+            size, together = min(2 * size, most), []
+    if together:
+        yield together
+
+
+def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
+    footage = each.footage
+    sampled = footage.pts + each.segment.start
+    return SegmentCaption(
+        each.segment, answer, sampled, footage.pixels, footage.pixels[each.picture], each.film
+    )
+
+
+def _whole(decoded: Decoded) -> SegmentFrames:
+    """Takes a film that is not cut by the very frames that it is captioned by without segments."""
+    footage, duration = decoded.footage, decoded.video.duration
+    picture = most_typical(footage.pixels)
+    return SegmentFrames(
+        Segment(0.0, duration, float(footage.pts[picture])), footage, picture, decoded.video.duration
+    )
+
+
+def _nearest(footage: Footage, segment: Segment) -> int:
+    """Finds the frame that is nearest to the representative one."""
+    return int(np.abs(footage.pts + segment.start - segment.representative).argmin())

@@ -1,0 +1,201 @@
+"""Captions whole films by their segments: goes on where another run ended, joins what is alike, sums up.
+
+caption_segments    new segments, one after the other       app/segments/caption_segments.py
+FilmJournal         what is known already                   app/segments/journal.py
+join_alike          neighbours that say the same            app/segments/neighbours.py
+summarize           one line about the film                 app/segments/summary.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.documents.job import Media, Model, Note
+from app.documents.segments import FilmDocument, SegmentDocument, clock, on_film_clock
+from app.errors import UsageError
+from app.jobs.options import CaptionOptions
+from app.segments.caption_segments import SegmentCaption, SegmentEngine, caption_segments
+from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, open_journal
+from app.segments.neighbours import SemanticSpace, join_alike
+from app.segments.summary import summarize
+from app.settings import Settings
+from app.terminal import printable
+from extractors.decoder.decoder import Decoder
+from extractors.media.request import Limits
+from extractors.media.video import Video
+from extractors.shots.segment import SegmentOptions
+from models.caption import AttentionDocument
+
+TIME_DIGITS = 6
+
+
+@dataclass(eq=False)
+class FilmCaptioner:
+    """Captions films in one way, and keeps what is known of each.
+
+    engine: writes captions.
+    weights: what captions depend on beside the options: names and digests of captioners.
+    load_space: loads the semantic embedding, None where there is none; called once, behind the first segment.
+    joined: whether neighbours that are alike become one. summary: whether the film has one.
+    """
+
+    engine: SegmentEngine
+    settings: Settings
+    options: CaptionOptions
+    segments: SegmentOptions
+    weights: Sequence[str]
+    load_space: Callable[[], SemanticSpace | None]
+    joined: bool = True
+    summary: bool = True
+
+    def caption(self, film: Path) -> Generator[SegmentDocument, None, FilmDocument]:
+        """Yields segments as they are known, those from an earlier run first; returns the film's document.
+
+        A segment is in the journal once the next one is asked for.
+
+        Args:
+            film: a video file.
+
+        Returns:
+            The document, its neighbours joined where that was asked for.
+
+        Raises:
+            MediaError: its leaves. What was known before stays in the journal.
+            JobFailure: why the engine cannot caption.
+            UsageError: there is no such file.
+        """
+        with open_journal(self.settings.data / "segments", self._key(film)) as journal:
+            yield from (known.document for known in journal.segments)
+            if journal.end is None:
+                with Decoder(self.settings.decoder) as decoder:
+                    yield from self._go_on(film, journal, decoder)
+            assert journal.end is not None
+            return self._document(film, journal, journal.end)
+
+    @cached_property
+    def space(self) -> SemanticSpace | None:
+        return self.load_space()
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
+
+    def known(self, film: Path) -> list[KnownSegment]:
+        """Reads what an earlier run left in the journal, with the pictures' vectors."""
+        with open_journal(self.settings.data / "segments", self._key(film)) as journal:
+            return journal.segments
+
+    def _go_on(
+        self, film: Path, journal: FilmJournal, decoder: Decoder
+    ) -> Generator[SegmentDocument, None, None]:
+        model: Model | None = None
+        found = caption_segments(
+            film,
+            self.engine,
+            self.options,
+            self.segments,
+            decoder,
+            start_after=journal.last_end,
+            limits=self.limits,
+            batch=self.settings.batch_jobs,
+        )
+        while True:
+            try:
+                each = next(found)
+            except StopIteration as end:
+                journal.finish(self._end(film, journal, decoder, end.value, model))
+                return
+            model = each.answer.answer.model
+            document = segment_document(each)
+            yield document  # before the first one waits for the networks of the embedding
+            journal.append(KnownSegment(document, self._picture(each)))
+
+    def _picture(self, each: SegmentCaption) -> NDArray[np.float32] | None:
+        return None if self.space is None else self.space.pictures([each.picture])[0]
+
+    def _end(
+        self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
+    ) -> FilmEnd:
+        documents = [known.document for known in journal.segments]
+        summary = None
+        if self.summary and documents:
+            summary = summarize(film, documents, self.engine, self.options, decoder, self.limits)
+        return FilmEnd(
+            media=Media.model_validate(video.media()),
+            warnings=[Note(**asdict(warning)) for warning in video.warnings],
+            model=model,
+            summary=summary,
+        )
+
+    def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
+        documents = [known.document for known in journal.segments]
+        return FilmDocument(
+            file=str(film).encode("utf-8", "backslashreplace").decode(),
+            media=end.media,
+            warnings=end.warnings,
+            summary=end.summary,
+            segments=join_alike(journal.segments, self.space) if self.joined else documents,
+            model=end.model,
+        )
+
+    def _key(self, film: Path) -> str:
+        try:
+            return film_key(
+                film,
+                options=self.options.model_dump(mode="json"),
+                segments=asdict(self.segments),
+                weights=list(self.weights),
+                summary=self.summary,
+            )
+        except OSError as error:
+            raise UsageError(f"The file {film} cannot be read: {error.strerror}.") from error
+
+
+def segment_document(each: SegmentCaption) -> SegmentDocument:
+    """Makes the segment's JSON, all times on the film's clock."""
+    attention = each.answer.attention
+    segment, captions = each.segment, each.answer.answer.captions or []
+    return SegmentDocument(
+        start=segment.start,
+        end=segment.end,
+        representative=segment.representative,
+        caption=captions[0].text,
+        captions=captions,
+        sampled=[round(float(time), TIME_DIGITS) for time in each.sampled],
+        attention=None
+        if attention is None
+        else on_film_clock(AttentionDocument.model_validate_json(attention), segment.start),
+    )
+
+
+def segment_lines(film: Path, captioner: FilmCaptioner, name: str) -> Generator[str, None, FilmDocument]:
+    """Yields lines for people: of each segment as it is known, and at the end what the film is about.
+
+    Args:
+        film: a video file.
+        captioner: captions it.
+        name: stands before each line.
+
+    Returns:
+        The film's document.
+
+    Raises:
+        MediaError, JobFailure, UsageError: as ``FilmCaptioner.caption``.
+    """
+    reading = captioner.caption(film)
+    while True:
+        try:
+            segment = next(reading)
+        except StopIteration as end:
+            document: FilmDocument = end.value
+            break
+        yield printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}")
+    if document.summary and len(document.segments) > 1:
+        yield printable(f"{name}in short: {document.summary}")
+    return document

@@ -1,0 +1,154 @@
+"""Keeps what is known of a film, a line of JSON for each finished segment, so that it is begun only once.
+
+A journal is written to as segments are captioned. Whoever is killed leaves at most a torn last line, which is
+dropped by the next one, who goes on behind the last whole segment. A film that is done is answered from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from app.documents.job import Media, Model, Note
+from app.documents.segments import SegmentDocument
+
+FORMAT = 1
+#: Seconds after which a journal that nobody has opened is removed.
+KEPT = 30 * 86400.0
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSegment:
+    """Holds a finished segment.
+
+    picture: float32 (D,), its representative frame in the semantic embedding; None where there is none.
+    """
+
+    document: SegmentDocument
+    picture: NDArray[np.float32] | None = None
+
+
+class FilmEnd(BaseModel):
+    """Holds what is known of a film once all of it has been read."""
+
+    model_config = ConfigDict(frozen=True)
+
+    media: Media
+    warnings: list[Note]
+    model: Model | None
+    summary: str | None
+
+
+@dataclass(eq=False)
+class FilmJournal:
+    """Writes one film's journal. end: None as long as the film is not done."""
+
+    segments: list[KnownSegment] = field(default_factory=list)
+    end: FilmEnd | None = None
+    _file: BinaryIO | None = None
+
+    @property
+    def last_end(self) -> float:
+        """Tells up to which second the film is done."""
+        return self.segments[-1].document.end if self.segments else 0.0
+
+    def append(self, known: KnownSegment) -> None:
+        """Keeps a segment; it is on disk when this returns."""
+        line: dict[str, Any] = {"segment": known.document.model_dump(mode="json")}
+        if known.picture is not None:
+            line["picture"] = base64.b64encode(known.picture.astype("<f2").tobytes()).decode()
+        self._write(line)
+        self.segments.append(known)
+
+    def finish(self, end: FilmEnd) -> None:
+        """Keeps what is known at the end; nothing is appended after that."""
+        self._write({"end": end.model_dump(mode="json")})
+        self.end = end
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        assert self._file is not None, "a journal is written to while it is open"
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def open_journal(folder: Path, key: str) -> Iterator[FilmJournal]:
+    """Opens the journal of a key, with what is in it; waits for another process that has it open.
+
+    Args:
+        folder: of all journals; made where it is missing.
+        key: of ``film_key``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{key}.jsonl"
+    _remove_old(folder)
+    with FileLock(f"{path}.lock"), open(path, "a+b") as file:
+        journal = FilmJournal(_file=file)
+        file.seek(0)
+        for line in file:
+            if not _take(journal, line):
+                break
+        else:
+            line = b""
+        file.truncate(file.tell() - len(line))
+        file.seek(0, os.SEEK_END)
+        os.utime(path)
+        yield journal
+
+
+def _take(journal: FilmJournal, line: bytes) -> bool:
+    """Adds what a line holds; False where it was not written to its end."""
+    if not line.endswith(b"\n"):
+        return False
+    try:
+        content = json.loads(line)
+        if "end" in content:
+            journal.end = FilmEnd.model_validate(content["end"])
+        else:
+            document = SegmentDocument.model_validate(content["segment"])
+            journal.segments.append(KnownSegment(document, _vector(content.get("picture"))))
+    except (ValueError, KeyError, TypeError, ValidationError):
+        return False
+    return True
+
+
+def _vector(text: str | None) -> NDArray[np.float32] | None:
+    return None if text is None else np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
+
+
+def film_key(film: Path, **settings: object) -> str:
+    """Names a journal by all that decides what is in it.
+
+    Args:
+        film: the file; one that is changed has another journal.
+        settings: JSON values: the captioner's options, how the film is cut, which weights there are.
+
+    Raises:
+        OSError: the file cannot be looked at.
+    """
+    found = film.stat()
+    content = [FORMAT, os.path.abspath(film), found.st_size, found.st_mtime_ns, settings]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _remove_old(folder: Path) -> None:
+    for path in folder.glob("*.jsonl"):
+        try:
+            if time.time() - path.stat().st_mtime > KEPT:
+                path.unlink()
+        except OSError:
+            continue  # another process was faster, or has it open

@@ -1,0 +1,123 @@
+"""From a command line's words to films, and to what captions them.
+
+Models are loaded when the first film needs them.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+
+from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.extract.inputs import InputVideo, find_videos
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
+from app.pipeline.installed_captioners import captioner_choices
+from app.segments.film_captioner import FilmCaptioner
+from app.segments.semantic_space import load_semantic_space
+from app.settings import Settings
+from extractors.features import Frames
+from extractors.files import sha256_of
+from extractors.shots.segment import SegmentOptions
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints
+from models.feature_sources.stream_sets import UnknownStreamSet
+
+
+class LazyEngine:
+    """Loads an engine when it is first asked: films that are done need none.
+
+    Its members raise EngineStartFailed, and UsageError for a stream set that there is not.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def info(self) -> EngineInfo:
+        """Tells what the engine can do."""
+        return self._engine.info
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]:
+        """Captions as ``Engine`` does."""
+        return self._engine.describe_and_caption(videos, options, report)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        try:
+            return Engine(self._settings)
+        except UnknownStreamSet as error:
+            raise UsageError(sentence(str(error))) from error
+
+
+def load_film_captioner(
+    settings: Settings, options: CaptionOptions, segments: SegmentOptions, engine: Engine | None = None
+) -> FilmCaptioner:
+    """Makes a film captioner whose journals are told apart by the weights that are there.
+
+    Args:
+        settings: of all.
+        options: of the captioner.
+        segments: how films are cut.
+        engine: one that is loaded already.
+
+    Raises:
+        UsageError: the options name a captioner that there is not, or weights are damaged.
+    """
+    return FilmCaptioner(
+        engine=engine or LazyEngine(settings),
+        settings=settings,
+        options=options,
+        segments=segments,
+        weights=_what_decides(settings, options),
+        load_space=partial(load_semantic_space, settings),
+    )
+
+
+def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
+    """Lists the captioner that will write, or its members, with digests, and what they look at."""
+    try:
+        choices = captioner_choices(settings.weights, settings.captioner)
+        names = choices.resolve(options).writers if choices.alone else ()
+    except CaptionerUnavailable as failure:  # which lists those that there are
+        raise UsageError(str(failure)) from failure
+    except JobFailure as failure:
+        raise UsageError(f"{failure} {failure.hint}") from failure
+    except CheckpointError as error:
+        raise UsageError(sentence(str(error))) from error
+    files = list_checkpoints(settings.weights)
+    known = [f"{name} {sha256_of(files[name])}" for name in names]
+    embedding = find_embedding(settings.weights)
+    known += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
+    return [*known, f"frames {settings.frames}", f"streams {settings.streams}"]
+
+
+def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
+    """Reads how films are cut from a command line's words. Raises UsageError."""
+    try:
+        return SegmentOptions.parse(text, shortest, longest)
+    except ValueError as error:
+        raise UsageError(sentence(str(error))) from error
+
+
+def find_films(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
+    """Finds videos: files, in folders to the bottom, and by patterns that the shell has not replaced.
+
+    Args:
+        paths: as they were given.
+        out: folder of results, which is not searched.
+
+    Raises:
+        UsageError: there is no video.
+    """
+    return find_videos([each for path in paths for each in _expanded(path)], out)
+
+
+def _expanded(path: Path) -> list[Path]:
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    return sorted(Path(each) for each in glob.iglob(str(path), recursive=True)) or [path]

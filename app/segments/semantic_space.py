@@ -1,0 +1,72 @@
+"""Embeds pictures and sentences of any kind by the semantic embedding of the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.settings import Settings
+from extractors.engines.engine import chosen_device
+from extractors.features import Footage
+from extractors.files import sha256_of
+from models.checkpoint import find_embedding, load_embedding
+from models.feature_sources.feature_source import ExtractorPool, build_feature_source
+from models.feature_sources.stream_checks import select_stream_set
+from models.vocabulary import EOS
+
+WORD = re.compile(r"[\w']+")
+AT_ONCE = 16  #: pictures described together
+
+
+class LoadedSemanticSpace:
+    """Loads the sentences' half at once, and the networks that look at pictures when the first one comes."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.digest = sha256_of(path)
+        self._device = chosen_device(settings.device)
+        self._embedding, card = load_embedding(path, self._device)
+        self._stream_set = select_stream_set(card)
+        self._pool = ExtractorPool(self._device, threads=settings.threads, cache=settings.data / "cache")
+
+    def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+        """Embeds pictures uint8 (H, W, 3) of any sizes: unit vectors (N, D)."""
+        source = build_feature_source([self._stream_set], self._pool, frames=1)
+        found = []
+        for begin in range(0, len(pictures), AT_ONCE):
+            stills = [_still(picture) for picture in pictures[begin : begin + AT_ONCE]]
+            with torch.inference_mode():
+                found.append(self._embedding.encode(source.extract(stills)).cpu().numpy())
+        return np.concatenate(found).astype(np.float32) if found else self._none()
+
+    def sentences(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+        """Embeds sentences: unit vectors (N, D). Words that it was not trained on count as unknown."""
+        if not sentences:
+            return self._none()
+        rows = [[*self._embedding.vocabulary.encode(words_of(text)), EOS] for text in sentences]
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [-1] * (longest - len(row)) for row in rows], device=self._device)
+        with torch.inference_mode():
+            return np.asarray(self._embedding.encode_sentences(ids).cpu().numpy(), np.float32)
+
+    def _none(self) -> NDArray[np.float32]:
+        return np.zeros((0, self._embedding.config.joint), np.float32)
+
+
+def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
+    """Loads the embedding, None where the folder of weights has none. Raises CheckpointError."""
+    path = find_embedding(settings.weights)
+    return None if path is None else LoadedSemanticSpace(path, settings)
+
+
+def words_of(text: str) -> list[str]:
+    """Splits a text to words as captions have them: small letters, no punctuation."""
+    return WORD.findall(text.lower())
+
+
+def _still(picture: NDArray[np.uint8]) -> Footage:
+    return Footage(picture[None], np.zeros(1), 1.0, 1.0)

@@ -1,0 +1,85 @@
+"""Sums up a film in a line: what its captioner writes of the segments' representative frames, as a clip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from app.documents.segments import SegmentDocument
+from app.errors import JobFailure
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import ignore_progress
+from app.segments.caption_segments import SegmentEngine
+from extractors.decoder.decoder import Decoder
+from extractors.features import Footage
+from extractors.media.request import Decoded, DecodeRequest, Limits
+from extractors.windows import FRAMES, Sampling
+
+INSTANT = 0.001  #: seconds: so short a part shows one frame
+SECONDS_EACH = 1.0  #: that a frame is shown in the clip
+
+
+def summarize(
+    film: Path,
+    segments: Sequence[SegmentDocument],
+    engine: SegmentEngine,
+    options: CaptionOptions,
+    decoder: Decoder,
+    limits: Limits | None = None,
+) -> str:
+    """Captions the frames that stand for segments spread over the film's time.
+
+    Args:
+        film: the file, in which the decoder jumps to each of them.
+        segments: all of the film, one at least.
+        engine: writes captions; its models are loaded.
+        options: of the captioner.
+        decoder: reads the frames.
+        limits: of decoding, each frame by itself.
+
+    Raises:
+        MediaError: a frame cannot be read again.
+        JobFailure: why the engine cannot caption.
+    """
+    options = engine.info.resolve(options)
+    request = engine.info.request_for(options.choice)
+    times = moments(segments, request.sampling.count if request.sampling else FRAMES)
+    decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
+    footage = _as_a_clip(decoded)
+    [answer] = engine.describe_and_caption(
+        [footage], [options.model_copy(update={"attention": False})], ignore_progress
+    )
+    if isinstance(answer, JobFailure):
+        raise answer
+    return answer.answer.caption or ""
+
+
+def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:
+    """Chooses ``count`` representative frames at most (seconds): what is on in the middle of equal parts."""
+    end = segments[-1].end
+    instants = Sampling(count).instants(end)
+    shown = (_shown(segments, float(instant)) for instant in instants)
+    return list(dict.fromkeys(segment.representative for segment in shown))
+
+
+def _shown(segments: Sequence[SegmentDocument], instant: float) -> SegmentDocument:
+    started: Iterator[SegmentDocument] = (each for each in reversed(segments) if each.start <= instant)
+    return next(started, segments[0])
+
+
+def _instant(request: DecodeRequest, time: float) -> DecodeRequest:
+    """Asks for one frame, in all sizes that the captioner wants."""
+    part = (time, time + INSTANT)
+    return replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None, part=part)
+
+
+def _as_a_clip(decoded: Sequence[Decoded]) -> Footage:
+    """Puts frames one behind the other, each in the middle of its second."""
+    count = len(decoded)
+    times = (np.arange(count, dtype=np.float64) + 0.5) * SECONDS_EACH
+    pixels = np.concatenate([each.frames.pixels for each in decoded])
+    sized = {size: np.concatenate([each.sized[size] for each in decoded]) for size in decoded[0].sized}
+    return Footage(pixels, times, count * SECONDS_EACH, 1 / SECONDS_EACH, None, sized)
