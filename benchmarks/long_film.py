@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from benchmarks.support.joined_film import Part, encode_parts, write_joined
+from benchmarks.support.joined_film import EncodedClip, encode_parts, write_joined
 from benchmarks.support.segment_run import is_near
 
 #: Clips that have cuts of their own, as looking at them showed: nobody could say which of a film's are known.
@@ -95,7 +95,9 @@ def measure_cuts(film: Path, cuts: Sequence[float], data: Path) -> None:
     print(f"| reading alone | {spent:.0f} s |")
 
 
-def measure_run(film: Path, parts: Sequence[Part], folder: Path, captioner: bool, shortest: float) -> None:
+def measure_run(
+    film: Path, parts: Sequence[EncodedClip], folder: Path, captioner: bool, shortest: float
+) -> None:
     """Memory against a clip's, and when the first caption is there."""
     short = folder / "short.mp4"
     write_joined(short, parts, SHORT)
@@ -111,7 +113,7 @@ def measure_run(film: Path, parts: Sequence[Part], folder: Path, captioner: bool
     print(f"| all {len(seconds)} segments | {seconds[-1]:.0f} s, {statistics.mean(steps):.2f} s each |")
 
 
-def measure_resuming(parts: Sequence[Part], folder: Path, captioner: bool) -> None:
+def measure_resuming(parts: Sequence[EncodedClip], folder: Path, captioner: bool) -> None:
     """Whether a run that is killed and gone on with ends as one that was not."""
     film = folder / "middle.mp4"
     write_joined(film, parts, MIDDLE)

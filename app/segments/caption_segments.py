@@ -25,7 +25,7 @@ from extractors.media.errors import NoFrames
 from extractors.media.request import Decoded, DecodeRequest, Limits, cut_clip
 from extractors.media.video import Video
 from extractors.shots.held_frames import most_typical
-from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
+from extractors.shots.segment import Segment, SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments
 from extractors.windows import FRAMES, Sampling
 
@@ -135,8 +135,8 @@ class _FilmReader:
             return self.decoder.decode(self.path, DecodeRequest(Sampling(count=1)), self.limits).video
 
     def _cut(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
-        plan = FramePlan.of(self.request)
-        seen = plan or FramePlan(FRAMES, SHORT_SIDE)
+        plan = SegmentPlan.of(self.request)
+        seen = plan or SegmentPlan(FRAMES, SHORT_SIDE)
         stream = self.decoder.stream(self.path, seen.stream_request(options, start), self.limits)
         found = read_segments(stream, options, seen, start)
         return (yield from (found if plan is not None else self._read_again(found)))

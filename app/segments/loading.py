@@ -15,14 +15,14 @@ from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
-from app.pipeline.installed_captioners import captioner_choices
+from app.pipeline.installed_captioners import captioner_choices, captioner_infos, pretrained_infos
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.semantic_space import load_semantic_space
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
-from models.checkpoint import CheckpointError, find_embedding, list_checkpoints
+from models.checkpoint import CheckpointError, find_embedding
 from models.feature_sources.stream_sets import UnknownStreamSet
 
 
@@ -81,16 +81,17 @@ def load_film_captioner(
 def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     """Lists the captioner that will write, or its members, with digests, and what they look at."""
     try:
-        choices = captioner_choices(settings.weights, settings.captioner)
+        choices = captioner_choices(settings)
         names = choices.resolve(options).writers if choices.alone else ()
+        infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
     except CaptionerUnavailable as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(f"{failure} {failure.hint}") from failure
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
-    files = list_checkpoints(settings.weights)
-    known = [f"{name} {sha256_of(files[name])}" for name in names]
+    digests = {info.name: info.weights_sha256 for info in infos}
+    known = [f"{name} {digests[name]}" for name in names]
     embedding = find_embedding(settings.weights)
     known += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
     return [*known, f"frames {settings.frames}", f"streams {settings.streams}"]

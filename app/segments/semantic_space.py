@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from app.settings import Settings
-from extractors.engines.engine import chosen_device
+from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage
 from extractors.files import sha256_of
 from models.checkpoint import find_embedding, load_embedding
@@ -28,7 +28,7 @@ class LoadedSemanticSpace:
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.digest = sha256_of(path)
-        self._device = chosen_device(settings.device)
+        self._device = choose_device(settings.device)
         self._embedding, card = load_embedding(path, self._device)
         self._stream_set = select_stream_set(card)
         self._pool = ExtractorPool(self._device, threads=settings.threads, cache=settings.data / "cache")

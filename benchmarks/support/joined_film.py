@@ -23,7 +23,7 @@ Picture = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Part:
+class EncodedClip:
     """A piece of one clip, encoded: a key frame and what follows it.
 
     source: index of its clip. header: what a decoder needs, the same for all.
@@ -35,14 +35,14 @@ class Part:
     packets: tuple[tuple[bytes, bool], ...]
 
 
-def encode_parts(clips: Sequence[Path], seed: int = 0) -> list[Part]:
+def encode_parts(clips: Sequence[Path], seed: int = 0) -> list[EncodedClip]:
     """A random piece of each clip that is long enough; of drawn patterns where there are no clips."""
     generator = random.Random(seed)
     encoded = (_encode_part(number, pictures, generator) for number, pictures in _sources(clips))
     return [part for part in encoded if part is not None]
 
 
-def write_joined(path: Path, parts: Sequence[Part], seconds: float, seed: int = 0) -> list[float]:
+def write_joined(path: Path, parts: Sequence[EncodedClip], seconds: float, seed: int = 0) -> list[float]:
     """Writes a film of parts in a random order, no clip after itself.
 
     Args:
@@ -77,9 +77,9 @@ def _packet(content: bytes, is_key: bool, frame: int, stream: Any) -> av.Packet[
     return packet
 
 
-def _shuffled(parts: Sequence[Part], generator: random.Random) -> Iterator[Part]:
+def _shuffled(parts: Sequence[EncodedClip], generator: random.Random) -> Iterator[EncodedClip]:
     """All parts again and again, each time in another order."""
-    last: Part | None = None
+    last: EncodedClip | None = None
     while True:
         order = generator.sample(parts, len(parts))
         if last is not None and order[0].source == last.source:
@@ -88,7 +88,7 @@ def _shuffled(parts: Sequence[Part], generator: random.Random) -> Iterator[Part]
         last = order[-1]
 
 
-def _encode_part(source: int, pictures: Sequence[Picture], generator: random.Random) -> Part | None:
+def _encode_part(source: int, pictures: Sequence[Picture], generator: random.Random) -> EncodedClip | None:
     """A random piece of a clip's pictures; None where the clip is too short."""
     length = min(len(pictures), round(generator.uniform(SHORTEST, LONGEST) * RATE))
     if length < SHORTEST * RATE:
@@ -106,7 +106,7 @@ def _encode_part(source: int, pictures: Sequence[Picture], generator: random.Ran
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             frame.pts, frame.time_base = index, Fraction(1, RATE)
         packets += [(bytes(packet), bool(packet.is_keyframe)) for packet in codec.encode(frame)]
-    return Part(source, codec.extradata, tuple(packets))
+    return EncodedClip(source, codec.extradata, tuple(packets))
 
 
 def _sources(clips: Sequence[Path]) -> Iterator[tuple[int, list[Picture]]]:

@@ -124,7 +124,7 @@ class SegmentFrames:
 
 
 @dataclass(frozen=True)
-class FramePlan:
+class SegmentPlan:
     """The frames of a segment: ``count``, each on screen in the middle of an equal part of its time.
 
     short_side: pixels of the shorter edge at most. sizes: further sizes, made of that one.
@@ -135,7 +135,7 @@ class FramePlan:
     sizes: tuple[FrameSize, ...] = ()
 
     @classmethod
-    def of(cls, request: DecodeRequest) -> FramePlan | None:
+    def of(cls, request: DecodeRequest) -> SegmentPlan | None:
         """The plan that serves a captioner's request, or None where it needs the segment read once more.
 
         Frames spread over the time can be chosen while a segment is still open. Windows of neighbouring

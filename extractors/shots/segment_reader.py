@@ -21,7 +21,7 @@ from extractors.media.stream_parts import FrameChunk, StreamPart, StreamStart
 from extractors.media.video import Video
 from extractors.shots.cut_detector import CutDetector, JudgedFrame
 from extractors.shots.held_frames import HeldFrames, most_typical
-from extractors.shots.segment import FramePlan, Segment, SegmentFrames, SegmentOptions
+from extractors.shots.segment import Segment, SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.windows import TICK, Sampling
 
 #: Frames held for each that a captioner looks at: so near to the middle of its part lies the nearest one.
@@ -29,9 +29,9 @@ HELD_PER_FRAME = 8
 
 
 def read_segments(
-    parts: Iterable[StreamPart], options: SegmentOptions, plan: FramePlan, start: float = 0.0
+    parts: Iterable[StreamPart], options: SegmentOptions, plan: SegmentPlan, start: float = 0.0
 ) -> Generator[SegmentFrames, None, Video]:
-    """Segments as they end, from a stream that ``FramePlan.stream_request`` asked for.
+    """Segments as they end, from a stream that ``SegmentPlan.stream_request`` asked for.
 
     Where the stream begins again, because the file shows other frames than its index promised, what was
     handed over stays, and the rest is cut anew from there.
@@ -108,7 +108,7 @@ class Segmenter:
     """
 
     options: SegmentOptions
-    plan: FramePlan
+    plan: SegmentPlan
     start: float
     begin: StreamStart
     _open: _Open = field(init=False)

@@ -14,19 +14,19 @@ from extractors.media.decode import stream_here
 from extractors.media.request import DecodeRequest
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
 from extractors.media.video import Video
-from extractors.shots.segment import FramePlan, SegmentFrames, SegmentOptions
+from extractors.shots.segment import SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments
 from extractors.windows import Sampling, Windows
 from tests.extractors.shots.scenes import FPS, cuts_of, write_scenes
 from tests.media import numbered, read_number, write_video
 
-PLAN = FramePlan(count=4, short_side=64)
+PLAN = SegmentPlan(count=4, short_side=64)
 SHOTS = SegmentOptions("shots")
 FRAME = 1 / FPS
 
 
 def read(
-    path: Path, options: SegmentOptions, start: float = 0.0, plan: FramePlan = PLAN
+    path: Path, options: SegmentOptions, start: float = 0.0, plan: SegmentPlan = PLAN
 ) -> list[SegmentFrames]:
     return list(read_segments(stream_here(path, plan.stream_request(options, start)), options, plan, start))
 
@@ -111,7 +111,7 @@ def test_the_frame_that_is_least_like_the_others_does_not_represent_them(tmp_pat
         return np.full((height, width, 3), shade, np.uint8)
 
     film = write_video(tmp_path / "film.mp4", frames=48, fps=FPS, painter=paint)
-    [found] = read(film, SegmentOptions("pieces", 10.0), plan=FramePlan(7, 64))
+    [found] = read(film, SegmentOptions("pieces", 10.0), plan=SegmentPlan(7, 64))
     assert found.footage.pixels[found.picture].mean() < 150
     assert not 2.0 <= found.segment.representative < 2.8
 
@@ -145,14 +145,14 @@ def parts(*begins: Sequence[float]) -> Iterator[StreamPart]:
 
 
 def test_a_stream_that_begins_again_goes_on_behind_what_was_handed_over() -> None:
-    options, plan = SegmentOptions("pieces", 2.0, minimum=1.0), FramePlan(2, 8)
+    options, plan = SegmentOptions("pieces", 2.0, minimum=1.0), SegmentPlan(2, 8)
     again = parts([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4.5, 5, 6, 7, 8])
     found = list(read_segments(again, options, plan))
     assert edges(found) == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 9)]
 
 
 def test_what_the_file_was_like_comes_back_at_the_end() -> None:
-    reading = read_segments(parts([0, 1, 2]), SegmentOptions("none"), FramePlan(2, 8))
+    reading = read_segments(parts([0, 1, 2]), SegmentOptions("none"), SegmentPlan(2, 8))
     next(reading)
     with pytest.raises(StopIteration) as end:
         next(reading)
@@ -160,10 +160,10 @@ def test_what_the_file_was_like_comes_back_at_the_end() -> None:
 
 
 def test_frames_are_chosen_while_a_shot_is_open_where_that_can_be() -> None:
-    assert FramePlan.of(DecodeRequest(Sampling(count=8))) == FramePlan(8, 256)
+    assert SegmentPlan.of(DecodeRequest(Sampling(count=8))) == SegmentPlan(8, 256)
     for request in (
         DecodeRequest(Sampling(fps=2.0)),
         DecodeRequest(audio_rate=16000),
         DecodeRequest(windows=(Windows(16, 16),)),
     ):
-        assert FramePlan.of(request) is None
+        assert SegmentPlan.of(request) is None
