@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pydantic import Field
 
 from app.documents.job import Document, JobDocument, Media, Model, Note, document_of, kept_segments
+from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
+from app.jobs.kept_segments import KeptSegments
 from models.caption import AttentionDocument, ChosenMoment, ScoredCaption, Weights
 
 
@@ -51,9 +53,7 @@ def film_of(job: Job, blobs: Blobs) -> FilmDocument:
     """
     document = document_of(job, blobs)
     kept = kept_segments(job, blobs)
-    segments = (
-        [_whole(document)] if kept is None else [*map(SegmentDocument.model_validate, kept.read(blobs))]
-    )
+    segments = [_whole(document)] if kept is None else _read_segments(job, kept, blobs)
     return FilmDocument(
         file=document.filename or job.id,
         media=document.media,
@@ -62,6 +62,13 @@ def film_of(job: Job, blobs: Blobs) -> FilmDocument:
         segments=segments,
         model=document.model,
     )
+
+
+def _read_segments(job: Job, kept: KeptSegments, blobs: Blobs) -> list[SegmentDocument]:
+    try:
+        return [SegmentDocument.model_validate(each) for each in kept.read(blobs)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordUnreadable(f"The segments of job {job.id} cannot be read.") from error
 
 
 def _whole(document: JobDocument) -> SegmentDocument:

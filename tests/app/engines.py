@@ -1,8 +1,8 @@
 """An engine for tests of jobs: a real process that does, for each job, what its captioner's name says.
 
-``echo`` answers; ``sleep-2`` takes two seconds; ``sign-2`` too, and its captions end in the process's id; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang``
-holds the interpreter's lock for ever, as native code can; ``raise`` meets an error; ``refuse`` cannot do
-this one.
+``echo`` answers; ``sleep-2`` takes two seconds; ``sign-2`` too, and writes its process's id behind the
+caption; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang`` holds the interpreter's lock for ever, as
+native code can; ``raise`` meets an error; ``refuse`` cannot do this one.
 """
 
 from __future__ import annotations
