@@ -90,10 +90,10 @@ PINS := pyproject.toml constraints.txt
 WEIGHTS := weights/packages.txt
 
 $(STAMPS)/api: GROUPS := api cli
-$(STAMPS)/worker: GROUPS := worker cli
-$(STAMPS)/serve: GROUPS := api worker cli embedded
-$(STAMPS)/train: GROUPS := api worker cli embedded train
-$(STAMPS)/test: GROUPS := api worker cli embedded train decord hdf5 pretrained test
+$(STAMPS)/worker: GROUPS := worker cli pretrained
+$(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
+$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train
+$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 test
 
 # What a larger set-up brings need not be set up again.
 $(STAMPS)/serve: COVERED := api worker

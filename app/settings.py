@@ -111,11 +111,15 @@ class Settings(BaseSettings):
     )
     captioner: str | None = Field(
         None,
-        description="Captioner of jobs that name none; default: the best on real clips within ten seconds.",
+        description="Captioner of jobs that name none; default: the best on real clips within a minute.",
     )
     captioners: str = Field(
         "",
         description="Captioners that are loaded, with commas between them; default: all that are installed.",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Of pretrained captioners; bfloat16 halves memory, and seconds where hardware has it.",
     )
     streams: str | None = Field(
         None,

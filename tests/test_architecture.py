@@ -74,7 +74,7 @@ IMAGES = {
         ),
     ),
     "worker": Image(
-        ("worker", "cli"),
+        ("worker", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
         "app.worker.worker, app.worker.engine_child, app.pipeline.engine, app.cli.caption, "
         "docker.worker_health",

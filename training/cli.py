@@ -34,13 +34,26 @@ Data = Annotated[
 ]
 
 
+def _check_name(captioner: str) -> str:
+    """Returns the name of a captioner or of the embedding; refuses others before anything else is asked."""
+    from models.captioners.registry import UnknownCaptioner, captioner_class
+
+    try:
+        if captioner != EMBEDDING:
+            captioner_class(captioner)
+    except UnknownCaptioner as error:
+        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
+    return captioner
+
+
 @app.command()
 def train(
     captioner: Annotated[
         str,
         typer.Argument(
+            callback=_check_name,
             help="stats, g2l, refocus, dual_afr, vanilla, temporal, spatial, another name of "
-            f"models/captioners/registry.py, or {EMBEDDING}."
+            f"models/captioners/registry.py, or {EMBEDDING}.",
         ),
     ],
     data: Data,
@@ -84,7 +97,6 @@ def train(
     from training.recipes.option_check import TrainOptions, UnreadOption
     from training.recipes.paper_recipes import PAPER_NAMES
 
-    _check_name(captioner)
     settings = RunSettings(out or Path("runs", captioner), cache, typer.echo, threads)
     given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
     try:
@@ -95,17 +107,6 @@ def train(
     except UnreadOption as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(f"best checkpoint: {best}")
-
-
-def _check_name(captioner: str) -> None:
-    """Refuses what is neither a captioner nor the embedding."""
-    from models.captioners.registry import UnknownCaptioner, captioner_class
-
-    try:
-        if captioner != EMBEDDING:
-            captioner_class(captioner)
-    except UnknownCaptioner as error:
-        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
 
 
 def _find_recipe(recipe: str | None, name: str) -> Recipe:

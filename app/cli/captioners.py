@@ -83,7 +83,7 @@ def verify(
 
 
 def read_facts(folder: Path) -> ModelFacts:
-    """What a folder holds, without loading it. Raises PretrainedError where nothing here can run it."""
+    """Reads what a folder holds, without loading it. Raises PretrainedError where nothing here can run it."""
     from models.pretrained.folder import read_pretrained_info
     from models.pretrained.installed import ModelFacts
 

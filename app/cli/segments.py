@@ -77,9 +77,18 @@ def caption_by_segments(
 
 
 def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: SegmentOutput) -> int:
-    """Captions films by their segments and prints or writes what came of each; returns how many failed.
+    """Captions films by their segments and prints or writes what came of each.
 
-    Raises UsageError, EngineStartFailed.
+    Args:
+        films: the files.
+        captioner: what captions them.
+        output: format, folder and whether attention is written.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        UsageError, EngineStartFailed: nothing can be done for any of them.
     """
     if output.format is not None and output.folder is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")

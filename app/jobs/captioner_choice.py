@@ -24,7 +24,7 @@ from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, Ca
 # REELWORD_CAPTIONER overrules all of this.
 
 
-PATIENCE = 10.0  #: seconds for a 10 s clip, as long as the clip itself; a slower captioner is asked by name
+PATIENCE = 60.0  #: seconds for a 10 s clip; a slower captioner is asked by name
 FALLBACK = "stats"
 
 

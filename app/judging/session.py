@@ -54,7 +54,7 @@ class JudgedClip(BaseModel):
 
 
 class Seconds(BaseModel):
-    """What a captioner took: sums over clips, from decoded frames to features and from there to captions."""
+    """Sums what a captioner took over clips, from decoded frames to features and from there to captions."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,7 +70,7 @@ class Seconds(BaseModel):
 
 
 class WrittenCaption(BaseModel):
-    """What one captioner wrote of one clip, and the seconds that it took."""
+    """Holds what one captioner wrote of one clip, and the seconds that it took."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -146,7 +146,16 @@ class JudgingSession:
         self._write(_State(clips=clips, seconds=seconds))
 
     def mark(self, clip: int, caption: int, mark: Mark | None) -> None:
-        """Marks a caption, or takes its mark back. Raises IndexError where there is no such caption."""
+        """Marks a caption, or takes its mark back.
+
+        Args:
+            clip: its place in ``clips``.
+            caption: its place among the clip's.
+            mark: None takes the mark back.
+
+        Raises:
+            IndexError: there is no such caption.
+        """
         clips = list(self.clips)
         captions = list(clips[clip].captions)
         captions[caption] = captions[caption].model_copy(update={"mark": mark})

@@ -36,7 +36,7 @@ class CaptionPlan(Protocol):
 
     @property
     def feature_source(self) -> StreamSource | None:
-        """What computes the streams; None where frames are read as they are."""
+        """Names what computes the streams; None where frames are read as they are."""
         ...
 
     def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
@@ -88,6 +88,11 @@ class FramePlan:
 
     def provenance(self, video: VideoInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
         """Names the model's class, and how many frames it was shown."""
-        info, sampling = self.captioner.info, self.captioner.sampling
-        network = {"network": info.architecture, "sampling": describe_spread(sampling.count)}
-        return {"frames": network}
+        sampling = self.captioner.sampling
+        rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
+        return {
+            "frames": {
+                "network": self.captioner.info.architecture,
+                "sampling": describe_spread(sampling.count) if sampling.fps is None else rate,
+            }
+        }

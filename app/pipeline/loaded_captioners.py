@@ -195,7 +195,7 @@ def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretr
     log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
     try:
         info = read_pretrained_info(pretrained_captioners(settings).path(card.name), card.name)
-        return load_pretrained_captioner(info, LoadSettings(device=device))
+        return load_pretrained_captioner(info, LoadSettings(device=device, precision=settings.precision))
     except PretrainedError as error:
         log.error("captioner left out", captioner=card.name, why=error.advice)
         return None

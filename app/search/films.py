@@ -50,6 +50,15 @@ def _moment(film: Path, name: str, known: KnownSegment, decoder: Decoder) -> Mom
 
 
 def read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
-    """Reads the frame that is on screen at ``time`` (seconds). Raises the leaves of MediaError."""
+    """Reads the frame that is on screen at a time.
+
+    Args:
+        film: its file.
+        time: seconds.
+        decoder: what reads it.
+
+    Raises:
+        MediaError: its leaves.
+    """
     request = DecodeRequest(Sampling(count=1), part=(time, time + INSTANT))
     return Image.fromarray(decoder.decode(film, request).frames.pixels[0])

@@ -1,4 +1,4 @@
-"""How a film is cut into segments, and what a segment is: values, and the request that serves them.
+"""Declares how a film is cut into segments, and what a segment is, with the request that serves them.
 
 shots    a segment is a shot; one that goes on for too long is cut, one that is too short stays with the one
          before
@@ -30,7 +30,7 @@ LEAST_SECONDS, MOST_SECONDS = 0.5, 24 * 3600.0
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """How a film is cut.
+    """Says how a film is cut.
 
     kind: what a segment is; "auto" takes shots from ``LONG_FILM`` on, and else the whole.
     seconds: length of a piece.
@@ -150,7 +150,7 @@ class SegmentPlan:
         return cls(sampling.count, side, request.sizes)
 
     def stream_request(self, options: SegmentOptions, start: float = 0.0) -> DecodeRequest:
-        """What is asked of the decoder.
+        """Makes the request to the decoder.
 
         Args:
             options: how the film is cut, "auto" resolved.

@@ -101,7 +101,7 @@ class _Open:
 
 @dataclass(eq=False)
 class Segmenter:
-    """Where segments end. A cut ends the open segment once what follows it has lasted long enough.
+    """Decides where segments end. A cut ends the open segment once what follows it has lasted long enough.
 
     A cut sooner than ``options.shortest`` after the last one is passed over, so that no segment is shorter.
     start: seconds at which the open segment begins.
@@ -128,7 +128,7 @@ class Segmenter:
         (self._next or self._open).held.add(frame.time, frame.pixels)
 
     def finish(self, duration: float) -> Iterator[SegmentFrames]:
-        """What is left, up to the end of the film."""
+        """Returns what is left, up to the end of the film."""
         if self._next is not None and duration >= self._next.start + self.options.shortest:
             yield from self._end_at(self._next.start)
         self._give_up_next()

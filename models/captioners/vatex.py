@@ -5,7 +5,7 @@
 
 One decoder of two LSTMs (eqs. 1-5) under three attentions: vanilla has none and reads the global vector v̄,
 temporal attends to segments V^t, spatial to the objects V^o of all frames. The three are trained apart. Which
-of their captions wins (section 2.3) is in models/captioners/semantic_embedding.py.
+of their captions wins (section 2.3) is decided in models/combining/reranking.py.
 
 Where the paper is silent, or we differ:
 

@@ -27,9 +27,9 @@ from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
 from models.decoding.options import DecodingOptions, LengthPenalty
 from models.decoding.partial_captions import PartialCaptions, SearchResult
-from models.decoding.sampling import SampledCaptions, sample, search_by_sampling, search_greedily
+from models.decoding.sampling import sample, search_by_sampling, search_greedily
 
-__all__ = ["DecodingOptions", "Hypothesis", "LengthPenalty", "SampledCaptions", "decode", "sample"]
+__all__ = ["DecodingOptions", "Hypothesis", "LengthPenalty", "decode", "sample"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """Which of a decoder's attention is shown.
+    """Chooses which of a decoder's attention is shown.
 
     layers: places of the layers whose mean is shown; None takes the upper half of them, where words have
     found their objects and the embeddings' own likeness weighs less. heads: None for the mean of all.

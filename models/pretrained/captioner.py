@@ -32,7 +32,7 @@ EncodedT = TypeVar("EncodedT")
 
 @dataclass(frozen=True, eq=False)
 class ReadBack:
-    """What a model says of captions that it reads. logits: (R, L, V), those that predict each token.
+    """Holds what a model says of captions that it reads. logits: (R, L, V), those that predict each token.
 
     attention: (R, L, keys), what is attended to where each token is predicted; None where nothing recorded.
     """
@@ -70,12 +70,12 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @property
     def name(self) -> str:
-        """What it is called among captioners."""
+        """Its name among captioners."""
         return self.info.name
 
     @property
     def device(self) -> torch.device:
-        """Where its weights lie."""
+        """The device that its weights lie on."""
         device: torch.device = self.model.device
         return device
 
@@ -134,7 +134,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> EncodedT:
-        """What all captions of the videos are written from."""
+        """Encodes what all captions of the videos are written from."""
 
     @abstractmethod
     def _generate(self, encoded: EncodedT, config: GenerationConfig) -> Tensor:
@@ -159,7 +159,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:
-        """Where the visual tokens of a video are among the recorded keys."""
+        """Finds the visual tokens of a video among the recorded keys."""
 
     def _recorder(self, queries: slice) -> AttentionRecorder:
         return AttentionRecorder(self._attention_modules(), self.choice, queries)

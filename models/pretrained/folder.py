@@ -46,7 +46,7 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 
 @dataclass(frozen=True)
 class PretrainedInfo:
-    """What is known of a pretrained captioner that is not loaded.
+    """Describes a pretrained captioner that is not loaded.
 
     folder: where it lies; its last part is the captioner's ``name`` unless another was given.
     architecture: the class in transformers. parameters: numbers in its weights. disk: bytes of these files.
@@ -119,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
-    """Who opens it, as which class; other heads on the same networks write no captions."""
+    """Finds who opens it, as which class; other heads on the same networks write no captions."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise NotACaptioner(f"config.json of {folder} names no model_type.")
@@ -178,7 +178,7 @@ def _product(shape: Iterable[int]) -> int:
 
 
 def _licence(card: Path) -> str | None:
-    """What the card's head says; a card that cannot be read says nothing."""
+    """Reads the licence from the card's head; a card that cannot be read says nothing."""
     try:
         head = metadata_load(card) if card.is_file() else None
     except (OSError, ValueError, YAMLError):

@@ -76,7 +76,7 @@ class MeasuredSpeed(BaseModel):
 
 
 class PretrainedCard(BaseModel):
-    """What is known of an installed captioner. revision: of the hub's repository; None from a folder.
+    """Describes an installed captioner. revision: of the hub's repository; None from a folder.
 
     scores: by data set, as checkpoints' cards have them; with speed they decide who writes by default.
     """

@@ -19,7 +19,7 @@ from models.pretrained.errors import PretrainedDamaged
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """Which of a model's keys are visual tokens, and what each of them saw.
+    """Says which of a model's keys are visual tokens, and what each of them saw.
 
     keys: int64 (M, rows · columns), places among the keys that are attended to, the cells of a moment row by
     row. rows, columns: of the grid of cells. frames_each: frames that make one moment. view: the part of the
@@ -35,7 +35,7 @@ class TokenMap:
     def attention(
         self, words: tuple[str, ...], weights: NDArray[np.float64], frames: ChosenFrames
     ) -> AttentionDocument:
-        """What words attend to, by time and place.
+        """Sums what words attend to, by time and place.
 
         Args:
             words: L words.
@@ -76,7 +76,7 @@ def grid_keys(moments: int, cells: int, leading: int = 0, each: int = 0) -> NDAr
 
 
 def resize_and_crop(processor: Any) -> ResizeAndCrop:
-    """What an image processor of transformers does to a picture before it is cut into patches.
+    """Reads what an image processor of transformers does to a picture before it is cut into patches.
 
     Raises PretrainedDamaged where it leaves the size as it is, or crops what is no square.
     """
@@ -98,7 +98,16 @@ def _sides(size: Any) -> Mapping[str, int]:
 
 
 def covered(view: View, pixels: int, patch: int) -> View:
-    """The part of a square view that whole patches cover, where ``pixels`` are no multiple of ``patch``."""
+    """Cuts a square view to what whole patches cover, where ``pixels`` are no multiple of ``patch``.
+
+    Args:
+        view: x0 y0 x1 y1 in [0, 1] of the frame.
+        pixels: of the view's side, as the network is given it.
+        patch: of a patch's side.
+
+    Returns:
+        The view that the patches cover.
+    """
     left, top, right, bottom = view
     share = pixels // patch * patch / pixels
     return left, top, left + (right - left) * share, top + (bottom - top) * share

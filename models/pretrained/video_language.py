@@ -234,7 +234,7 @@ def _short_side(wants: Any) -> int:
 
 
 def _behind(name: str, tokens: Tensor) -> Tensor:
-    """What continues a tensor of the prompt along written tokens, which are text and all attended to."""
+    """Continues a tensor of the prompt along written tokens, which are text and all attended to."""
     if name == "input_ids":
         return tokens
     return torch.ones_like(tokens) if name == "attention_mask" else torch.zeros_like(tokens)

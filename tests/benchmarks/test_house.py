@@ -16,6 +16,7 @@ EXPLAINED_ELSEWHERE = {
     "app.cli.judge.judge",
     "app.cli.main.caption",
     "app.cli.search.search",
+    "app.segments.loading.describe_and_caption",
     "training.ablations.command.ablate",
     "training.cli.train",
     "training.cli.evaluate",
