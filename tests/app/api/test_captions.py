@@ -28,7 +28,8 @@ def segment(number: int, caption: str | None = None) -> dict[str, Any]:
     words = [{"word": word, "logprob": -0.1} for word in text.split()]
     return {
         "start": 2.5 * number, "end": 2.5 * (number + 1), "representative": 2.5 * number + 1.0,
-        "caption": text, "captions": [{"text": text, "score": -0.5, "words": words}], "sampled": [2.5 * number], "merged": 1,
+        "caption": text, "captions": [{"text": text, "score": -0.5, "words": words}],
+        "sampled": [2.5 * number], "merged": 1,
     }  # fmt: skip
 
 
