@@ -102,7 +102,7 @@ def test_subtitles_say_what_the_segments_say(
 ) -> None:
     location, claim = running
     begin(worker, claim, 3)
-    cues = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text)
+    cues = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions
     assert [(cue.start, cue.end) for cue in cues][1] == ("00:00:02.500", "00:00:05.000")
     assert cues[1].raw_text == "scene 1 &lt;b&gt;&amp; so on"
     rows = list(csv.DictReader(io.StringIO(api.client.get(f"{location}/captions.csv").text)))
@@ -128,7 +128,7 @@ def test_a_finished_film_keeps_its_segments_and_its_line(
 
 def test_a_job_without_segments_is_one_cue(api: LiveApi, worker: ScriptedWorker) -> None:
     location = finished(api, worker)
-    (cue,) = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text)
+    (cue,) = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions
     assert (cue.start, cue.end, cue.text) == ("00:00:00.000", "00:00:04.000", "a dog runs")
     assert api.client.get(location).json()["segments"] is None
 

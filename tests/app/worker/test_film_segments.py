@@ -243,7 +243,7 @@ def test_the_real_captioner_writes_a_film_s_segments(crew: Service, film: Path, 
     assert (job.state, document.error) == ("succeeded", None)
     assert starts(job, crew.blobs) == STARTS
     assert document.caption
-    cues = webvtt.from_string(to_vtt(film_of(job, crew.blobs)))
+    cues = webvtt.from_string(to_vtt(film_of(job, crew.blobs))).captions
     assert [cue.text for cue in cues] == [each.caption for each in document.segments or []]
     for number, each in enumerate(document.segments or []):
         told = AttentionDocument.model_validate_json(crew.blobs.read(attention_key(job.results, number)))
