@@ -1,5 +1,5 @@
-"""Answers ``/jobs/{id}/captions.*`` and ``/jobs/{id}/segments``: a film's segments as files, and where the
-captioner looked in each.
+"""Answers ``/jobs/{id}/captions.*`` and ``/jobs/{id}/segments``: a film's segments as files, and what each
+shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.documents.segments import film_of
 from app.documents.subtitles import FORMATS
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
-from app.jobs.kept_segments import attention_key
+from app.jobs.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
 
 Kind = Annotated[Literal["vtt", "srt", "json", "csv"], Path(description="What is written.")]
@@ -55,14 +55,39 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep) -> Response:
 def segment_attention(job_id: JobId, number: Number, service: ServiceDep) -> Response:
     """Tells where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id)
-    kept = kept_segments(job, service.blobs)
-    if kept is None or number >= kept.done:
-        raise problems.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
+    folder = _segment_folder(job, number, service)
     try:
-        data = service.blobs.read(attention_key(kept.folder, number))
+        data = service.blobs.read(attention_key(folder, number))
     except BlobMissingError as error:
         raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
     return Response(data, media_type="application/json", headers=_caching(job))
+
+
+@router.get(
+    "/segments/{number}/frame.jpg",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
+        **problems.openapi_responses(problems.UnknownJob, problems.UnknownSegment),
+    },
+)
+def segment_frame(job_id: JobId, number: Number, service: ServiceDep) -> Response:
+    """Shows the frame that stands for a segment: the one at `representative`."""
+    job = find(service, job_id)
+    folder = _segment_folder(job, number, service)
+    try:
+        data = service.blobs.read(frame_key(folder, number))
+    except BlobMissingError as error:
+        raise problems.UnknownSegment(f"Segment {number} is kept no more.") from error
+    return Response(data, media_type="image/jpeg", headers=_caching(job))
+
+
+def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
+    """Finds where a segment's files lie. Raises UnknownSegment."""
+    kept = kept_segments(job, service.blobs)
+    if kept is None or number >= kept.done:
+        raise problems.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
+    return kept.folder
 
 
 def _check_is_captioned(job: Job, service: ApiDependencies) -> None:

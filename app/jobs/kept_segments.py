@@ -1,7 +1,8 @@
 """Keeps the finished segments of a film's job in blobs: for readers while it runs, and for its next attempt.
 
     results/<job>/<token>/segments/parts/<k>.json         segments in their order, 64 to a part
-    results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in the n-th of them
+    results/<job>/<token>/segments/<n>/frame.jpg          the frame that stands for the n-th of them
+    results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in it
 
 The last part is replaced whole whenever a segment is added, so that a reader finds it as it was or as it is,
 and what is written at a time stays small however long the film. The job's record says where its segments lie
@@ -66,8 +67,15 @@ class SegmentFolder:
         """Tells up to which second the film is done."""
         return float(self.segments[-1]["end"]) if self.segments else 0.0
 
-    def add(self, segment: Segment, attention: bytes | None) -> None:
-        """Keeps the next segment; it is in the blobs when this returns."""
+    def add(self, segment: Segment, frame: bytes, attention: bytes | None) -> None:
+        """Keeps the next segment; it is in the blobs when this returns.
+
+        Args:
+            segment: its document, as JSON.
+            frame: the representative one, as JPEG.
+            attention: its document as JSON text, None where it was not asked for.
+        """
+        self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
         if attention is not None:
             self.blobs.write(attention_key(self.folder, len(self.segments)), attention)
         self.segments.append(segment)
@@ -82,7 +90,8 @@ class SegmentFolder:
         if farthest is None:
             return
         for number in range(len(left[farthest])):
-            self._copy_attention(farthest, number)
+            self._copy(frame_key(farthest, number), frame_key(self.folder, number))
+            self._copy(attention_key(farthest, number), attention_key(self.folder, number))
         self.segments = left[farthest]
         for part in range(-(-len(self.segments) // PART)):
             self._write_part(part)
@@ -91,17 +100,22 @@ class SegmentFolder:
         parts = list(_parts(self.blobs, folder))
         return [segment for part in parts if part["basis"] == self.basis for segment in part["segments"]]
 
-    def _copy_attention(self, folder: str, number: int) -> None:
+    def _copy(self, key: str, to: str) -> None:
         try:
-            attention = self.blobs.read(attention_key(folder, number))
-        except BlobMissingError:  # it was not asked for
+            data = self.blobs.read(key)
+        except BlobMissingError:  # attention that was not asked for
             return
-        self.blobs.write(attention_key(self.folder, number), attention)
+        self.blobs.write(to, data)
 
     def _write_part(self, part: int) -> None:
         segments = self.segments[part * PART : (part + 1) * PART]
         text = json.dumps({"basis": self.basis, "segments": segments})
         self.blobs.write(_part_key(self.folder, part), text.encode())
+
+
+def frame_key(folder: str, number: int) -> str:
+    """Names the blob of a segment's representative frame, counted from 0."""
+    return f"{folder}/segments/{number}/frame.jpg"
 
 
 def attention_key(folder: str, number: int) -> str:

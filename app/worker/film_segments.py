@@ -29,6 +29,7 @@ from app.segments.film_captioner import segment_document
 from app.segments.summary import SummaryClip, read_summary_clip
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess
+from app.worker.results import frame_jpeg
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames
@@ -237,6 +238,7 @@ def _keep(folder: SegmentFolder, each: SegmentCaption) -> None:
     attention = document.attention
     folder.add(
         document.model_copy(update={"attention": None}).model_dump(mode="json"),
+        frame_jpeg(each.picture),
         None if attention is None else attention.model_dump_json().encode(),
     )
 

@@ -13,17 +13,13 @@ it, and of several such films all but one are handed back, for workers that are 
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import structlog
-from PIL import Image
 
 from app.errors import (
     DeadlineExceeded,
@@ -36,22 +32,21 @@ from app.errors import (
 )
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Stage
-from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
+from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.film_segments import FilmSegments, film_answer
+from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.media.errors import DecoderError, DecoderFault, MediaError, TooLong
-from extractors.media.request import Decoded, Limits
+from extractors.media.request import Limits
 from extractors.shots.segment import LONG_FILM
 
 #: Longest clip that is captioned as a whole where nothing is said of segments: below ``LONG_FILM``.
 CLIP_SECONDS = math.nextafter(LONG_FILM, 0.0)
-FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
-FRAME_QUALITY = 85
 log = structlog.get_logger(__name__)
 
 
@@ -282,59 +277,7 @@ class JobRunner:
                 self._settle_if_stopped(run)
 
 
-def remove_blob(blobs: Blobs, key: str) -> None:
-    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
-    try:
-        blobs.remove(key)
-    except Exception:
-        log.exception("a blob that nobody needs could not be removed", key=key)
-
-
-def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: str | None) -> None:
-    """Stores the frames and, where there is one, the attention document.
-
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that they go below, the attempt's own.
-        decoded: the frames, as the captioner saw them.
-        attention: the document as JSON, None where it was not asked for.
-    """
-    for number, pixels in enumerate(decoded.frames.pixels):
-        picture = Image.fromarray(pixels)
-        picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
-        buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
-        blobs.write(f"{folder}/frames/{number}.jpg", buffer.getvalue())
-    if attention is not None:
-        blobs.write(f"{folder}/attention.json", attention.encode())
-
-
 def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
     if isinstance(trouble, EngineDied):
         return EngineCrashed(f"The job killed the engine ({trouble}).")
     return EngineFault(f"The engine met an error: {trouble}")
-
-
-def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Stores an answer that is too large for Redis as a blob.
-
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that it goes below, the attempt's own.
-        record: all of it.
-
-    Returns:
-        What goes on the record: the answer, or its media facts and the key of the blob.
-    """
-    text = json.dumps(record)
-    if len(text) <= ANSWER_LIMIT:
-        return record
-    key = f"{folder}/answer.json"
-    blobs.write(key, text.encode())
-    return {"blob": key, "media": record.get("media"), "timings": record.get("timings", {})}
-
-
-def delete_blobs(blobs: Blobs, job_id: str) -> None:
-    """Removes all of a job's blobs, its upload included."""
-    blobs.remove(f"uploads/{job_id}")
-    blobs.remove(f"results/{job_id}")

@@ -37,7 +37,7 @@ def begin(worker: ScriptedWorker, claim: Claim, count: int) -> SegmentFolder:
     """So many segments of a film are done, and the record says so."""
     folder = SegmentFolder(worker.blobs, claim.results, "basis")
     for number in range(count):
-        folder.add(segment(number), None)
+        folder.add(segment(number), b"a picture", None)
     tell(worker, claim, folder, count)
     return folder
 
@@ -70,7 +70,7 @@ def test_a_running_job_lists_its_finished_segments(
         {"start": 0.0, "end": 2.5, "representative": 1.0, "caption": "scene 0 <b>& so on", "score": -0.5},
         {"start": 2.5, "end": 5.0, "representative": 3.5, "caption": "scene 1 <b>& so on", "score": -0.5},
     ]
-    folder.add(segment(2), None)  # the record knows nothing of it yet
+    folder.add(segment(2), b"a picture", None)  # the record knows nothing of it yet
     assert len(api.client.get(location).json()["segments"]) == 2
 
 
@@ -147,13 +147,16 @@ def test_there_are_no_captions_before_the_first_segment(
     assert_problem(api.client.get(f"{location}/captions.doc"), 422, "invalid_request")
 
 
-def test_each_segment_has_its_attention(
+def test_each_segment_has_its_attention_and_its_frame(
     api: LiveApi, worker: ScriptedWorker, running: tuple[str, Claim]
 ) -> None:
     location, claim = running
     folder = begin(worker, claim, 1)
-    folder.add(segment(1), b'{"words": ["scene"]}')
+    folder.add(segment(1), b"another", b'{"words": ["scene"]}')
     tell(worker, claim, folder, 2)
     assert api.client.get(f"{location}/segments/1/attention").json() == {"words": ["scene"]}
     assert_problem(api.client.get(f"{location}/segments/0/attention"), 404, "no_attention")
     assert_problem(api.client.get(f"{location}/segments/2/attention"), 404, "unknown_segment")
+    frame = api.client.get(f"{location}/segments/1/frame.jpg")
+    assert (frame.content, frame.headers["content-type"]) == (b"another", "image/jpeg")
+    assert_problem(api.client.get(f"{location}/segments/2/frame.jpg"), 404, "unknown_segment")

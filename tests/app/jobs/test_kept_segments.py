@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.jobs.blobs import Blobs
-from app.jobs.kept_segments import PART, KeptSegments, SegmentFolder, attention_key, kept_by
+from app.jobs.kept_segments import PART, KeptSegments, SegmentFolder, attention_key, frame_key, kept_by
 
 JOB = "results/job"
 
@@ -25,7 +25,7 @@ def segments(count: int) -> list[dict[str, Any]]:
 def written(blobs: Blobs, token: str, count: int, basis: str = "same") -> SegmentFolder:
     folder = SegmentFolder(blobs, f"{JOB}/{token}", basis)
     for number, each in enumerate(segments(count)):
-        folder.add(each, str(number).encode())
+        folder.add(each, b"picture %d" % number, str(number).encode())
     return folder
 
 
@@ -58,7 +58,8 @@ def test_the_attempt_that_came_farthest_is_taken_over(blobs: Blobs) -> None:
     blobs.remove(f"{JOB}/1")
     assert third.kept.read(blobs) == segments(PART + 3)
     assert blobs.read(attention_key(third.folder, PART + 2)) == str(PART + 2).encode()
-    third.add(segments(PART + 4)[-1], None)
+    assert blobs.read(frame_key(third.folder, PART + 2)) == b"picture %d" % (PART + 2)
+    third.add(segments(PART + 4)[-1], b"picture", None)
     assert third.kept.read(blobs) == segments(PART + 4)
 
 

@@ -17,7 +17,7 @@ from app.documents.segments import film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
-from app.jobs.kept_segments import attention_key
+from app.jobs.kept_segments import attention_key, frame_key
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from models.caption import AttentionDocument
@@ -152,6 +152,7 @@ def test_a_killed_worker_s_film_goes_on_behind_its_last_segment(crew: Service, f
     assert len(known) <= writers.index(writers[-1]) < len(segments)  # those are of the second engine alone
     assert len(set(writers)) == 2
     for number, each in enumerate(segments):
+        assert crew.blobs.read(frame_key(job.results, number)).startswith(b"\xff\xd8")
         told = crew.blobs.read(f"{job.results}/segments/{number}/attention.json")
         assert AttentionDocument.model_validate_json(told).words == each.caption.split()
 
