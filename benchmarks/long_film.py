@@ -6,8 +6,7 @@ A film is joined from clips (drawn patterns without a folder), so that every cut
 process of its own: the film's segments are read without a captioner and held against the cuts; a ten-second
 clip and the film are captioned, and the memory of the process and its decoder is watched; a run is killed and
 gone on with, and must end in the same segments and captions as one that was not. ``--without-captioner``
-writes no captions, and ``--shortest 60`` writes fewer of them, which is what to look at where the machine is
-busy.
+writes no captions, and ``--shortest 60`` writes fewer of them, for a busy machine.
 """
 
 from __future__ import annotations

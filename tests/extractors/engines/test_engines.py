@@ -262,7 +262,7 @@ import torch
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 torch.save({"weight": torch.ones(1)}, sys.argv[1])
-assert read(Path(sys.argv[1])).keys() == {"weight"}
+assert read_checkpoint(Path(sys.argv[1])).keys() == {"weight"}
 assert EfficientNetLite2().spec.engine == "torch"
 """
 
