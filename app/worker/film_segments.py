@@ -13,6 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,11 +73,18 @@ class FilmSegments:
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
         watched = _WatchedEngine(self.engine, run)
-        with self.watch.guard([run], lambda: self._kill(watched), self.settings.cancel_grace):
+        second = Decoder(self.settings.decoder)
+
+        def kill() -> None:
+            self.decoder.kill()
+            second.kill()
+            watched.kill()
+
+        with closing(second), self.watch.guard([run], kill, self.settings.cancel_grace):
             began = time.monotonic()
             video = self._probe(run, film)
             folder = self._folder(run)
-            self._caption_rest(run, film, folder, watched, video.duration)
+            self._caption_rest(run, film, folder, (watched, second), video.duration)
             if run.stopped is None:
                 run.film = 1.0
                 run.set_stage("decode")
@@ -84,10 +92,6 @@ class FilmSegments:
         decode = time.monotonic() - began - watched.seconds
         spent = Timings(decode=round(decode, 4), extract=watched.extract, caption=watched.caption)
         run.answer = run.answer.model_copy(update={"timings": spent})
-
-    def _kill(self, watched: _WatchedEngine) -> None:
-        self.decoder.kill()
-        watched.kill()
 
     def _probe(self, run: Attempt, film: Path) -> Video:
         began = time.monotonic()
@@ -102,9 +106,15 @@ class FilmSegments:
         return folder
 
     def _caption_rest(
-        self, run: Attempt, film: Path, folder: SegmentFolder, watched: _WatchedEngine, duration: float
+        self,
+        run: Attempt,
+        film: Path,
+        folder: SegmentFolder,
+        children: tuple[_WatchedEngine, Decoder],
+        duration: float,
     ) -> None:
         assert run.options is not None
+        watched, second = children
         found = caption_segments(
             film,
             watched,
@@ -114,6 +124,7 @@ class FilmSegments:
             start_after=folder.last_end,
             limits=self.limits,
             batch=self.settings.batch_jobs,
+            second=second,
         )
         run.kept, run.film = folder.kept, folder.last_end / duration
         for each in found:
