@@ -32,11 +32,11 @@ from extractors.extractor import create
 from extractors.features import Frames
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import WindowOptions
+from models.vocabulary import split_words
 from training.batches.archives import ArchiveItem, read_items, read_pictures
 from training.batches.picture_batches import SETS, hold_out
 from training.batches.picture_features import WINDOW
 from training.batches.picture_inputs import SELECTION_SEED, SELECTION_SET
-from training.datasets.caption_set import split_words
 from training.recipes.demo_recipes import DEMO
 
 COMMON, WORDS = 25, 400

@@ -21,6 +21,7 @@ from extractors.errors import ReelwordError
 from training.datasets.errors import DataSetError
 
 FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
+PACKAGES = ("extractors", "models", "training", "app")
 MIB = 1 << 20
 SIGNALS = {"BlobMissingError", "EngineDied", "EngineRaised", "JumpMissed", "OutOfTime", "_Interrupted"}
 
@@ -186,7 +187,7 @@ def test_the_checkout_stays_small(root: Path) -> None:
 
 def _errors() -> set[type[Exception]]:
     """The exceptions of this repository's packages, all of which are imported for that."""
-    for package in ("extractors", "models", "training", "app"):
+    for package in PACKAGES:
         for module in pkgutil.walk_packages([package], f"{package}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
@@ -195,7 +196,7 @@ def _errors() -> set[type[Exception]]:
     while waiting:
         children = waiting.pop().__subclasses__()
         waiting.extend(children)
-        found.update(kind for kind in children if kind.__module__.partition(".")[0] in FOLDERS)
+        found.update(kind for kind in children if kind.__module__.partition(".")[0] in PACKAGES)
     return found
 
 

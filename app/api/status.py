@@ -24,6 +24,7 @@ class CaptionerDocument(BaseModel):
     kind: str = Field(description="Whose paper it is; `fusion` and `ensemble` are made of others.")
     about: str = Field(description="What it does, in a line.")
     members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")
+    member_of: list[str] = Field(description="Combinations that it may be named as a member of.")
     weights_sha256: str
     parameters: int | None = Field(description="How many, the members' included.")
     vocabulary: str | None = Field(description="A digest: members of an ensemble must share it.")
@@ -48,6 +49,7 @@ class CaptionerDocument(BaseModel):
             **known,
             about=ABOUT.get(info.kind, ""),
             members=list(info.members) or None,
+            member_of=list(info.member_of),
             vocabulary=info.vocabulary or None,
             speed=info.speed,
             source=info.source or None,

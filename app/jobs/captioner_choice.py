@@ -127,6 +127,12 @@ class CaptionerChoices:
         streams.
         """
         infos = [self._infos[name] for name in members]
+        for info in infos:
+            if captioner not in info.member_of:
+                raise MembersDiffer(
+                    f"{info.name} is a pretrained captioner with a vocabulary of its own, and an ensemble "
+                    "averages the probabilities of the same words; fusion can have it as a member."
+                )
         for other in infos[1:]:
             if captioner == ENSEMBLE and other.vocabulary != infos[0].vocabulary:
                 raise MembersDiffer(

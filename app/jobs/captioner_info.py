@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from app.jobs.options import COMBINATIONS, FUSION
+
 #: A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
 ABOUT: Mapping[str, str] = {
     "stats": "STaTS: weighs regions followed through time against regions of one chosen frame",
@@ -69,3 +71,13 @@ class CaptionerInfo(BaseModel):
     source: str = ""
     licence: str = ""
     memory: int | None = None
+
+    @property
+    def member_of(self) -> tuple[str, ...]:
+        """Names what it may be a member of.
+
+        A pretrained captioner writes parts of words of its own, whose probabilities average with nobody's.
+        """
+        if self.name in COMBINATIONS:
+            return ()
+        return (FUSION,) if self.source else COMBINATIONS

@@ -1,18 +1,18 @@
-"""Declares the two ways to caption: from feature streams, or from the frames themselves.
+"""Declares the ways to caption: from feature streams, from the frames themselves, or from both in a fusion.
 
 The engine computes the streams of all plans of a batch together, then each plan writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.jobs.options import CaptionerChoice
 from extractors.features import Frames, Stream
 from models.caption import Caption
-from models.combining.caption_writers import Writer
+from models.combining.caption_writers import FusedWriter, Writer
 from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import StreamSource, describe_spread
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such
 
 
 @dataclass(frozen=True, eq=False)
-class VideoInputs:
+class CaptionInputs:
     """Holds what one video is captioned from. streams: those of its own captioners, by name."""
 
     frames: Frames
@@ -39,11 +39,11 @@ class CaptionPlan(Protocol):
         """Names what computes the streams; None where frames are read as they are."""
         ...
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         ...
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
         """Names what the caption was written from."""
         ...
 
@@ -56,18 +56,32 @@ class StreamPlan:
     writer: Writer
     feature_source: StreamSource
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         return self.writer.caption([video.streams for video in videos], options)
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
         """Lists the name tag of each stream that was used, with how its frames were chosen."""
-        streams = video.streams
-        specs = {name: streams[name].spec for name in self.writer.streams if name in streams}
-        return {
-            name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
-            for name, spec in specs.items()
-        }
+        return _describe_streams(self.writer.streams, video.streams, self.feature_source)
+
+
+@dataclass(frozen=True, eq=False)
+class FusionPlan:
+    """Captions from streams and from frames: a fusion with pretrained members."""
+
+    choice: CaptionerChoice
+    writer: FusedWriter
+    feature_source: StreamSource
+
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first."""
+        frames, streams = [video.frames for video in videos], [video.streams for video in videos]
+        return self.writer.caption_frames(frames, streams, options)
+
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
+        """Lists the streams, and the frames that each pretrained member was shown, under "frames/NAME"."""
+        shown = {f"frames/{name}": _describe_shown(each) for name, each in self.writer.pretrained.items()}
+        return {**_describe_streams(self.writer.streams, video.streams, self.feature_source), **shown}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,17 +96,27 @@ class FramePlan:
         """None: no extractor runs."""
         return None
 
-    def caption(self, videos: Sequence[VideoInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         return self.captioner.caption([video.frames for video in videos], options)
 
-    def provenance(self, video: VideoInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
         """Names the model's class, and how many frames it was shown."""
-        sampling = self.captioner.sampling
-        rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
-        return {
-            "frames": {
-                "network": self.captioner.info.architecture,
-                "sampling": describe_spread(sampling.count) if sampling.fps is None else rate,
-            }
-        }
+        return {"frames": _describe_shown(self.captioner)}
+
+
+def _describe_streams(
+    names: Iterable[str], streams: Mapping[str, Stream], source: StreamSource
+) -> dict[str, Any]:
+    specs = {name: streams[name].spec for name in names if name in streams}
+    return {
+        name: {**asdict(spec), "sampling": source.sampling_of(name) or spec.sampling}
+        for name, spec in specs.items()
+    }
+
+
+def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
+    sampling = captioner.sampling
+    rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
+    chosen = describe_spread(sampling.count) if sampling.fps is None else rate
+    return {"network": captioner.info.architecture, "sampling": chosen}

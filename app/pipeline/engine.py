@@ -16,7 +16,7 @@ from app import __version__
 from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.options import CaptionOptions
-from app.pipeline.caption_plan import CaptionPlan, VideoInputs
+from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
@@ -105,7 +105,7 @@ class Engine:
     def _caption(
         self,
         plan: CaptionPlan,
-        videos: Sequence[VideoInputs],
+        videos: Sequence[CaptionInputs],
         options: CaptionOptions,
         timings: Mapping[str, float],
     ) -> list[EngineAnswer]:
@@ -117,7 +117,7 @@ class Engine:
             for best_first, video in zip(captions, videos, strict=True)
         ]
 
-    def _model(self, plan: CaptionPlan, video: VideoInputs, options: CaptionOptions) -> Model:
+    def _model(self, plan: CaptionPlan, video: CaptionInputs, options: CaptionOptions) -> Model:
         """Names the weights that wrote, the features and the options."""
         choice = plan.choice
         known = {info.name: info.weights_sha256 for info in self._captioners.infos}
@@ -131,7 +131,7 @@ class Engine:
         )
 
 
-def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[VideoInputs]:
+def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[CaptionInputs]:
     """Computes for each video the streams of its own captioners; none for one that nobody will caption."""
     streams: list[dict[str, Stream]] = [{} for _ in videos]
     sources = [None if isinstance(plan, JobFailure) else plan.feature_source for plan in plans]
@@ -140,7 +140,7 @@ def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure
         found = source.extract([videos[place] for place in places])
         for place, described in zip(places, found, strict=True):
             streams[place] = described
-    return [VideoInputs(*pair) for pair in zip(videos, streams, strict=True)]
+    return [CaptionInputs(*pair) for pair in zip(videos, streams, strict=True)]
 
 
 def _answer(best_first: Sequence[Caption], model: Model, timings: Timings) -> EngineAnswer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from models.pretrained.installed import InstalledCaptioners, PretrainedCard
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
     """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
-    known = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
     wanted = settings.captioner_names
-    return CaptionerChoices([info for info in known if not wanted or info.name in wanted], settings.captioner)
+    pretrained = [info for info in pretrained_infos(settings) if not wanted or info.name in wanted]
+    return CaptionerChoices([*captioner_infos(settings.weights, wanted), *pretrained], settings.captioner)
 
 
 def pretrained_captioners(settings: Settings) -> InstalledCaptioners:
@@ -62,9 +62,13 @@ def pretrained_info(card: PretrainedCard) -> CaptionerInfo:
     )
 
 
-def captioner_infos(weights: Path) -> list[CaptionerInfo]:
-    """Each captioner, and fusion and ensemble where there is something to combine. Raises CheckpointError."""
-    alone = [captioner_info(name, path) for name, path in list_checkpoints(weights).items()]
+def captioner_infos(weights: Path, wanted: Collection[str] = ()) -> list[CaptionerInfo]:
+    """Describes each captioner, and fusion and ensemble of them where there is something to combine.
+
+    wanted: names of those that are loaded, all of them where none is named. Raises CheckpointError.
+    """
+    files = list_checkpoints(weights).items()
+    alone = [captioner_info(name, path) for name, path in files if not wanted or name in wanted]
     return [*alone, *combination_infos(alone, find_embedding(weights))]
 
 

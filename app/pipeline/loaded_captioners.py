@@ -12,7 +12,7 @@ from app.errors import EngineStartFailed, MembersDiffer
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
-from app.pipeline.caption_plan import CaptionPlan, FramePlan, StreamPlan
+from app.pipeline.caption_plan import CaptionPlan, FramePlan, FusionPlan, StreamPlan
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
@@ -114,7 +114,10 @@ class LoadedCaptioners:
         """Returns one way to caption. Raises MembersDiffer."""
         if choice.captioner in self.pretrained:
             return FramePlan(choice, self.pretrained[choice.captioner])
-        return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
+        writer, source = self.writer(choice), self.feature_source(choice)
+        if isinstance(writer, FusedWriter) and writer.pretrained:
+            return FusionPlan(choice, writer, source)
+        return StreamPlan(choice, writer, source)
 
     def writer(self, choice: CaptionerChoice) -> Writer:
         """Returns who writes, made when first asked for. Raises MembersDiffer."""
@@ -128,8 +131,11 @@ class LoadedCaptioners:
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
-        """Returns what feeds them: each extractor that they need, once. Raises MembersDiffer."""
-        wanted = [self._stream_sets[name] for name in choice.writers]
+        """Returns what feeds them: each extractor that they need, once; pretrained ones need none.
+
+        Raises MembersDiffer.
+        """
+        wanted = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
             wanted.append(select_stream_set(self._embedding_of_fusion()[1]))
         key = frozenset(wanted)
@@ -161,9 +167,10 @@ class LoadedCaptioners:
         return digest_of([own, *(infos[name].weights_sha256 for name in choice.members)])
 
     def _build(self, choice: CaptionerChoice) -> Writer:
-        members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == FUSION:
-            return FusedWriter(members, *self._embedding_of_fusion())
+            anybody = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
+            return FusedWriter(anybody, *self._embedding_of_fusion())
+        members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == ENSEMBLE:
             return AveragedWriter(members)
         return SingleWriter(members[choice.captioner])

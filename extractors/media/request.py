@@ -120,6 +120,7 @@ class DecodeRequest:
     windows: ways to cut the video; where any are given, the frames that they look at are taken.
     part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
     the sound stay the file's; ``cut_clip`` makes a video of its own of them.
+    rates: frames at a rate, which are taken beside those that ``windows`` look at.
     sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
     does not depend on what others need.
     chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
@@ -132,6 +133,7 @@ class DecodeRequest:
     part: tuple[float, float] | None = None
     sizes: tuple[FrameSize, ...] = ()
     chunk_bytes: int = CHUNK_BYTES
+    rates: tuple[Sampling, ...] = ()
 
     def __post_init__(self) -> None:
         given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
@@ -160,7 +162,9 @@ class DecodeRequest:
         span = select_span(times, duration, self.part)
         if self.windows or self.sampling is None:
             fps = len(times) / duration
-            return span.first + choose_by_windows(self.windows, span.times, span.duration, fps)
+            by_windows = choose_by_windows(self.windows, span.times, span.duration, fps)
+            at_rates = [rate.choose(span.times, span.duration) for rate in self.rates]
+            return span.first + np.unique(np.concatenate([by_windows, *at_rates]))
         return span.first + self.sampling.choose(span.times, span.duration)
 
     def warn_of_shortfall(
@@ -189,27 +193,42 @@ class DecodeRequest:
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
         """Join requests to one decode that has every frame, and the sound, that any of them asks for.
 
-        Raises ValueError where there is none, or some ask by windows and others at a rate.
+        Each frame comes in the sizes of all. Raises ValueError where there is no request.
         """
         distinct = list(dict.fromkeys(requests))
         if not distinct:
             raise ValueError("nothing is asked of the decoder")
-        rates = [each.audio_rate for each in distinct if each.audio_rate is not None]
-        first = replace(distinct[0], audio_rate=max(rates, default=None))
+        of_sound = [each.audio_rate for each in distinct if each.audio_rate is not None]
+        first = replace(distinct[0], audio_rate=max(of_sound, default=None))
         if all(replace(each, audio_rate=first.audio_rate) == first for each in distinct):
             return first
         windows = dict.fromkeys(window for each in distinct for window in each.as_windows())
-        side = max((each.short_side for each in distinct if each.short_side is not None), default=None)
-        sizes = dict.fromkeys(size for each in distinct for size in each.sizes)
-        return replace(first, short_side=side, windows=tuple(windows), sizes=tuple(sizes))
+        rates = dict.fromkeys(rate for each in distinct for rate in each.as_rates())
+        sides = [each.short_side for each in distinct if each.short_side is not None]
+        side = max(sides, default=None)
+        smaller = [FrameSize(each) for each in sides if each != side]
+        sizes = dict.fromkeys([*(size for each in distinct for size in each.sizes), *smaller])
+        sampling = None if rates else first.sampling
+        return replace(
+            first,
+            sampling=sampling,
+            short_side=side,
+            windows=tuple(windows),
+            rates=tuple(rates),
+            sizes=tuple(sizes),
+        )
 
     def as_windows(self) -> tuple[Windows, ...]:
-        """Express the choice of frames by windows. Raises ValueError where they are asked for at a rate."""
-        if self.windows or self.sampling is None:
+        """Express the choice of frames by windows, as far as they are not asked for at a rate."""
+        if self.windows or self.sampling is None or self.sampling.fps is not None:
             return self.windows
-        if self.sampling.fps is not None:
-            raise ValueError("frames at a rate cannot be joined with windows")
         return (Windows(extraction_total=self.sampling.count),)
+
+    def as_rates(self) -> tuple[Sampling, ...]:
+        """List the rates at which frames are asked for."""
+        if self.windows or self.sampling is None or self.sampling.fps is None:
+            return self.rates
+        return (self.sampling,)
 
 
 @dataclass(frozen=True)

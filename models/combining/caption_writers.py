@@ -9,28 +9,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import torch
 
 from extractors.errors import ReelwordError
-from extractors.features import Features, StreamSpec
+from extractors.features import Features, Frames, StreamSpec
 from models.caption import CandidateCaption, Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
 from models.combining.members import ENSEMBLE, FUSION
+from models.combining.pretrained_members import PretrainedOutput
 from models.combining.reranking import (
     LIKELIHOOD_WEIGHT,
     Candidate,
+    DecodedOutput,
     MemberOutput,
     RankedCandidates,
-    Reranker,
+    rank_candidates,
 )
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch, join
 from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
 
+if TYPE_CHECKING:
+    from models.pretrained.load import AnyPretrainedCaptioner
+
+#: One of ours, or one that reads frames.
+FusionMember: TypeAlias = "Checkpoint | AnyPretrainedCaptioner"
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
@@ -69,12 +76,37 @@ class SingleWriter:
         return caption(self.checkpoint, features, options)
 
 
+class WrittenOutput(MemberOutput, Protocol):
+    """Holds what one member wrote of B videos, of which captions can be made."""
+
+    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
+        """Makes the caption that a candidate of its own stands for."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckpointOutput(DecodedOutput):
+    """Holds what one of our captioners decoded, with the features that its attention is told by."""
+
+    batch: DecodedBatch
+
+    @classmethod
+    def of(cls, batch: DecodedBatch) -> _CheckpointOutput:
+        return cls(batch.captioner, batch.memory, batch.hypotheses, batch)
+
+    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
+        """Makes a caption of the candidate's hypothesis."""
+        if with_attention:
+            return self.batch.caption(video, candidate.hypothesis)
+        return self.batch.caption_alone(candidate.hypothesis)
+
+
 @dataclass(frozen=True, eq=False)
 class FusedWriter:
-    """Writes with members of any vocabularies, and an embedding that picks with them among their beams."""
+    """Writes with members of any kind, and an embedding that picks with them among their beams."""
 
     kind: ClassVar[str] = FUSION
-    members: Mapping[str, Checkpoint]
+    members: Mapping[str, FusionMember]
     embedding: SemanticEmbedding
     embedding_card: Card
     likelihood_weight: float = LIKELIHOOD_WEIGHT
@@ -82,45 +114,55 @@ class FusedWriter:
     @property
     def streams(self) -> Mapping[str, StreamSpec]:
         """Lists what all take. Raises StreamMismatch where two members want different streams of one name."""
-        return streams_of([*(each.card for each in self.members.values()), self.embedding_card])
+        return streams_of([*(each.card for each in self._checkpoints), self.embedding_card])
+
+    @property
+    def pretrained(self) -> dict[str, AnyPretrainedCaptioner]:
+        """Lists the members that read frames."""
+        return {name: each for name, each in self.members.items() if not isinstance(each, Checkpoint)}
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
+        """Writes with members that read streams alone. Raises StreamMismatch, ValueError for any other."""
+        if pretrained := list(self.pretrained):
+            raise ValueError(f"{pretrained[0]} reads frames, which caption_frames takes beside streams")
+        return self.caption_frames([], features, options)
+
+    def caption_frames(
+        self, frames: Sequence[Frames], features: Sequence[Features], options: DecodingOptions
+    ) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first.
+
+        Args:
+            frames: Of each of B videos; read by pretrained members alone.
+            features: Of each its streams by name.
+            options: How captions are searched.
+
+        Returns:
+            For each video ``options.num_captions`` captions, or as many as members wrote; the first has its
+            writer's attention.
+
+        Raises:
+            StreamMismatch: A stream is missing, or not what a member was trained on.
+            OptionRefused: An option that a pretrained member does not have.
+        """
         for video in features:
-            for member in self.members.values():
+            for member in self._checkpoints:
                 check_streams(member, video)
         each = replace(options, num_captions=min(CANDIDATES, options.beam_size))
-        written = {
-            name: DecodedBatch.by(member.captioner, features, lead_stream(member), each)
+        written: dict[str, WrittenOutput] = {
+            name: _CheckpointOutput.of(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
+            if isinstance(member, Checkpoint)
+            else PretrainedOutput.by(member, frames, each)
             for name, member in self.members.items()
         }
         with torch.inference_mode():
-            seen = {
-                name: MemberOutput(of_member.memory, of_member.hypotheses)
-                for name, of_member in written.items()
-            }
-            fused = self._fusion.rerank(self.embedding.encode(features), seen)
-        return [self._to_caption(written, video, found, options) for video, found in enumerate(fused)]
+            videos = self.embedding.encode(features)
+            fused = rank_candidates(self.embedding, videos, written, self.likelihood_weight)
+        return [_to_captions(written, video, found, options) for video, found in enumerate(fused)]
 
-    @cached_property
-    def _fusion(self) -> Reranker:
-        captioners = {name: each.captioner for name, each in self.members.items()}
-        return Reranker(captioners, self.embedding, self.likelihood_weight)
-
-    def _to_caption(
-        self,
-        written: Mapping[str, DecodedBatch],
-        video: int,
-        found: RankedCandidates,
-        options: DecodingOptions,
-    ) -> list[Caption]:
-        """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
-        best, *others = found.candidates[: options.num_captions]
-        winner = written[best.captioner].caption(video, best.hypothesis)
-        candidates = [_candidate_caption(candidate) for candidate in found.candidates]
-        return [
-            _with_extras(winner, candidates=candidates),
-            *(written[each.captioner].caption_alone(each.hypothesis) for each in others),
-        ]
+    @property
+    def _checkpoints(self) -> list[Checkpoint]:
+        return [each for each in self.members.values() if isinstance(each, Checkpoint)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +228,24 @@ def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
     return found
 
 
+def _to_captions(
+    written: Mapping[str, WrittenOutput], video: int, found: RankedCandidates, options: DecodingOptions
+) -> list[Caption]:
+    """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
+    best, *others = found.candidates[: options.num_captions]
+    winner = written[best.captioner].caption(video, best, with_attention=True)
+    candidates = [_candidate_caption(candidate) for candidate in found.candidates]
+    return [
+        _with_extras(winner, candidates=candidates),
+        *(written[each.captioner].caption(video, each, with_attention=False) for each in others),
+    ]
+
+
 def _candidate_caption(candidate: Candidate) -> CandidateCaption:
     return CandidateCaption(
         captioner=candidate.captioner,
         beam=candidate.beam,
-        text=join(candidate.words),
+        text=join(candidate.words) if candidate.text is None else candidate.text,
         score=round(candidate.hypothesis.score, 5),
         relevance=round(candidate.relevance, 5),
         likelihood=round(candidate.likelihood, 5),

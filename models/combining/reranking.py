@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -43,8 +43,9 @@ class Candidate:
     Attributes:
         captioner: Whose it is.
         beam: Its place among theirs, 0 the best.
-        words: Without an end.
+        words: Without an end, as they are compared with other captions'.
         hypothesis: As its captioner decoded it.
+        text: As a pretrained captioner wrote it, with its capitals and marks; None of ours.
         relevance: The cosine of caption and video.
         likelihood: Log-probability a word, its end counted, the mean over all captioners.
         merit: What it is ranked by.
@@ -57,6 +58,7 @@ class Candidate:
     relevance: float = 0.0
     likelihood: float = 0.0
     merit: float = 0.0
+    text: str | None = None
 
     def with_scores(self, relevance: float, likelihood: float, weight: float) -> Self:
         """Adds the scores to a candidate that was not scored yet.
@@ -97,12 +99,43 @@ class RankedCandidates:
         return replace(best, hypothesis=replace(best.hypothesis, attention=replace(attention, extras=extras)))
 
 
-@dataclass(frozen=True, eq=False)
-class MemberOutput:
-    """Holds what one member read of B videos, and what it decoded for each."""
+class MemberOutput(Protocol):
+    """Holds what one member wrote of B videos, and lets it judge what others wrote of them."""
 
+    def candidates(self, name: str, video: int) -> list[Candidate]:
+        """Lists what it wrote of one video, its best first, not yet scored; ``name`` is the member's."""
+        ...
+
+    def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
+        """Scores captions, for each video equally many: (B, N) log-probabilities a word, on the CPU."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedOutput:
+    """Holds what one of our captioners read of B videos, and what it decoded for each."""
+
+    captioner: AnyCaptioner
     memory: Memory
     hypotheses: Sequence[Sequence[Hypothesis]]
+
+    @classmethod
+    def by(cls, captioner: AnyCaptioner, memory: Memory, options: DecodingOptions) -> Self:
+        """Decodes the videos of a memory."""
+        return cls(captioner, memory, decode(captioner, memory, options))
+
+    def candidates(self, name: str, video: int) -> list[Candidate]:
+        """Lists what it wrote of one video, its best first."""
+        decoded = enumerate(self.hypotheses[video])
+        vocabulary = self.captioner.vocabulary
+        return [Candidate(name, beam, tuple(vocabulary.decode(each.tokens)), each) for beam, each in decoded]
+
+    def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
+        """Scores captions: (B, N) log-probabilities a word; a word that it does not know is its <unk>."""
+        vocabulary = self.captioner.vocabulary
+        targets = pad_captions([vocabulary.encode(each.words) for of_video in competing for each in of_video])
+        forced = teacher_force(self.captioner, self.memory, targets.to(self.memory.times.device))
+        return (forced.log_p.sum(1) / forced.valid.sum(1)).view(len(competing), -1).cpu()
 
 
 class Reranker:
@@ -146,7 +179,7 @@ class Reranker:
         options = replace(options, num_captions=candidates)
         with torch.no_grad():
             outputs = {
-                name: _decode_member(member, member.encode(features), options)
+                name: DecodedOutput.by(member, member.encode(features), options)
                 for name, member in self.members.items()
             }
             return self.rerank(self.embedding.encode(features), outputs)
@@ -157,71 +190,70 @@ class Reranker:
         """Captions and ranks the same of one batch a stream; all beams of each member compete."""
         options = replace(options, num_captions=options.beam_size)
         outputs = {
-            name: _decode_member(member, member.encode_batches(order_inputs(member, batches)), options)
+            name: DecodedOutput.by(member, member.encode_batches(order_inputs(member, batches)), options)
             for name, member in self.members.items()
         }
         videos = self.embedding.encode_batches(order_inputs(self.embedding, batches))
         return self.rerank(videos, outputs)
 
     def rerank(self, videos: Tensor, outputs: Mapping[str, MemberOutput]) -> list[RankedCandidates]:
-        """Ranks what members have decoded already, for each video the best first.
+        """Ranks what members have written already, for each video the best first.
 
         videos: (B, joint) embedded. outputs: by member.
         """
-        competing = [
-            self._collect_candidates({name: output.hypotheses[i] for name, output in outputs.items()})
-            for i in range(len(videos))
-        ]
-        relevances = self._score_relevance(videos, competing)
-        likelihoods = self._score_likelihood(outputs, competing)
-        found = []
-        for candidates, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
-            # of captions padded to the most that any video has, a video's own come first
-            scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
-            scored = [
-                each.with_scores(*two, self.weight) for each, two in zip(candidates, scores, strict=True)
-            ]
-            found.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
-        return found
-
-    def _collect_candidates(self, decoded: Mapping[str, Sequence[Hypothesis]]) -> list[Candidate]:
-        """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
-        found: dict[tuple[str, ...], Candidate] = {}
-        for name, hypotheses in decoded.items():
-            for beam, hypothesis in enumerate(hypotheses):
-                words = tuple(self.members[name].vocabulary.decode(hypothesis.tokens))
-                found.setdefault(words, Candidate(name, beam, words, hypothesis))
-        return list(found.values())
-
-    def _score_relevance(
-        self, videos: Tensor, competing: Sequence[Sequence[Candidate]]
-    ) -> tuple[Tensor, ...]:
-        """For each video the cosines of its candidates."""
-        counts = [len(candidates) for candidates in competing]
-        vocabulary = self.embedding.vocabulary
-        captions = [vocabulary.encode(each.words) for candidates in competing for each in candidates]
-        sentences = self.embedding.encode_sentences(pad_captions(captions).to(videos.device))
-        every = (sentences * videos.repeat_interleave(torch.tensor(counts).to(videos.device), 0)).sum(1)
-        return torch.split(every, counts)
-
-    def _score_likelihood(
-        self, outputs: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
-    ) -> Tensor:
-        """(B, most candidates): log-probability a word, the mean over members."""
-        most = max(len(candidates) for candidates in competing)
-        captions = [
-            each.words
-            for candidates in competing
-            for each in [*candidates, *[candidates[0]] * (most - len(candidates))]
-        ]
-        found = []
-        for name, member in self.members.items():
-            memory = outputs[name].memory
-            targets = pad_captions([member.vocabulary.encode(words) for words in captions])
-            forced = teacher_force(member, memory, targets.to(memory.times.device))
-            found.append((forced.log_p.sum(1) / forced.valid.sum(1)).view(-1, most).cpu())
-        return torch.stack(found).mean(0)
+        return rank_candidates(self.embedding, videos, outputs, self.weight)
 
 
-def _decode_member(member: AnyCaptioner, memory: Memory, options: DecodingOptions) -> MemberOutput:
-    return MemberOutput(memory, decode(member, memory, options))
+def rank_candidates(
+    embedding: SemanticEmbedding, videos: Tensor, outputs: Mapping[str, MemberOutput], weight: float
+) -> list[RankedCandidates]:
+    """Ranks what members wrote, each caption judged by the embedding and by all members.
+
+    Args:
+        embedding: Judges how well a caption fits a video.
+        videos: (B, joint) as it embedded them.
+        outputs: What members wrote, by their names; of captions that read alike the first one's counts.
+        weight: What a mean log-probability a word counts against a cosine.
+
+    Returns:
+        For each video its candidates, the best first.
+    """
+    competing = [_collect_candidates(outputs, video) for video in range(len(videos))]
+    relevances = _score_relevance(embedding, videos, competing)
+    likelihoods = _score_likelihood(outputs, competing)
+    found = []
+    for candidates, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
+        # of captions padded to the most that any video has, a video's own come first
+        scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
+        scored = [each.with_scores(*two, weight) for each, two in zip(candidates, scores, strict=True)]
+        found.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
+    return found
+
+
+def _collect_candidates(outputs: Mapping[str, MemberOutput], video: int) -> list[Candidate]:
+    """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
+    found: dict[tuple[str, ...], Candidate] = {}
+    for name, output in outputs.items():
+        for candidate in output.candidates(name, video):
+            found.setdefault(candidate.words, candidate)
+    return list(found.values())
+
+
+def _score_relevance(
+    embedding: SemanticEmbedding, videos: Tensor, competing: Sequence[Sequence[Candidate]]
+) -> tuple[Tensor, ...]:
+    """For each video the cosines of its candidates; a word that the embedding does not know is its <unk>."""
+    counts = [len(candidates) for candidates in competing]
+    captions = [embedding.vocabulary.encode(each.words) for candidates in competing for each in candidates]
+    sentences = embedding.encode_sentences(pad_captions(captions).to(videos.device))
+    every = (sentences * videos.repeat_interleave(torch.tensor(counts).to(videos.device), 0)).sum(1)
+    return torch.split(every, counts)
+
+
+def _score_likelihood(
+    outputs: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
+) -> Tensor:
+    """(B, most candidates): log-probability a word, the mean over members."""
+    most = max(len(candidates) for candidates in competing)
+    filled = [[*candidates, *[candidates[0]] * (most - len(candidates))] for candidates in competing]
+    return torch.stack([output.score(filled) for output in outputs.values()]).mean(0)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from extractors.features import Frames
+from extractors.features import Footage, Frames
+from extractors.frame_size import FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import AttentionDocument, Caption, ScoredWord
@@ -28,6 +29,8 @@ from models.pretrained.token_map import TokenMap
 from models.pretrained.words import TokenWords, split_words
 
 EncodedT = TypeVar("EncodedT")
+#: Texts a video that are read in one pass: what is read together costs memory, and so many captions are.
+TEXTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,14 @@ class ReadBack:
 
     logits: Tensor
     attention: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedVideos(Generic[EncodedT]):
+    """Holds videos as one captioner has encoded them. chosen: the frames that it was shown."""
+
+    chosen: Sequence[ChosenFrames]
+    encoded: EncodedT
 
 
 class PretrainedCaptioner(ABC, Generic[EncodedT]):
@@ -91,13 +102,32 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         return self.request.sampling
 
     @torch.inference_mode()
+    def encode(self, videos: Sequence[Frames], prompt: str | None = None) -> EncodedVideos[EncodedT]:
+        """Encodes several videos, to be captioned and to have texts scored, once for both.
+
+        Args:
+            videos: Decoded by ``request``, or by one that asks for more; one at least.
+            prompt: What a video-language model is asked, by default the captioner's own; others take none.
+
+        Raises:
+            OptionRefused: A prompt for a captioner that takes none.
+        """
+        if prompt is not None and not self.takes_prompt:
+            raise OptionRefused("prompt", f"{self.name} is no video-language model and takes none")
+        chosen = [self._choose(self._as_decoded_alone(video)) for video in videos]
+        return EncodedVideos(chosen, self._encode(chosen, prompt))
+
+    @torch.inference_mode()
     def caption(
-        self, videos: Sequence[Frames], options: DecodingOptions, prompt: str | None = None
+        self,
+        videos: Sequence[Frames] | EncodedVideos[EncodedT],
+        options: DecodingOptions,
+        prompt: str | None = None,
     ) -> list[list[Caption]]:
         """Captions several videos together.
 
         Args:
-            videos: Decoded by ``request``, or by one that asks for more.
+            videos: As for ``encode``, or what it made of them.
             options: As for any captioner; ``max_length`` counts tokens, of which a word may have several.
             prompt: What a video-language model is asked, by default the captioner's own; others take none.
 
@@ -110,12 +140,11 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
             NotANumber: The model's probabilities are not numbers.
         """
         check_options(options)
-        if prompt is not None and not self.takes_prompt:
-            raise OptionRefused("prompt", f"{self.name} is no video-language model and takes none")
-        if not videos:
-            return []
-        chosen = [self._choose(video) for video in videos]
-        encoded = self._encode(chosen, prompt)
+        if not isinstance(videos, EncodedVideos):
+            if not videos:
+                return []
+            videos = self.encode(videos, prompt)
+        chosen, encoded = videos.chosen, videos.encoded
         with torch.random.fork_rng(self._devices(), enabled=options.method == "sample"):
             if options.seed is not None and options.method == "sample":
                 torch.manual_seed(options.seed)
@@ -123,6 +152,62 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         captions = _until_end(written.tolist(), self.tokens)
         read = self._read_back(encoded, self._padded(captions), options.attention)
         return self._to_captions(encoded, chosen, captions, read, options)
+
+    @torch.inference_mode()
+    def score_texts(
+        self, videos: Sequence[Frames] | EncodedVideos[EncodedT], texts: Sequence[Sequence[str]]
+    ) -> list[list[float]]:
+        """Tells how likely texts are as captions, whoever wrote them, by reading them (teacher forcing).
+
+        Args:
+            videos: B, as for ``encode``, or what it made of them.
+            texts: For each of B videos any number of them, one at least.
+
+        Returns:
+            For each video its texts' log-probability a word: that of all tokens and of the end token, over
+            the number of words between white space and one for the end.
+
+        Raises:
+            NotANumber: The model's probabilities are not numbers.
+        """
+        if not isinstance(videos, EncodedVideos):
+            videos = self.encode(videos)
+        most = max(len(of_video) for of_video in texts)
+        found: list[list[float]] = [[] for _ in texts]
+        for begin in range(0, most, TEXTS):
+            # every video has as many rows; what fills them up is cut off below
+            rows = min(TEXTS, most - begin)
+            part = [[*of_video[begin:], *[""] * rows][:rows] for of_video in texts]
+            for known, new in zip(found, self._score_part(videos.encoded, part), strict=True):
+                known.extend(new)
+        return [scores[: len(of_video)] for scores, of_video in zip(found, texts, strict=True)]
+
+    def _score_part(self, encoded: EncodedT, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Scores equally many texts of each video."""
+        flat = [text for of_video in texts for text in of_video]
+        tokens = [self._tokens_of(text) for text in flat]
+        padded = self._padded(tokens)
+        logprobs = _logprobs(self._read_back(encoded, padded, False).logits, padded, 1.0)
+        scores = [
+            sum(of_text[: len(ids)]) / (len(text.split()) + 1)
+            for of_text, ids, text in zip(logprobs, tokens, flat, strict=True)
+        ]
+        each = len(flat) // len(texts)
+        return [scores[begin : begin + each] for begin in range(0, len(flat), each)]
+
+    def _tokens_of(self, text: str) -> list[int]:
+        """Spells a text as the model would write it, its end token included."""
+        spelt = f"{self._before_text}{text}" if text else ""
+        return [*self.tokenizer(spelt, add_special_tokens=False)["input_ids"], self.tokens.ends[0]]
+
+    @property
+    def _before_text(self) -> str:
+        """What stands between what a model is given and its first word."""
+        return ""
+
+    def _as_decoded_alone(self, video: Frames) -> Frames:
+        """Finds the frames in the size that ``request`` asks for, where they were decoded in several."""
+        return video.at(FrameSize(self.request.short_side)) if isinstance(video, Footage) else video
 
     @property
     @abstractmethod

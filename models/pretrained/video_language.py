@@ -97,6 +97,11 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
     def tokens(self) -> SpecialTokens:
         return special_tokens(self.model, self.tokenizer)
 
+    @property
+    def _before_text(self) -> str:
+        """A space where the template ends in a word ("Assistant:"), and nothing behind a line break."""
+        return "" if self._chat(self._prompt)[-1:].isspace() else " "
+
     def _choose(self, video: Frames) -> ChosenFrames:
         return ChosenFrames.of(video, self.sampling, self._frames_each)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from benchmarks.house import PACKAGES, circles, count, import_graph, rooms
+from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
 
 #: Commands and routes, which explain their options in --help and /docs; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
@@ -65,3 +66,13 @@ def test_circles_are_found_between_files_and_between_rooms(tmp_path: Path) -> No
     assert circles(graph) == (("box.one", "box.two"),)
     assert circles(rooms(graph, "box")) == (("box.left", "box.right"), ("box.one", "box.two"))
     assert graph["box.three"] == frozenset()
+
+
+def test_no_class_name_stands_in_two_modules() -> None:
+    places: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, set()).add(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

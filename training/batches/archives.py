@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from extractors.errors import ReelwordError
-from training.datasets.caption_set import split_words
+from models.vocabulary import split_words
 
 
 class CorpusError(ReelwordError, ValueError):

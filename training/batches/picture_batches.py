@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.vocabulary import pad_captions
+from models.vocabulary import pad_captions, split_words
 from training.batches.archives import ArchiveItem, read_items
 from training.batches.picture_features import FeatureCache, PictureNetwork, load_features
 from training.batches.pseudo_video import Pictures, Shots, draw_sample, stack_samples
 from training.batches.teacher_targets import SoftTargets
 from training.batches.training_batch import ItemT, TrainingBatch, TrainingBatches
-from training.datasets.caption_set import split_words
 
 #: (archive, captions) below the data folder; a captioned set is used where it is there.
 SETS = (

@@ -13,10 +13,10 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
-from models.vocabulary import pad_captions
+from models.vocabulary import pad_captions, split_words
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import VideoFeatures, describe_failures
-from training.datasets.caption_set import VideoItem, split_words
+from training.datasets.caption_set import VideoItem
 from training.datasets.errors import NothingToUse
 
 #: Is given sentences that the user should know.

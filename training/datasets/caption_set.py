@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from models.vocabulary import split_words
 from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
-
-_WORD = re.compile(r"[a-z0-9]+|'(?:s|re|ve|ll|d|m|t)\b")
-_ACCENTS = dict.fromkeys(range(0x300, 0x370))
-
-
-def split_words(caption: str, fold_accents: bool = False) -> list[str]:
-    """Splits a caption into lower-case words without punctuation, ``man's`` as ``man 's``.
-
-    The words are like the COCO code's tokens. With ``fold_accents`` accents are taken off letters first, so
-    that "Café" is "cafe"; without it other letters than a to z end a word.
-    """
-    if fold_accents:
-        caption = unicodedata.normalize("NFKD", caption).translate(_ACCENTS)
-    return _WORD.findall(caption.lower())
-
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from models.vocabulary import Vocabulary
-from training.datasets.caption_set import CaptionSet, Split, split_words
+from models.vocabulary import Vocabulary, split_words
+from training.datasets.caption_set import CaptionSet, Split
 from training.datasets.errors import UnknownProtocol
 from training.datasets.files import AnnotationFile
 

@@ -340,7 +340,10 @@ function showAbout() {
   const waiting = chosen?.speed ? ` About ${(chosen.speed.feature_seconds + chosen.speed.caption_seconds).toFixed(1)} s for a clip of 10 s.` : "";
   $("about").textContent = chosen ? `${chosen.about}.${waiting}` : "";
   $("members").hidden = !chosen?.members;
-  for (const box of $("members").querySelectorAll("input")) box.checked = Boolean(chosen?.members?.includes(box.value));
+  for (const box of $("members").querySelectorAll("input")) {
+    box.checked = Boolean(chosen?.members?.includes(box.value));
+    box.parentElement.hidden = !known.get(box.value).member_of.includes(chosen?.name);
+  }
 }
 
 $("video").addEventListener("change", () => { if ($("video").files[0]) send($("video").files[0]); $("video").value = ""; });

@@ -95,6 +95,17 @@ def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: Sc
     assert "blip" in body["detail"]
 
 
+def test_a_pretrained_captioner_is_a_member_of_fusion_alone(api: LiveApi, worker: ScriptedWorker) -> None:
+    git = CaptionerInfo(name="git", kind="git", weights_sha256="0" * 64, features={}, source="owner/git")
+    worker.advertise("stats", git, "fusion", "ensemble")
+    known = {one["name"]: one["member_of"] for one in api.client.get("/models").json()["captioners"]}
+    both = ["fusion", "ensemble"]
+    assert known == {"stats": both, "git": ["fusion"], "fusion": [], "ensemble": []}
+    assert send(api, captioner="fusion", members="stats,git").status_code == 202
+    body = assert_problem(send(api, captioner="ensemble", members="stats,git"), 422, "invalid_members")
+    assert "git is a pretrained captioner" in body["detail"]
+
+
 def test_who_writes_is_chosen_once_and_stands_in_the_record(
     api: LiveApi, worker: ScriptedWorker, jobs: Jobs
 ) -> None:

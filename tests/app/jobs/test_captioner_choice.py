@@ -23,6 +23,10 @@ def info(name: str, *, vocabulary: str = "v", **given: Any) -> CaptionerInfo:
     )
 
 
+def pretrained(name: str) -> CaptionerInfo:
+    return info(name, vocabulary="", features={}, kind="git", source="owner/git")
+
+
 def menu(*others: CaptionerInfo) -> CaptionerChoices:
     alone = [info("stats"), info("g2l"), info("vanilla")]
     joint = [info("fusion", members=("g2l", "stats")), info("ensemble", members=("g2l", "stats"))]
@@ -52,11 +56,18 @@ def test_who_writes_is_what_was_asked_for_or_the_default() -> None:
             "fusion",
             "g2l,blip",
             CaptionerUnavailable,
-            "no captioner called blip; there are: g2l, motion, other",
+            "no captioner called blip; there are: g2l, git, git-large, motion, other",
         ),
         ("fusion", "ensemble", CaptionerUnavailable, "no captioner called ensemble; there are: g2l"),
         ("ensemble", "stats,other", MembersDiffer, "stats and other were trained on different vocabularies"),
         ("fusion", "stats,motion", MembersDiffer, "stats and motion were trained on different features"),
+        (
+            "ensemble",
+            "stats,git",
+            MembersDiffer,
+            "git is a pretrained captioner with a vocabulary of its own",
+        ),
+        ("ensemble", "git,git-large", MembersDiffer, "git is a pretrained captioner"),
     ],
 )
 def test_what_cannot_write_is_refused_by_name(
@@ -65,7 +76,13 @@ def test_what_cannot_write_is_refused_by_name(
     other = info("other", vocabulary="w")
     motion = info("motion", features={"grid": {**GRID, "weights_sha256": "2" * 64}})
     with pytest.raises(error, match=sentence):
-        choose(menu(other, motion), captioner, members)
+        choose(menu(other, motion, pretrained("git"), pretrained("git-large")), captioner, members)
+
+
+def test_pretrained_members_may_compete_where_they_are_named() -> None:
+    offered = menu(pretrained("git"))
+    assert choose(offered, "fusion").members == ("g2l", "stats")
+    assert choose(offered, "fusion", "git,stats").members == ("git", "stats")
 
 
 def test_members_of_other_words_may_compete() -> None:

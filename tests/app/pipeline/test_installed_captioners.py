@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.options import COMBINATIONS
+from app.jobs.options import COMBINATIONS, CaptionOptions
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos
 from app.settings import Settings
 from extractors.features import StreamSpec
@@ -74,6 +74,14 @@ def test_vanilla_is_a_member_only_where_it_is_named(weights: Path) -> None:
     assert infos["ensemble"].members == ("stats", *(name for name in members if name != "stats"))
     assert infos["fusion"].parameters is not None
     assert infos["fusion"].parameters > (infos["ensemble"].parameters or 0)
+
+
+def test_captioners_that_are_not_loaded_are_no_members(weights: Path, tmp_path: Path) -> None:
+    """And fusion of those that are can be asked for, as a worker with the same setting has it."""
+    settings = Settings(weights=weights, data=tmp_path / "data", captioners="stats,g2l")
+    choices = captioner_choices(settings)
+    assert choices.names == ["ensemble", "fusion", "g2l", "stats"]
+    assert set(choices.resolve(CaptionOptions(captioner="fusion")).members) == {"stats", "g2l"}
 
 
 def test_the_combinations_are_called_as_their_writers_are() -> None:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.cli.caption import caption_files
 from app.cli.captioners import read_facts
-from app.errors import EngineStartFailed, JobFailure
-from app.jobs.options import CaptionOptions
+from app.errors import EngineStartFailed, JobFailure, MembersDiffer, UsageError
+from app.jobs.captioner_choice import CaptionerChoices
+from app.jobs.captioner_info import CaptionerInfo
+from app.jobs.options import CaptionerChoice, CaptionOptions
+from app.pipeline.caption_files import caption_videos
+from app.pipeline.caption_plan import CaptionInputs, FramePlan
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import ignore_progress
 from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
 from app.settings import Settings
 from extractors.features import Frames
+from extractors.media.decode import decode_here
+from models.pretrained.load import load_pretrained_captioner
+from tests.media import write_video
 from tests.models.pretrained.tiny_folders import random_video, write_git
+from tests.models.pretrained.tiny_vlm import write_smolvlm
 
 SIDE = 48
+#: There is none of ours where one captioner alone is loaded.
+ENSEMBLE = CaptionerInfo(name="ensemble", weights_sha256="", features={}, kind="ensemble")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +101,12 @@ def test_its_answer_has_words_attention_and_provenance(engine: Engine) -> None:
     assert len(str(model.weights_sha256)) == 64
 
 
+def test_frames_at_a_rate_are_told_as_such(tmp_path: Path) -> None:
+    captioner = load_pretrained_captioner(write_smolvlm(tmp_path / "tiny-smolvlm"))
+    shown = FramePlan(CaptionerChoice("tiny-smolvlm"), captioner).provenance(CaptionInputs(video(0), {}))
+    assert shown["frames"]["sampling"] == "1 frames a second, at most 8"
+
+
 def test_warming_up_measures_it(engine: Engine) -> None:
     info = next(info for info in engine.warm_up().captioners if info.name == "tiny-git")
     assert info.seconds is not None
@@ -110,3 +128,70 @@ def test_a_damaged_one_is_left_out_and_the_others_serve(settings: Settings) -> N
 def test_a_name_that_is_not_installed_stops_the_start(settings: Settings) -> None:
     with pytest.raises(EngineStartFailed, match=r"names nobody, and installed are only: .*tiny-git"):
         Engine(settings.model_copy(update={"captioners": "nobody"}))
+
+
+# ---- members of a fusion ----
+
+
+def fusion(members: str | None = None, captioner: str = "fusion") -> CaptionOptions:
+    return CaptionOptions.model_validate({"captioner": captioner, "members": members, "beam_size": 3})
+
+
+def test_fusion_has_it_where_it_is_named(engine: Engine, tmp_path: Path) -> None:
+    """By default the papers' alone; named, both write from one decode, as each would from its own."""
+    assert engine.info.resolve(fusion()).members == ("stats",)
+    options = engine.info.resolve(fusion("stats,tiny-git"))
+    clip = write_video(tmp_path / "clip.mp4", frames=40)
+    joint = decode_here(clip, engine.info.request_for(options.choice))
+    (found,) = engine.describe_and_caption([joint.footage], [options], ignore_progress)
+    assert not isinstance(found, JobFailure)
+    assert found.attention is not None
+    candidates = json.loads(found.attention)["extras"]["candidates"]
+    assert {each["captioner"] for each in candidates} == {"stats", "tiny-git"}
+    assert found.answer.caption == candidates[0]["text"]
+    for name in ("stats", "tiny-git"):
+        alone = CaptionOptions(captioner=name, beam_size=3, num_captions=3)
+        own = decode_here(clip, engine.info.request_for(alone.choice)).footage
+        (answer,) = engine.describe_and_caption([own], [alone], ignore_progress)
+        assert not isinstance(answer, JobFailure)
+        written = {each.text: each.score for each in answer.answer.captions or []}
+        competing = {each["text"]: each["score"] for each in candidates if each["captioner"] == name}
+        assert competing.keys() <= written.keys()
+        assert competing == pytest.approx({text: written[text] for text in competing}, abs=1e-3)
+
+
+def test_a_fusion_s_answer_names_its_members_and_what_each_saw(engine: Engine) -> None:
+    options = fusion("tiny-git,stats")
+    (found,) = engine.describe_and_caption([video(3)], [options], ignore_progress)
+    assert not isinstance(found, JobFailure)
+    model = found.answer.model
+    assert model is not None
+    assert model.members is not None
+    known = {info.name: info.weights_sha256 for info in engine.info.captioners}
+    assert model.members == {name: known[name] for name in ("tiny-git", "stats")}
+    assert model.features is not None
+    assert model.features["frames/tiny-git"]["network"] == "GitForCausalLM"
+    assert len(model.features) > 1
+
+
+def test_a_pretrained_member_alone_is_fed_with_what_the_embedding_reads(engine: Engine) -> None:
+    (found,) = engine.describe_and_caption([video(4)], [fusion("tiny-git")], ignore_progress)
+    assert not isinstance(found, JobFailure)
+    assert found.attention is not None
+    assert {each["captioner"] for each in json.loads(found.attention)["extras"]["candidates"]} == {"tiny-git"}
+
+
+@pytest.mark.parametrize("members", ["stats,tiny-git", "tiny-git,stats", "tiny-git"])
+def test_an_ensemble_refuses_it_by_name(engine: Engine, members: str) -> None:
+    choices = CaptionerChoices([*engine.info.captioners, ENSEMBLE])
+    with pytest.raises(MembersDiffer, match="tiny-git is a pretrained captioner"):
+        choices.resolve(fusion(members, "ensemble"))
+
+
+def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "clip.mp4", frames=20)
+    outcomes = list(caption_videos([clip], fusion("stats,tiny-git"), settings, engine))
+    assert [outcome.state for outcome in outcomes] == ["succeeded"]
+    settings = settings.model_copy(update={"captioners": "stats,g2l,tiny-git"})
+    with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
+        caption_files([clip], fusion("stats,tiny-git", "ensemble"), settings, as_json=False, folder=None)

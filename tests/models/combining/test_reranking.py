@@ -16,7 +16,7 @@ from models.combining.reranking import (
     LIKELIHOOD_WEIGHT,
     TWICE,
     Candidate,
-    MemberOutput,
+    DecodedOutput,
     RankedCandidates,
     Reranker,
     names_twice,
@@ -43,12 +43,12 @@ def pair() -> Members:
     return {"temporal": tiny_temporal(), "g2l": tiny_g2l(seed=3)}
 
 
-def seen(member: AnyCaptioner, features: Sequence[Features], counts: Sequence[int]) -> MemberOutput:
+def seen(member: AnyCaptioner, features: Sequence[Features], counts: Sequence[int]) -> DecodedOutput:
     """As many captions of each video as ``counts`` says."""
     with torch.no_grad():
         memory = member.encode(features)
     written = decode(member, memory, replace(OPTIONS, num_captions=max(counts)))
-    return MemberOutput(memory, [each[:count] for each, count in zip(written, counts, strict=True)])
+    return DecodedOutput(member, memory, [each[:count] for each, count in zip(written, counts, strict=True)])
 
 
 def chosen(fusion: Reranker, features: Sequence[Features], counts: Sequence[int]) -> list[RankedCandidates]:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from extractors.decoder.messages import pack_request, unpack_request
+from extractors.frame_size import FrameSize
 from extractors.media.decode import decode_here
-from extractors.media.request import DecodeRequest
+from extractors.media.request import DecodeRequest, Limits
 from extractors.windows import Sampling, WindowOptions, Windows
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
@@ -69,8 +71,21 @@ def test_one_decode_has_the_frames_of_all() -> None:
     times = np.arange(100) / 25
     for each in (spread, windows):
         assert set(each.choose(times, 4.0)) <= set(both.choose(times, 4.0))
-    with pytest.raises(ValueError, match="at a rate"):
-        DecodeRequest.together([windows, DecodeRequest(Sampling(fps=2.0))])
+
+
+def test_frames_at_a_rate_and_smaller_ones_join_too() -> None:
+    """A rate keeps its own rule of what is most; each frame also comes in the size that it has alone."""
+    spread = DecodeRequest(Sampling(count=8), short_side=32)
+    at_rates = [DecodeRequest(Sampling(fps=2.0, max_frames=4)), DecodeRequest(Sampling(fps=1.0))]
+    both = DecodeRequest.together([spread, *at_rates])
+    assert DecodeRequest.together([both, spread]) == both
+    assert both.frame_sizes == (FrameSize(256), FrameSize(32))
+    times = np.arange(250) / 25
+    for of in ([spread, *at_rates], at_rates, at_rates[::-1]):
+        wanted = [each.choose(times, 10.0) for each in of]
+        assert list(DecodeRequest.together(of).choose(times, 10.0)) == sorted(set(np.concatenate(wanted)))
+    _, sent, _ = unpack_request(pack_request("/clip.mp4", both, Limits()))
+    assert sent == both
 
 
 def test_an_extractor_is_loaded_once_for_all_feeds(pool: ExtractorPool) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.vocabulary import split_words
 from tests.training.tiny_corpus import draw, png, write_corpus, write_tar
 from training.batches.archives import CorpusError, read_items, read_pictures
-from training.datasets.caption_set import split_words
 
 COCO = {
     "images": [

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from models.vocabulary import split_words
 from tests.media import write_still, write_video
 from tests.training.laid_out import LAYOUTS, Captioned, flickr8k, msrvtt, mvad, vatex, write_json
-from training.datasets.caption_set import split_words
 from training.datasets.check import check_data_set, probe_header
 from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import (

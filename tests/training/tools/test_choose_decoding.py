@@ -11,7 +11,7 @@ import torch
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.captioners.stats import STaTS, StreamConfig
-from models.combining.reranking import MemberOutput, Reranker
+from models.combining.reranking import DecodedOutput, MemberOutput, Reranker
 from models.decoding.decode import decode
 from models.inputs import InputStream, order_inputs
 from models.vocabulary import Vocabulary
@@ -83,13 +83,11 @@ def test_the_table_of_likelihood_weights_is_what_fusion_scores(
 ) -> None:
     found = HeldOutPictures.from_items(items).score_by_likelihood_weight(fusion)
     batches = stack_samples([sample_whole(item.pictures) for item in items])
-    seen = {}
+    seen: dict[str, MemberOutput] = {}
     for name, member in fusion.members.items():
         taken: Any = member
         memory = taken.encode_batches(order_inputs(member, batches))
-        seen[name] = MemberOutput(
-            memory, decode(taken, memory, replace(OPTIONS, num_captions=OPTIONS.beam_size))
-        )
+        seen[name] = DecodedOutput.by(taken, memory, replace(OPTIONS, num_captions=OPTIONS.beam_size))
     videos = fusion.embedding.encode_batches(order_inputs(fusion.embedding, batches))
     for weight in (0.0, 0.4, 1.6):
         weighed = Reranker(fusion.members, fusion.embedding, weight).rerank(videos, seen)
