@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import jobs, problems, submit
+from app.api import captions, jobs, problems, submit
 from app.api import status as api_status
 from app.api.connections import limited
 from app.api.dependencies import ApiDependencies, service_of
@@ -67,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for routes in (submit.router, jobs.router, api_status.router, router):
+    for routes in (submit.router, jobs.router, captions.router, api_status.router, router):
         app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(RequestError, _request_error)

@@ -140,7 +140,7 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     if not job.is_over:
         raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
-        raise problems.JobHasNoAttention(f"The job has {_ended(job)}, so it has no attention.")
+        raise problems.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
     try:
         return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
@@ -157,5 +157,6 @@ def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
     return out.getvalue()
 
 
-def _ended(job: Job) -> str:
+def how_it_ended(job: Job) -> str:
+    """Says, behind ``has``, how a job ended."""
     return {"canceled": "been cancelled", "expired": "expired"}.get(job.state, job.state)

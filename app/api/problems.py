@@ -16,8 +16,10 @@
     ├── InvalidMembers      422 invalid_members      captioners that cannot write together
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
-    ├── JobNotFinished      409 job_not_finished     its attention is asked for too early
+    ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
+    ├── JobHasNoCaptions    404 no_captions          it did not succeed
+    ├── UnknownSegment      404 unknown_segment      its film has no such segment
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
@@ -184,7 +186,7 @@ class JobNotFinished(RequestError):
     status = HTTPStatus.CONFLICT
     code = "job_not_finished"
     title = "The job has not finished"
-    hint = "Ask for the job until its state is succeeded, then for its attention."
+    hint = "Ask for the job until its state is succeeded, then for its attention or its captions."
     retry_after = 1
 
 
@@ -193,6 +195,20 @@ class JobHasNoAttention(RequestError):
     code = "no_attention"
     title = "The job has no attention"
     hint = "Attention comes with a caption, unless the video was sent with attention=false."
+
+
+class JobHasNoCaptions(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "no_captions"
+    title = "The job has no captions"
+    hint = "Look at the job's error, then send the video again."
+
+
+class UnknownSegment(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_segment"
+    title = "The job has no such segment"
+    hint = "Count from 0, up to the number of segments that the job lists."
 
 
 class BacklogFull(RequestError):

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Stage, State
+from app.jobs.kept_segments import KeptSegments, kept_by
 from models.caption import ScoredCaption
 
 
@@ -80,6 +81,19 @@ class Timings(Document):
     total: float | None = None
 
 
+class JobSegment(Document):
+    """Tells of one segment of a film, in a line; ``captions.json`` has all that is known of it.
+
+    Times are seconds of the film, from its first shown frame.
+    """
+
+    start: float
+    end: float
+    representative: float = Field(description="When the frame is shown that stands for the segment.")
+    caption: str
+    score: float | None = None
+
+
 class Answer(Document):
     """Holds what is known of a video; it grows while its job runs, and is kept in the job's record.
 
@@ -91,6 +105,9 @@ class Answer(Document):
     warnings: list[Note] = Field(default_factory=list)
     caption: str | None = None
     captions: list[ScoredCaption] | None = None
+    segments: list[JobSegment] | None = Field(
+        None, description="Of a film that is cut: those that are done, in their order."
+    )
     model: Model | None = None
     timings: Timings | None = None
 
@@ -156,7 +173,7 @@ def document_of(job: Job, blobs: Blobs) -> JobDocument:
     """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
     try:
         return _document(job, _answer(job, blobs))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
@@ -188,7 +205,15 @@ def rfc3339(seconds: float | None) -> str | None:
 
 
 def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
-    """Reads the answer from the record, or from the blob that the record names where it outgrew Redis."""
+    """Reads the answer, with those of its parts that the record only names because they outgrow Redis."""
+    answer = _whole_answer(job, blobs)
+    kept = _kept_in(job, answer)
+    segments = None if kept is None else [_line_of(segment) for segment in kept.read(blobs)]
+    return {**answer, "segments": segments}
+
+
+def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
+    """Reads the answer from the record, or from the blob that the record names."""
     key = job.answer.get("blob")
     if key is None:
         return job.answer
@@ -197,3 +222,19 @@ def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
     except BlobMissingError:
         return job.answer
     return whole
+
+
+def kept_segments(job: Job, blobs: Blobs) -> KeptSegments | None:
+    """Finds a job's segments; None where it has none, and where it ended without an answer: they go then."""
+    return _kept_in(job, _whole_answer(job, blobs))
+
+
+def _kept_in(job: Job, answer: Mapping[str, Any]) -> KeptSegments | None:
+    has_ended_without = job.is_over and job.state != "succeeded"
+    return None if has_ended_without else kept_by(answer)
+
+
+def _line_of(segment: Mapping[str, Any]) -> dict[str, Any]:
+    captions = segment["captions"]
+    score = captions[0]["score"] if captions else None
+    return {"score": score, **{name: segment[name] for name in ("start", "end", "representative", "caption")}}

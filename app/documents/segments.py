@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import Field
 
-from app.documents.job import Document, Media, Model, Note
+from app.documents.job import Document, JobDocument, Media, Model, Note, document_of, kept_segments
+from app.errors import RecordUnreadable
+from app.jobs.blobs import Blobs
+from app.jobs.job import Job
+from app.jobs.kept_segments import KeptSegments
 from models.caption import AttentionDocument, ChosenMoment, ScoredCaption, Weights
 
 
@@ -40,27 +46,70 @@ class FilmDocument(Document):
     model: Model | None = None
 
 
+def film_of(job: Job, blobs: Blobs) -> FilmDocument:
+    """Makes a film's document of a job, as far as it is; without segments it is one of the whole length.
+
+    Raises RecordUnreadable.
+    """
+    document = document_of(job, blobs)
+    kept = kept_segments(job, blobs)
+    segments = [_whole(document)] if kept is None else _read_segments(job, kept, blobs)
+    return FilmDocument(
+        file=document.filename or job.id,
+        media=document.media,
+        warnings=document.warnings,
+        summary=document.caption,
+        segments=segments,
+        model=document.model,
+    )
+
+
+def _read_segments(job: Job, kept: KeptSegments, blobs: Blobs) -> list[SegmentDocument]:
+    try:
+        return [SegmentDocument.model_validate(each) for each in kept.read(blobs)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordUnreadable(f"The segments of job {job.id} cannot be read.") from error
+
+
+def _whole(document: JobDocument) -> SegmentDocument:
+    sampled = document.sampled or [0.0]
+    return SegmentDocument(
+        start=0.0,
+        end=(document.media and document.media.duration) or 0.0,
+        representative=sampled[len(sampled) // 2],
+        caption=document.caption or "",
+        captions=document.captions or [],
+        sampled=sampled,
+    )
+
+
 def on_film_clock(attention: AttentionDocument, start: float) -> AttentionDocument:
     """Moves the attention of a segment that begins at ``start`` (seconds) to the film's clock."""
+    return on_other_clock(attention, lambda time: time + start)
+
+
+def on_other_clock(attention: AttentionDocument, clock_of: Callable[[float], float]) -> AttentionDocument:
+    """Changes all times of an attention.
+
+    Args:
+        attention: of a clip.
+        clock_of: from seconds of the clip to those of the other clock.
+    """
     extras = attention.extras
-    moved = {
-        "selected": extras.selected and [[_later(each, start) for each in row] for row in extras.selected],
-        "default_key_frame": extras.default_key_frame and _later(extras.default_key_frame, start),
-        "key_frame": extras.key_frame and _later(extras.key_frame, start),
+
+    def moved(moment: ChosenMoment) -> ChosenMoment:
+        return moment.model_copy(update={"time": round(clock_of(moment.time), 4)})
+
+    def all_moved(spans: list[Weights]) -> list[Weights]:
+        return [[round(clock_of(time), 4) for time in span] for span in spans]
+
+    chosen = {
+        "selected": extras.selected and [[moved(each) for each in row] for row in extras.selected],
+        "default_key_frame": extras.default_key_frame and moved(extras.default_key_frame),
+        "key_frame": extras.key_frame and moved(extras.key_frame),
     }
-    times = {
-        "times": _all_later(attention.times, start),
-        "parts": attention.parts and _all_later(attention.parts, start),
-    }
-    return attention.model_copy(update={**times, "extras": extras.model_copy(update=moved)})
-
-
-def _later(moment: ChosenMoment, start: float) -> ChosenMoment:
-    return moment.model_copy(update={"time": round(moment.time + start, 4)})
-
-
-def _all_later(spans: list[Weights], start: float) -> list[Weights]:
-    return [[round(time + start, 4) for time in span] for span in spans]
+    times = {"times": all_moved(attention.times), "parts": attention.parts and all_moved(attention.parts)}
+    return attention.model_copy(update={**times, "extras": extras.model_copy(update=chosen)})
 
 
 def clock(seconds: float) -> str:

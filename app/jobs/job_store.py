@@ -122,7 +122,8 @@ class Jobs:
         """
         fields = {
             "version": str(RECORD_VERSION),
-            "options": options.model_dump_json(),
+            # without what is not set: workers of the version before know no option that is new
+            "options": options.model_dump_json(exclude_none=True),
             "upload": upload,
             "filename": filename,
             "priority": priority,

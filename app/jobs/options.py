@@ -4,6 +4,7 @@ engine.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -35,6 +36,34 @@ Members = Annotated[
     tuple[str, ...] | None,
     BeforeValidator(_names),
     WithJsonSchema({"type": "string", "pattern": NAMES_PATTERN, "examples": ["g2l,stats"]}),
+]
+
+
+SEGMENTS_PATTERN = r"^\s*(shots|none|[0-9]+(\.[0-9]+)?)\s*$"
+LEAST_SEGMENT, MOST_SEGMENT = 0.5, 86400.0
+"""Seconds of a segment, where segments are asked for by their length."""
+
+
+def _segments(given: object) -> object:
+    """Reads ``shots``, ``none`` or seconds, as the form has them. Raises ValueError."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        given = f"{given:f}"
+    if not isinstance(given, str):
+        return given
+    word = given.strip()
+    if not re.fullmatch(SEGMENTS_PATTERN, word):
+        raise ValueError("segments are shots, none, or a number of seconds such as 10")
+    if word in ("shots", "none"):
+        return word
+    if not LEAST_SEGMENT <= float(word) <= MOST_SEGMENT:
+        raise ValueError(f"a segment lasts from {LEAST_SEGMENT:g} to {MOST_SEGMENT:g} seconds")
+    return f"{float(word):g}"
+
+
+Segments = Annotated[
+    str | None,
+    BeforeValidator(_segments),
+    WithJsonSchema({"type": "string", "pattern": SEGMENTS_PATTERN, "examples": ["shots", "none", "10"]}),
 ]
 
 
@@ -76,6 +105,11 @@ class CaptionOptions(BaseModel):
     num_captions: int = Field(1, ge=1, le=20, description="How many captions, best first; at most beam_size.")
     max_length: int = Field(20, ge=1, le=50, description="Most words in a caption.")
     attention: bool = Field(True, description="Keep, for each word, where the captioner looked.")
+    segments: Segments = Field(
+        None,
+        description="How a film is cut into segments that are captioned each: by its shots, by so many "
+        "seconds, or none. Without it: none below a minute, shots from there on.",
+    )
     length_penalty: float = Field(
         0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
@@ -110,7 +144,7 @@ class CaptionOptions(BaseModel):
         return self
 
 
-FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length", "attention")
+FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length", "attention", "segments")
 """The options that ``POST /caption`` takes, in the order in which they are documented."""
 
 

@@ -1,4 +1,4 @@
-"""Makes moments of a service's jobs: a caption each, and the frame in the middle of those looked at."""
+"""Makes moments of a service's jobs: of each segment of a film, or of a clip, whose middle frame shows it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 from PIL import Image
 
-from app.documents.job import document_of
+from app.documents.job import JobDocument, document_of
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job
 from app.jobs.job_store import Jobs
+from app.jobs.kept_segments import frame_key
 from app.jobs.redis_client import connect, redis_url, unavailable_if_away
 from app.search.moments import Found, Moment, rank
 from app.segments.neighbours import SemanticSpace
@@ -49,21 +50,38 @@ def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, cou
 
 
 def moments_of_jobs(jobs: Jobs, blobs: Blobs) -> Iterator[Moment]:
-    """Yields a moment for each job that has succeeded and whose result is kept, the last one first."""
+    """Yields the moments of each job that has succeeded and whose result is kept, the last one's first."""
     with unavailable_if_away():
         ids = jobs.server.zrevrange(jobs.keys.expiry, 0, MOST - 1)
     for job_id in ids:
         try:
             job = jobs.get(str(job_id))
-            moment = None if job is None or job.state != "succeeded" else _moment(job, blobs)
+            moments = [] if job is None or job.state != "succeeded" else _moments(job, blobs)
         except RecordUnreadable:
             continue  # it is among the dead letters
-        if moment is not None:
-            yield moment
+        yield from moments
 
 
-def _moment(job: Job, blobs: Blobs) -> Moment | None:
+def _moments(job: Job, blobs: Blobs) -> list[Moment]:
     document = document_of(job, blobs)
+    if document.segments is None:
+        whole = _whole(job, document, blobs)
+        return [] if whole is None else [whole]
+    return [
+        Moment(
+            source=f"{document.filename or 'job'} {job.id}",
+            start=each.start,
+            end=each.end,
+            time=each.representative,
+            caption=each.caption,
+            vector=None,
+            picture=partial(_picture, blobs, frame_key(job.results, number)),
+        )
+        for number, each in enumerate(document.segments)
+    ]
+
+
+def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
     if not document.caption or not document.sampled or document.media is None:
         return None
     middle = len(document.sampled) // 2

@@ -8,7 +8,7 @@ segment read once more, by a second decoder that jumps to it.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -72,6 +72,7 @@ def caption_segments(
     start_after: float = 0.0,
     limits: Limits | None = None,
     batch: int = 4,
+    second: Decoder | None = None,
 ) -> Generator[SegmentCaption, None, Video]:
     """Captions segments in their order, and yields each as soon as its batch is done.
 
@@ -87,6 +88,8 @@ def caption_segments(
             if the film had been read from its start.
         limits: of decoding. Since each segment is an answer, the film may take ``max_duration`` to be read.
         batch: segments captioned together, at most.
+        second: reads finished segments once more, where the captioner needs it; one is started for it
+            unless the caller has one that it can kill.
 
     Returns:
         What the file was like, once all is read.
@@ -96,11 +99,10 @@ def caption_segments(
         JobFailure: why the engine cannot caption.
     """
     limits = limits or Limits()
-    limits = replace(limits, seconds=max(limits.seconds, limits.max_duration))
     options = engine.info.resolve(options)
     request = engine.info.request_for(options.choice)
-    with ExitStack() as stack:
-        source = _FilmReader(path, request, limits, decoder, stack)
+    with closing(Decoder()) as own:  # which starts no process before it is asked for something
+        source = _FilmReader(path, request, limits, decoder, second or own)
         frames = source.segments(segments, start_after)
         return (yield from _captioned(frames, engine, options, batch))
 
@@ -109,14 +111,14 @@ def caption_segments(
 class _FilmReader:
     """Reads a film's segments with the frames that the captioner wants.
 
-    stack: ends the second decoder, where there has to be one.
+    limits: of reading a part of it. second: reads finished segments once more.
     """
 
     path: Path
     request: DecodeRequest
     limits: Limits
     decoder: Decoder
-    stack: ExitStack
+    second: Decoder
 
     def segments(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
         if options.kind in ("auto", "none") and start <= 0:
@@ -137,7 +139,8 @@ class _FilmReader:
     def _cut(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
         plan = SegmentPlan.of(self.request)
         seen = plan or SegmentPlan(FRAMES, SHORT_SIDE)
-        stream = self.decoder.stream(self.path, seen.stream_request(options, start), self.limits)
+        limits = replace(self.limits, seconds=max(self.limits.seconds, self.limits.max_duration))
+        stream = self.decoder.stream(self.path, seen.stream_request(options, start), limits)
         found = read_segments(stream, options, seen, start)
         return (yield from (found if plan is not None else self._read_again(found)))
 
@@ -145,11 +148,10 @@ class _FilmReader:
         self, found: Generator[SegmentFrames, None, Video]
     ) -> Generator[SegmentFrames, None, Video]:
         """Reads the same segments with frames that are decoded as if each were a film of its own."""
-        decoder = self.stack.enter_context(Decoder())
         ended = _Ended(found)
         for each in ended:
             part = (each.segment.start, each.segment.end)
-            decoded = decoder.decode(self.path, replace(self.request, part=part), self.limits)
+            decoded = self.second.decode(self.path, replace(self.request, part=part), self.limits)
             footage = cut_clip(decoded.footage, *part)
             yield SegmentFrames(each.segment, footage, _nearest(footage, each.segment), each.film)
         return ended.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,16 +45,54 @@ def summarize(
         JobFailure: why the engine cannot caption.
     """
     options = engine.info.resolve(options)
-    request = engine.info.request_for(options.choice)
-    times = moments(segments, request.sampling.count if request.sampling else FRAMES)
-    decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
-    footage = _as_a_clip(decoded)
+    clip = read_summary_clip(film, segments, engine.info.request_for(options.choice), decoder, limits)
     [answer] = engine.describe_and_caption(
-        [footage], [options.model_copy(update={"attention": False})], ignore_progress
+        [clip.footage], [options.model_copy(update={"attention": False})], ignore_progress
     )
     if isinstance(answer, JobFailure):
         raise answer
     return answer.answer.caption or ""
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryClip:
+    """Holds the representative frames of a film as a clip.
+
+    shown: seconds of the film at which they are shown, rising. end: of the film.
+    """
+
+    footage: Footage
+    shown: list[float]
+    end: float
+
+    def film_time(self, seconds: float) -> float:
+        """Tells which second of the film a second of the clip stands for, in proportion between frames."""
+        clip = [0.0, *self.footage.pts, self.footage.duration]
+        return float(np.interp(seconds, clip, [0.0, *self.shown, self.end]))
+
+
+def read_summary_clip(
+    film: Path,
+    segments: Sequence[SegmentDocument],
+    request: DecodeRequest,
+    decoder: Decoder,
+    limits: Limits | None = None,
+) -> SummaryClip:
+    """Reads the frames that stand for segments spread over the film's time.
+
+    Args:
+        film: the file, in which the decoder jumps to each of them.
+        segments: all of the film, one at least.
+        request: of the captioner, for the frames' sizes and number.
+        decoder: reads the frames.
+        limits: of decoding, each frame by itself.
+
+    Raises:
+        MediaError: a frame cannot be read again.
+    """
+    times = moments(segments, request.sampling.count if request.sampling else FRAMES)
+    decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
+    return SummaryClip(_as_a_clip(decoded), times, segments[-1].end)
 
 
 def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:

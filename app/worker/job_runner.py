@@ -6,21 +6,21 @@
 
 A job that shared the batch goes on within the attempt it had; one that was alone starts its next attempt, or
 has failed where it had its last.
+
+A film that is to be cut into segments takes minutes or hours: it comes after the clips that were taken with
+it, and of several such films all but one are handed back, for workers that are idle.
 """
 
 from __future__ import annotations
 
-import io
-import json
+import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
-from PIL import Image
 
-from app.documents.job import Answer
 from app.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -32,18 +32,21 @@ from app.errors import (
 )
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Stage
-from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
+from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.film_segments import FilmSegments, film_answer
+from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
-from extractors.media.errors import DecoderError, DecoderFault, MediaError
-from extractors.media.request import Decoded, Limits
+from extractors.media.errors import DecoderError, DecoderFault, MediaError, TooLong
+from extractors.media.request import Limits
+from extractors.shots.segment import LONG_FILM
 
-FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
-FRAME_QUALITY = 85
+#: Longest clip that is captioned as a whole where nothing is said of segments: below ``LONG_FILM``.
+CLIP_SECONDS = math.nextafter(LONG_FILM, 0.0)
 log = structlog.get_logger(__name__)
 
 
@@ -75,6 +78,7 @@ class JobRunner:
         self._jobs, self._blobs, self._watch = jobs, blobs, watch
         self._decoder, self._engine, self._settings = decoder, engine, settings
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
 
     def work(self, claims: Sequence[Claim]) -> None:
         """Takes all claims to their end: first together, then, should the batch die, one by one."""
@@ -87,17 +91,28 @@ class JobRunner:
                 raise
 
     def _work(self, runs: Sequence[Attempt]) -> None:
-        batches = deque([[run for run in runs if self._decode(run)]])
+        read = [run for run in runs if self._decode(run, self._read_frames)]
+        batches = deque([[run for run in read if run.film is None]])
         while batches:
             batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
             if batch:
                 batches.extend([run] for run in self._caption(batch))
+        films = [run for run in read if run.film is not None]
+        self._hand_back(films[1:])
+        for film in films[:1]:
+            self._caption_film(film)
 
-    def _decode(self, run: Attempt) -> bool:
-        """Reads the job's frames; False where the job has ended instead."""
+    def _caption_film(self, run: Attempt) -> None:
+        """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments."""
+        while self._decode(run, self._read_film) and not self._settle_if_stopped(run):
+            if not self._caption([run]):
+                return
+
+    def _decode(self, run: Attempt, read: Callable[[Attempt], None]) -> bool:
+        """Reads the job's frames by ``read``; False where the job has ended instead."""
         while not self._settle_if_stopped(run):
             try:
-                self._read_frames(run)
+                read(run)
                 return True
             except DecoderFault as fault:
                 self._fail(run, WorkerFault(f"The worker could not read the file: {fault}"))
@@ -111,8 +126,11 @@ class JobRunner:
             except BlobMissingError:
                 self._fail(run, UploadMissing("The job's file is not in the blob store."))
                 return False
-            except (QueueUnavailable, EngineDied):
+            except QueueUnavailable:
                 raise
+            except (EngineDied, EngineRaised) as trouble:
+                if not self._again(run, _engine_failure(trouble)):
+                    return False
             except Exception as error:
                 log.exception("the job's file could not be read", job=run.claim.job.id)
                 if not self._again(run, WorkerFault(f"The worker could not read the file: {error}")):
@@ -122,15 +140,34 @@ class JobRunner:
     def _read_frames(self, run: Attempt) -> None:
         engine = self._engine.start()
         run.options = engine.resolve(run.claim.job.options)
+        wanted = run.options.segments
         request = engine.request_for(run.options.choice)
         run.set_stage("decode")
+        if wanted not in (None, "none"):
+            run.film = 0.0
+            return
+        limits = self._limits if wanted == "none" else replace(self._limits, max_duration=CLIP_SECONDS)
         began = time.monotonic()
         with (
             self._blobs.local(run.claim.job.upload) as path,
             self._watch.guard([run], self._decoder.kill),
         ):
-            run.decoded = self._decoder.decode(path, request, self._limits)
+            try:
+                run.decoded = self._decoder.decode(path, request, limits)
+            except TooLong:
+                if wanted == "none":
+                    raise
+                run.film, run.options = 0.0, run.options.model_copy(update={"segments": "shots"})
+                return
+        run.options = run.options.model_copy(update={"segments": "none"})
         run.answer = media_answer(run.decoded, time.monotonic() - began)
+
+    def _read_film(self, run: Attempt) -> None:
+        """Captions the film's segments, and reads what sums it up."""
+        self._engine.start()
+        run.set_stage("decode")
+        with self._blobs.local(run.claim.job.upload) as path:
+            self._films.caption(run, path)
 
     def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
         """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
@@ -148,9 +185,9 @@ class JobRunner:
                 answers = self._engine.run(videos, options, report)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
-            return self._all_again(batch, EngineCrashed(f"The job killed the engine ({death})."))
+            return self._all_again(batch, _engine_failure(death))
         except EngineRaised as fault:
-            return self._all_again(batch, EngineFault(f"The engine met an error: {fault}"))
+            return self._all_again(batch, _engine_failure(fault))
         return [run for run, answer in zip(batch, answers, strict=True) if not self._finish(run, answer)]
 
     def _all_again(self, batch: Sequence[Attempt], cause: JobFailure) -> list[Attempt]:
@@ -193,8 +230,11 @@ class JobRunner:
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
         job, folder = run.claim.job, run.claim.results
+        if run.film is not None:
+            answer = film_answer(run, answer)
         store_result(self._blobs, folder, run.decoded, answer.attention)
-        record = store_large_answer(self._blobs, folder, run.answer.joined_with(answer.answer))
+        whole = run.record(run.answer.joined_with(answer.answer))
+        record = store_large_answer(self._blobs, folder, whole)
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
@@ -214,8 +254,7 @@ class JobRunner:
         if run.stopped is None or run.is_settled:
             return run.is_settled
         if run.stopped == "deadline":
-            seconds = self._settings.job_seconds
-            self._fail(run, DeadlineExceeded(f"The job ran longer than {seconds:g} seconds ({run.stage})."))
+            self._fail(run, DeadlineExceeded(self._lateness(run)))
         elif run.stopped == "canceled":
             self._jobs.stop(run.claim)
             delete_blobs(self._blobs, run.claim.job.id)
@@ -223,6 +262,12 @@ class JobRunner:
             self._jobs.hand_back(run.claim)
         run.is_settled = True
         return True
+
+    def _lateness(self, run: Attempt) -> str:
+        seconds = self._settings.job_seconds
+        if run.film is None:
+            return f"The job ran longer than {seconds:g} seconds ({run.stage})."
+        return f"No segment of the film was done within {seconds:g} seconds ({run.stage})."
 
     def _hand_back(self, runs: Sequence[Attempt]) -> None:
         """Leaves no job behind in a worker that cannot go on."""
@@ -232,54 +277,7 @@ class JobRunner:
                 self._settle_if_stopped(run)
 
 
-def remove_blob(blobs: Blobs, key: str) -> None:
-    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
-    try:
-        blobs.remove(key)
-    except Exception:
-        log.exception("a blob that nobody needs could not be removed", key=key)
-
-
-def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: str | None) -> None:
-    """Stores the frames and, where there is one, the attention document.
-
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that they go below, the attempt's own.
-        decoded: the frames, as the captioner saw them.
-        attention: the document as JSON, None where it was not asked for.
-    """
-    for number, pixels in enumerate(decoded.frames.pixels):
-        picture = Image.fromarray(pixels)
-        picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
-        buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
-        blobs.write(f"{folder}/frames/{number}.jpg", buffer.getvalue())
-    if attention is not None:
-        blobs.write(f"{folder}/attention.json", attention.encode())
-
-
-def store_large_answer(blobs: Blobs, folder: str, answer: Answer) -> Mapping[str, Any]:
-    """Stores an answer that is too large for Redis as a blob.
-
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that it goes below, the attempt's own.
-        answer: all of it.
-
-    Returns:
-        What goes on the record: the answer, or its media facts and the key of the blob.
-    """
-    record = answer.as_record()
-    text = json.dumps(record)
-    if len(text) <= ANSWER_LIMIT:
-        return record
-    key = f"{folder}/answer.json"
-    blobs.write(key, text.encode())
-    return {"blob": key, "media": record.get("media"), "timings": record.get("timings", {})}
-
-
-def delete_blobs(blobs: Blobs, job_id: str) -> None:
-    """Removes all of a job's blobs, its upload included."""
-    blobs.remove(f"uploads/{job_id}")
-    blobs.remove(f"results/{job_id}")
+def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
+    if isinstance(trouble, EngineDied):
+        return EngineCrashed(f"The job killed the engine ({trouble}).")
+    return EngineFault(f"The engine met an error: {trouble}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
@@ -20,7 +20,9 @@ from app.documents.job import Answer
 from app.errors import QueueUnavailable
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
+from app.jobs.kept_segments import KeptSegments
 from app.jobs.options import CaptionOptions
+from app.segments.summary import SummaryClip
 from app.settings import Settings
 from extractors.media.request import Decoded
 
@@ -34,6 +36,9 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
     "caption": (0.8, 1.0),
 }
 
+#: Of the progress of a film that is cut: its segments. What is left is its summary.
+SEGMENTS_SHARE = 0.95
+
 log = structlog.get_logger(__name__)
 
 
@@ -43,7 +48,8 @@ class Attempt:
 
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
     the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
-    time used up; others' turns do not count.
+    time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
+    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments.
     """
 
     claim: Claim
@@ -51,17 +57,24 @@ class Attempt:
     share: float = 0.0
     options: CaptionOptions | None = None
     answer: Answer = field(default_factory=Answer)
-    reported: Answer | None = None
+    reported: tuple[Answer | None, KeptSegments | None] = (None, None)
     decoded: Decoded | None = None
     stopped: Stop | None = None
     is_settled: bool = False
     spent: float = 0.0
+    film: float | None = None
+    clip: SummaryClip | None = None
+    kept: KeptSegments | None = None
     _since: float | None = None
 
     @property
     def progress(self) -> float:
         begin, end = SHARES[self.stage]
-        return begin + (end - begin) * min(max(self.share, 0.0), 1.0)
+        staged = begin + (end - begin) * min(max(self.share, 0.0), 1.0)
+        if self.film is None:
+            return staged
+        rest = 1.0 - SEGMENTS_SHARE if self.film >= 1.0 else 0.0
+        return SEGMENTS_SHARE * min(self.film, 1.0) + rest * staged
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share
@@ -72,6 +85,10 @@ class Attempt:
     def pause(self) -> None:
         self.spent, self._since = self.elapsed, None
 
+    def restart_clock(self) -> None:
+        """Gives the job its whole time again: a segment of its film is done."""
+        self.spent, self._since = 0.0, time.monotonic()
+
     @property
     def elapsed(self) -> float:
         return self.spent + (0.0 if self._since is None else time.monotonic() - self._since)
@@ -79,6 +96,11 @@ class Attempt:
     def begin_again(self, claim: Claim) -> None:
         """Starts another attempt, with what the last one decoded."""
         self.claim, self.spent, self.share = claim, 0.0, 0.0
+
+    def record(self, answer: Answer | None = None) -> dict[str, Any]:
+        """Makes the record's answer: of what is known so far, or of ``answer``."""
+        kept = {} if self.kept is None else {"segments": self.kept.as_record()}
+        return {**(answer or self.answer).as_record(), **kept}
 
 
 class Watchdog:
@@ -180,11 +202,11 @@ class Watchdog:
                 self._beat(run)
 
     def _beat(self, run: Attempt) -> None:
-        answer = run.answer
-        news = None if answer is run.reported else answer.as_record()
+        known = (run.answer, run.kept)
+        news = None if known[0] is run.reported[0] and known[1] is run.reported[1] else run.record()
         pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
         if pulse == "go":
-            run.reported = answer
+            run.reported = known
             return
         run.stopped = pulse
         log.info("job stopped", job=run.claim.job.id, why=pulse, stage=run.stage)

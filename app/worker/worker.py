@@ -29,7 +29,8 @@ from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 from app.worker.engine_process import EngineProcess
-from app.worker.job_runner import JobRunner, delete_blobs, remove_blob
+from app.worker.job_runner import JobRunner
+from app.worker.results import delete_blobs, remove_blob
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 

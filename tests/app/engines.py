@@ -1,14 +1,13 @@
 """An engine for tests of jobs: a real process that does, for each job, what its captioner's name says.
 
-``echo`` answers; ``sleep-2`` takes two seconds; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang``
-holds the interpreter's lock for ever, as native code can; ``raise`` meets an error; ``refuse`` cannot do
-this one.
+``echo`` answers; ``sleep-2`` takes two seconds; ``sign-2`` too, and writes its process's id behind the
+caption; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang`` holds the interpreter's lock for ever, as
+native code can; ``raise`` meets an error; ``refuse`` cannot do this one.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import time
@@ -23,7 +22,7 @@ from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
-from models.caption import ScoredCaption, ScoredWord
+from models.caption import AttentionDocument, ScoredCaption, ScoredWord
 
 
 class Obedient:
@@ -50,10 +49,19 @@ class Obedient:
             return CaptionerUnavailable("There is no captioner called refuse.")
         red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
         text = f"{len(frames)} frames of {red:.0f} {green:.0f} {blue:.0f}"
-        attention = json.dumps({"words": text.split()}) if wanted.attention else None
-        return EngineAnswer(
-            answer_of(text, wanted.captioner or "echo", together=together, pid=os.getpid()), attention
+        if (wanted.captioner or "").startswith("sign"):
+            text = f"{text} by {os.getpid()}"
+        said = answer_of(
+            text, wanted.captioner or "echo", together=together, pid=os.getpid(), segments=wanted.segments
         )
+        return EngineAnswer(said, even_attention(text.split(), frames) if wanted.attention else None)
+
+
+def even_attention(words: list[str], frames: Frames) -> str:
+    """The document of a captioner that looks at all frames alike."""
+    times = [[float(seconds), float(seconds) + 0.1] for seconds in frames.pts]
+    even: list[list[float] | None] = [[1 / len(times)] * len(times) for _ in words]
+    return AttentionDocument(words=words, times=times, temporal=even).model_dump_json()
 
 
 def answer_of(text: str, captioner: str, **options: object) -> Answer:
@@ -76,7 +84,7 @@ class Broken:
 
 def obey(command: str) -> None:
     verb, _, argument = command.partition("-")
-    if verb == "sleep":
+    if verb in ("sleep", "sign"):
         time.sleep(float(argument))
     elif verb == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -12,7 +12,7 @@ const SPREAD = "spread over the whole clip"; // said where a word's weights over
 const COMBINED = ["fusion", "ensemble"]; // captioners that are made of others
 // What the server calls the fields, and what this page calls them.
 const LABELS = {
-  num_captions: "Captions", beam_size: "Beam size", max_length: "Most words", captioner: "captioner", members: "Members",
+  num_captions: "Captions", beam_size: "Beam size", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Segments",
   "GET /models": "the list under Options", "under known": "below",
 };
 
@@ -55,6 +55,7 @@ async function follow(id) {
     const job = await getJson(`/jobs/${encodeURIComponent(id)}`);
     if (following !== id) return;
     silent = job.code === "unreachable" || job.status === 503 ? silent + 1 : 0;
+    if (job.state) showSegments(job);
     if (!job.state && (silent === 0 || silent > PATIENCE)) return void fail(job);
     if (job.state && !["queued", "running"].includes(job.state)) return void (await finished(job));
     if (job.state) working(describe(job), job.progress);
@@ -87,7 +88,8 @@ async function cancel() {
 
 function reset() {
   following = null;
-  for (const id of ["working", "problem", "result"]) $(id).hidden = true;
+  for (const id of ["working", "problem", "result", "film"]) $(id).hidden = true;
+  $("segments").replaceChildren();
 }
 
 function working(text, part) {
@@ -129,6 +131,20 @@ async function finished(job) {
   $("own").replaceChildren(...own);
   if (attention?.words) new Looked(job, attention).start();
   else { $("looked").hidden = true; $("caption").textContent = job.caption || "(no words)"; }
+}
+
+// Those that have been done since the last look; a film has thousands.
+function showSegments({ id, segments }) {
+  $("film").hidden = !segments?.length;
+  if (!segments?.length) return;
+  for (const kind of ["vtt", "srt", "csv"]) $(`link-${kind}`).href = `/jobs/${encodeURIComponent(id)}/captions.${kind}`;
+  const fresh = segments.slice($("segments").children.length);
+  $("segments").append(...fresh.map(({ start, end, caption }) => make("li", `${clock(start)} to ${clock(end)}  ${caption}`)));
+}
+
+function clock(seconds) {
+  const whole = Math.floor(seconds);
+  return `${Math.floor(whole / 3600)}:${String(Math.floor(whole / 60) % 60).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
 }
 
 function showLinks(path, hasAttention) {

@@ -19,6 +19,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "num_captions": 1,
         "max_length": 20,
         "attention": True,
+        "segments": None,
         "length_penalty": 0.7,
     }
     assert set(FORM_FIELDS) < set(options.model_dump())
@@ -41,6 +42,12 @@ def test_defaults_are_those_of_the_contract() -> None:
         ("max_length", 0),
         ("max_length", 51),
         ("attention", "maybe"),
+        ("segments", "scenes"),
+        ("segments", ""),
+        ("segments", "0.4"),
+        ("segments", "90000"),
+        ("segments", "-3"),
+        ("segments", float("nan")),
         ("length_penalty", -0.1),
         ("length_penalty", float("nan")),
         ("beams", 3),
@@ -54,6 +61,15 @@ def test_values_out_of_bounds_are_refused(field: str, value: object) -> None:
 def test_form_texts_are_understood() -> None:
     options = CaptionOptions.model_validate({"beam_size": "3", "num_captions": "3", "attention": "false"})
     assert (options.beam_size, options.num_captions, options.attention) == (3, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("shots", "shots"), (" none ", "none"), ("10", "10"), ("2.50", "2.5"), (10, "10")]
+)
+def test_segments_are_a_word_or_seconds(given: object, kept: str) -> None:
+    options = CaptionOptions.model_validate({"segments": given})
+    assert options.segments == kept
+    assert CaptionOptions.model_validate_json(options.model_dump_json(exclude_none=True)) == options
 
 
 def test_options_survive_a_job_record() -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from app.cli.main import PROGRAM, cli
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
+from app.jobs.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.search.jobs import moments_of_jobs, search_jobs
 from app.settings import Settings
@@ -47,6 +48,24 @@ def test_jobs_that_have_succeeded_are_moments(jobs: Jobs, worker: ScriptedWorker
     assert {moment.caption for moment in found} == {"a dog runs"}
     assert {(moment.start, moment.end, moment.time) for moment in found} == {(0.0, 4.0, SAMPLED[2])}
     assert found[0].picture().size == FRAME_SIZE
+
+
+def test_each_segment_of_a_film_is_a_moment(jobs: Jobs, worker: ScriptedWorker, blobs: Blobs) -> None:
+    jobs.submit("film", CaptionOptions(segments="2"), "uploads/film", filename="film.mp4")
+    claim = worker.take()
+    folder = SegmentFolder(blobs, claim.results, "basis")
+    for number, text in enumerate(("a cat", "a dog")):
+        picture = io.BytesIO()
+        Image.new("RGB", (8, 8), "red").save(picture, "JPEG")
+        segment = {"start": 2.0 * number, "end": 2.0 * number + 2, "representative": 2.0 * number + 1}
+        folder.add({**segment, "caption": text, "captions": []}, picture.getvalue(), None)
+    jobs.succeed(claim, {"caption": "animals", "segments": folder.kept.as_record()})
+    found = list(moments_of_jobs(jobs, blobs))
+    assert [(each.start, each.time, each.caption) for each in found] == [
+        (0.0, 1.0, "a cat"),
+        (2.0, 3.0, "a dog"),
+    ]
+    assert found[1].picture().size == (8, 8)
 
 
 def test_a_result_that_has_expired_meanwhile_is_grey(

@@ -1,0 +1,104 @@
+"""Answers ``/jobs/{id}/captions.*`` and ``/jobs/{id}/segments``: a film's segments as files, and what each
+shows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Response
+
+from app.api import problems
+from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.jobs import KEEP, JobId, find, how_it_ended
+from app.documents.job import document_of, kept_segments
+from app.documents.segments import film_of
+from app.documents.subtitles import FORMATS
+from app.jobs.blobs import BlobMissingError
+from app.jobs.job import Job
+from app.jobs.kept_segments import attention_key, frame_key
+from models.caption import AttentionDocument
+
+Kind = Annotated[Literal["vtt", "srt", "json", "csv"], Path(description="What is written.")]
+Number = Annotated[int, Path(ge=0, description="Counted from 0, in the order of `segments`.")]
+FILES: dict[str, Any] = {each.media_type.partition(";")[0]: {} for each in FORMATS.values()}
+
+router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
+
+
+@router.get(
+    "/captions.{kind}",
+    response_class=Response,
+    responses={
+        200: {"content": FILES, "description": "The file; of a job that runs, as far as it is."},
+        **problems.openapi_responses(problems.UnknownJob, problems.JobHasNoCaptions, problems.JobNotFinished),
+    },
+)
+def captions(job_id: JobId, kind: Kind, service: ServiceDep) -> Response:
+    """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON, also while the job runs; of a
+    job without segments one caption, which lasts as long as the video.
+    """
+    job = find(service, job_id)
+    _check_is_captioned(job, service)
+    wanted = FORMATS[kind]
+    text = wanted.write(film_of(job, service.blobs))
+    return Response(text.encode(), media_type=wanted.media_type, headers=_caching(job))
+
+
+@router.get(
+    "/segments/{number}/attention",
+    response_model=AttentionDocument,
+    responses=problems.openapi_responses(
+        problems.UnknownJob, problems.UnknownSegment, problems.JobHasNoAttention
+    ),
+)
+def segment_attention(job_id: JobId, number: Number, service: ServiceDep) -> Response:
+    """Tells where the captioner looked for each word of a segment's best caption, on the film's clock."""
+    job = find(service, job_id)
+    folder = _segment_folder(job, number, service)
+    try:
+        data = service.blobs.read(attention_key(folder, number))
+    except BlobMissingError as error:
+        raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
+    return Response(data, media_type="application/json", headers=_caching(job))
+
+
+@router.get(
+    "/segments/{number}/frame.jpg",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
+        **problems.openapi_responses(problems.UnknownJob, problems.UnknownSegment),
+    },
+)
+def segment_frame(job_id: JobId, number: Number, service: ServiceDep) -> Response:
+    """Shows the frame that stands for a segment: the one at `representative`."""
+    job = find(service, job_id)
+    folder = _segment_folder(job, number, service)
+    try:
+        data = service.blobs.read(frame_key(folder, number))
+    except BlobMissingError as error:
+        raise problems.UnknownSegment(f"Segment {number} is kept no more.") from error
+    return Response(data, media_type="image/jpeg", headers=_caching(job))
+
+
+def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
+    """Finds where a segment's files lie. Raises UnknownSegment."""
+    kept = kept_segments(job, service.blobs)
+    if kept is None or number >= kept.done:
+        raise problems.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
+    return kept.folder
+
+
+def _check_is_captioned(job: Job, service: ApiDependencies) -> None:
+    """Raises JobNotFinished where a job has no caption yet, JobHasNoCaptions where it never will."""
+    if job.state == "succeeded":
+        return
+    if job.is_over:
+        raise problems.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
+    if not document_of(job, service.blobs).segments:
+        raise problems.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
+
+
+def _caching(job: Job) -> dict[str, str]:
+    return KEEP if job.state == "succeeded" else {"Cache-Control": "no-store"}

@@ -1,0 +1,140 @@
+"""Keeps the finished segments of a film's job in blobs: for readers while it runs, and for its next attempt.
+
+    results/<job>/<token>/segments/parts/<k>.json         segments in their order, 64 to a part
+    results/<job>/<token>/segments/<n>/frame.jpg          the frame that stands for the n-th of them
+    results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in it
+
+The last part is replaced whole whenever a segment is added, so that a reader finds it as it was or as it is,
+and what is written at a time stays small however long the film. The job's record says where its segments lie
+and how many are done. Each attempt writes below its own token; it begins with a copy of what an earlier one
+has left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from app.jobs.blobs import BlobMissingError, Blobs
+
+PART = 64  #: segments to a part
+Segment: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KeptSegments:
+    """Says on a job's record where its segments lie and how many are done."""
+
+    folder: str
+    done: int
+
+    def as_record(self) -> dict[str, Any]:
+        return {"folder": self.folder, "done": self.done}
+
+    def read(self, blobs: Blobs) -> list[dict[str, Any]]:
+        """Reads the segments that are done; fewer where they have been removed since."""
+        found = (segment for part in _parts(blobs, self.folder) for segment in part["segments"])
+        return [segment for segment, _ in zip(found, range(self.done), strict=False)]
+
+
+def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
+    """Finds what a record's answer says of segments; None where the job has none."""
+    kept = answer.get("segments")
+    return None if kept is None else KeptSegments(str(kept["folder"]), int(kept["done"]))
+
+
+@dataclass(eq=False)
+class SegmentFolder:
+    """Writes the segments of one attempt.
+
+    folder: key that all goes below, the attempt's own. basis: names all that decides what the segments are;
+    those of an attempt on another basis are not taken over.
+    """
+
+    blobs: Blobs
+    folder: str
+    basis: str
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def kept(self) -> KeptSegments:
+        return KeptSegments(self.folder, len(self.segments))
+
+    @property
+    def last_end(self) -> float:
+        """Tells up to which second the film is done."""
+        return float(self.segments[-1]["end"]) if self.segments else 0.0
+
+    def add(self, segment: Segment, frame: bytes, attention: bytes | None) -> None:
+        """Keeps the next segment; it is in the blobs when this returns.
+
+        Args:
+            segment: its document, as JSON.
+            frame: the representative one, as JPEG.
+            attention: its document as JSON text, None where it was not asked for.
+        """
+        self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
+        if attention is not None:
+            self.blobs.write(attention_key(self.folder, len(self.segments)), attention)
+        self.segments.append(segment)
+        self._write_part((len(self.segments) - 1) // PART)
+
+    def take_over(self, job_folder: str) -> None:
+        """Copies what the attempt that came farthest has left below the job's folder, where there is any."""
+        tokens = sorted(name for name in self.blobs.names(job_folder) if name.isdigit())
+        others = [f"{job_folder}/{token}" for token in tokens if f"{job_folder}/{token}" != self.folder]
+        left = {folder: self._left_in(folder) for folder in others}
+        farthest = max(left, key=lambda folder: len(left[folder]), default=None)
+        if farthest is None:
+            return
+        for number in range(len(left[farthest])):
+            self._copy(frame_key(farthest, number), frame_key(self.folder, number))
+            self._copy(attention_key(farthest, number), attention_key(self.folder, number))
+        self.segments = left[farthest]
+        for part in range(-(-len(self.segments) // PART)):
+            self._write_part(part)
+
+    def _left_in(self, folder: str) -> list[Segment]:
+        parts = list(_parts(self.blobs, folder))
+        return [segment for part in parts if part["basis"] == self.basis for segment in part["segments"]]
+
+    def _copy(self, key: str, to: str) -> None:
+        try:
+            data = self.blobs.read(key)
+        except BlobMissingError:  # attention that was not asked for
+            return
+        self.blobs.write(to, data)
+
+    def _write_part(self, part: int) -> None:
+        segments = self.segments[part * PART : (part + 1) * PART]
+        text = json.dumps({"basis": self.basis, "segments": segments})
+        self.blobs.write(_part_key(self.folder, part), text.encode())
+
+
+def frame_key(folder: str, number: int) -> str:
+    """Names the blob of a segment's representative frame, counted from 0."""
+    return f"{folder}/segments/{number}/frame.jpg"
+
+
+def attention_key(folder: str, number: int) -> str:
+    """Names the blob of a segment's attention, counted from 0."""
+    return f"{folder}/segments/{number}/attention.json"
+
+
+def _part_key(folder: str, part: int) -> str:
+    return f"{folder}/segments/parts/{part}.json"
+
+
+def _parts(blobs: Blobs, folder: str) -> Iterator[dict[str, Any]]:
+    number = 0
+    while True:
+        try:
+            part: dict[str, Any] = json.loads(blobs.read(_part_key(folder, number)))
+        except BlobMissingError:
+            return
+        yield part
+        if len(part["segments"]) < PART:
+            return
+        number += 1

@@ -1,0 +1,255 @@
+"""Films in the service: cut by the worker, told segment by segment, gone on with after a kill."""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import webvtt
+
+from app.documents.job import document_of
+from app.documents.segments import film_of
+from app.documents.subtitles import to_vtt
+from app.jobs.blobs import Blobs
+from app.jobs.job import Job, Keys
+from app.jobs.kept_segments import attention_key, frame_key
+from app.jobs.redis_client import connect
+from app.serve.embedded_redis import RedisServer
+from models.caption import AttentionDocument
+from tests.app.worker.test_worker import child_of, settings_for
+from tests.app.workers import Service, service
+from tests.extractors.shots.scenes import cuts_of, write_scenes
+from tests.media import without_index, write_video
+
+LENGTHS = [3.0, 4.0, 2.5, 6.0, 3.0]
+STARTS = [0.0, *cuts_of(LENGTHS)]
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scenes(tmp_path_factory.mktemp("films") / "film.mp4", LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", frames=20)
+
+
+@pytest.fixture
+def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: Path) -> Iterator[Service]:
+    with service(server, redis_server.url, settings_for(tmp_path, keys.namespace)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    settings = settings_for(tmp_path_factory.mktemp("staffed"), f"films-{uuid.uuid4().hex[:12]}")
+    with (
+        connect(redis_server.url, patience=5) as client,
+        service(client, redis_server.url, settings) as running,
+    ):
+        running.start_worker()
+        yield running
+
+
+def starts(job: Job, blobs: Blobs) -> list[float]:
+    return [round(each.start, 3) for each in document_of(job, blobs).segments or []]
+
+
+def test_a_film_is_captioned_by_its_shots(staffed: Service, film: Path) -> None:
+    job = staffed.wait(staffed.submit(film, segments="shots"))
+    document = document_of(job, staffed.blobs)
+    assert (job.state, job.attempt, document.error) == ("succeeded", 1, None)
+    assert starts(job, staffed.blobs) == STARTS
+    assert document.segments is not None
+    assert document.segments[-1].end == pytest.approx(sum(LENGTHS))
+    assert document.segments[0].caption.startswith("4 frames of")
+    assert all(each.start <= each.representative < each.end for each in document.segments)
+    assert document.model is not None
+    assert document.model.options is not None
+    assert document.model.options["segments"] == "shots"
+    assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
+    assert not staffed.blobs.exists(f"uploads/{job.id}")
+
+
+def test_its_own_caption_is_of_what_stands_for_its_segments(staffed: Service, film: Path) -> None:
+    job = staffed.wait(staffed.submit(film, segments="shots"))
+    document = document_of(job, staffed.blobs)
+    assert document.caption is not None
+    assert document.caption.startswith("4 frames of")
+    shown = {round(each.representative, 4) for each in document.segments or []}
+    assert len(document.sampled or []) == 4
+    assert set(document.sampled or []) < shown
+    assert staffed.blobs.exists(f"{job.results}/frames/3.jpg")
+    told = AttentionDocument.model_validate_json(staffed.blobs.read(f"{job.results}/attention.json"))
+    assert [start for start, _ in told.times] == pytest.approx(document.sampled)
+
+
+def test_a_segment_of_so_many_seconds(staffed: Service, film: Path) -> None:
+    job = staffed.wait(staffed.submit(film, segments="6"))
+    assert starts(job, staffed.blobs) == [0.0, 6.0, 12.0]
+
+
+def test_without_a_word_a_short_film_stays_whole(staffed: Service, film: Path) -> None:
+    job = staffed.wait(staffed.submit(film))
+    assert document_of(job, staffed.blobs).segments is None
+    assert job.answer["model"]["options"]["segments"] == "none"
+    (whole,) = film_of(job, staffed.blobs).segments
+    assert (whole.start, whole.end, whole.caption) == (0.0, 18.5, job.answer["caption"])
+
+
+def test_without_a_word_a_film_of_a_minute_is_cut(staffed: Service, tmp_path: Path) -> None:
+    film = write_scenes(tmp_path / "minute.mp4", [15.0] * 4, fps=5)
+    job = staffed.wait(staffed.submit(film), seconds=60)
+    assert starts(job, staffed.blobs) == [0.0, 15.0, 30.0, 45.0]
+    assert job.answer["model"]["options"]["segments"] == "shots"
+    whole = staffed.wait(staffed.submit(film, segments="none"), seconds=60)
+    assert document_of(whole, staffed.blobs).segments is None
+
+
+def test_a_film_of_one_shot_is_captioned_as_a_clip(staffed: Service, tmp_path: Path) -> None:
+    film = write_scenes(tmp_path / "one.mp4", [6.0])
+    cut, whole = (staffed.wait(staffed.submit(film, segments=how)) for how in ("shots", "none"))
+    assert starts(cut, staffed.blobs) == [0.0]
+    assert cut.answer["caption"] == whole.answer["caption"]
+    assert cut.answer["sampled"] == whole.answer["sampled"]
+
+
+def test_segments_are_told_as_they_are_done(crew: Service, film: Path) -> None:
+    crew.start_worker()
+    job_id = crew.submit(film, "sleep-0.5", segments="shots")
+    seen: list[tuple[int, float]] = []
+    while not (job := crew.job(job_id)).is_over:
+        seen.append((len(starts(job, crew.blobs)), job.progress))
+        time.sleep(0.1)
+    counts = [count for count, _ in seen]
+    assert counts == sorted(counts)
+    assert {1, 4} <= set(counts)
+    progress = [share for _, share in seen]
+    assert progress == sorted(progress)
+    assert any(0.1 < share < 0.9 for share in progress)
+
+
+def test_a_killed_worker_s_film_goes_on_behind_its_last_segment(crew: Service, film: Path) -> None:
+    worker = crew.start_worker()
+    job_id = crew.submit(film, "sign-0.7", segments="2.5")
+    crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    known = film_of(crew.job(job_id), crew.blobs).segments
+    crew.start_worker()
+    job = crew.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    segments = film_of(job, crew.blobs).segments
+    assert [each.start for each in segments] == [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0]
+    writers = [each.caption.rsplit(" by ")[1] for each in segments]
+    assert segments[: len(known)] == known
+    assert len(known) <= writers.index(writers[-1]) < len(segments)  # those are of the second engine alone
+    assert len(set(writers)) == 2
+    for number, each in enumerate(segments):
+        assert crew.blobs.read(frame_key(job.results, number)).startswith(b"\xff\xd8")
+        told = crew.blobs.read(f"{job.results}/segments/{number}/attention.json")
+        assert AttentionDocument.model_validate_json(told).words == each.caption.split()
+
+
+def test_a_worker_that_leaves_hands_its_film_back_with_its_segments(crew: Service, film: Path) -> None:
+    worker = crew.start_worker()
+    job_id = crew.submit(film, "sign-0.7", segments="2.5")
+    crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
+    worker.terminate()
+    assert worker.wait(10) == 0
+    handed_back = crew.job(job_id)
+    assert (handed_back.state, handed_back.attempt) == ("queued", 0)
+    known = film_of(handed_back, crew.blobs).segments
+    assert len(known) >= 3
+    crew.start_worker()
+    job = crew.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+    assert film_of(job, crew.blobs).segments[: len(known)] == known
+
+
+def test_an_engine_killed_amid_a_film_costs_an_attempt_and_no_segment(crew: Service, film: Path) -> None:
+    worker = crew.start_worker()
+    job_id = crew.submit(film, "sign-0.7", segments="2.5")
+    crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
+    child_of(worker.pid, "app.worker.engine_child").kill()
+    job = crew.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    segments = film_of(job, crew.blobs).segments
+    assert len(segments) == 7
+    assert len({each.caption.rsplit(" by ")[1] for each in segments}) == 2
+
+
+@pytest.mark.parametrize("command", ["sleep-0.5", "sleep-30"])
+def test_a_film_is_canceled_within_two_seconds(staffed: Service, film: Path, command: str) -> None:
+    job_id = staffed.submit(film, command, segments="2.5")
+    staffed.wait(job_id, lambda job: job.stage == "extract")
+    began = time.monotonic()
+    assert staffed.jobs.cancel(job_id) == "asked"
+    assert staffed.wait(job_id).state == "canceled"
+    assert time.monotonic() - began < 2
+    assert staffed.wait(staffed.submit(film)).state == "succeeded"
+    assert not staffed.blobs.exists(f"uploads/{job_id}")
+    assert not staffed.blobs.exists(f"results/{job_id}")
+
+
+def test_each_segment_has_the_job_s_whole_time(crew: Service, film: Path) -> None:
+    crew.start_worker(REELWORD_JOB_SECONDS="1.5")
+    began = time.monotonic()
+    job = crew.wait(crew.submit(film, "sleep-0.5", segments="2.5"))
+    assert (job.state, time.monotonic() - began > 2) == ("succeeded", True)
+    late = crew.wait(crew.submit(film, "hang", segments="2.5"))
+    assert late.error is not None
+    assert (late.state, late.error["code"], late.attempt) == ("failed", "deadline_exceeded", 1)
+    assert "No segment of the film" in late.error["message"]
+
+
+def test_clips_do_not_wait_for_films_and_films_wait_for_any_worker(
+    crew: Service, film: Path, video: Path
+) -> None:
+    films = [crew.submit(film, "sleep-0.5", segments="2.5") for _ in range(2)]
+    clip = crew.submit(video)
+    crew.start_worker(REELWORD_BATCH_JOBS="4")
+    crew.wait(clip)
+    assert not any(crew.job(job_id).is_over for job_id in films)
+    crew.wait(films[0], lambda job: bool(starts(job, crew.blobs)))
+    assert [crew.job(job_id).state for job_id in films] == ["running", "queued"]
+    done = [crew.wait(job_id) for job_id in films]
+    assert [(job.state, job.attempt) for job in done] == [("succeeded", 1)] * 2
+
+
+def test_a_film_that_cannot_be_read_fails_by_name(staffed: Service, film: Path, tmp_path: Path) -> None:
+    job = staffed.wait(staffed.submit(without_index(film, tmp_path / "cut.mp4"), segments="shots"))
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "incomplete_file", 1)
+    refused = staffed.wait(staffed.submit(film, "refuse", segments="shots"))
+    assert refused.error is not None
+    assert (refused.state, refused.error["code"]) == ("failed", "captioner_unavailable")
+    assert document_of(refused, staffed.blobs).segments is None
+
+
+def test_the_real_captioner_writes_a_film_s_segments(crew: Service, film: Path, root: Path) -> None:
+    """With its own weights, in a real worker: subtitles, attention of each segment, a line about all."""
+    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
+    crew.start_worker(
+        REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
+    )
+    job = crew.wait(crew.submit(film, "stats", segments="shots"), seconds=90)
+    document = document_of(job, crew.blobs)
+    assert (job.state, document.error) == ("succeeded", None)
+    assert starts(job, crew.blobs) == STARTS
+    assert document.caption
+    cues = webvtt.from_string(to_vtt(film_of(job, crew.blobs))).captions
+    assert [cue.text for cue in cues] == [each.caption for each in document.segments or []]
+    for number, each in enumerate(document.segments or []):
+        told = AttentionDocument.model_validate_json(crew.blobs.read(attention_key(job.results, number)))
+        assert told.words == each.caption.split()
+        assert each.start <= told.times[0][0] < told.times[-1][1] <= each.end + 0.001
+    whole = AttentionDocument.model_validate_json(crew.blobs.read(f"{job.results}/attention.json"))
+    assert whole.words == document.caption.split()
+    assert whole.times[-1][1] == pytest.approx(sum(LENGTHS), abs=0.01)
