@@ -82,8 +82,12 @@ class Sweeper:
         """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
         if staged := self._blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
-        if not self._is_turn() or not self._owns_blobs():
+        if not self._is_turn():
             self._seen = set()
+            return
+        if not self._owns_blobs():
+            self._seen = set()
+            self._pass_turn()
             return
         sizes = self._blobs.sizes("results", depth=2)
         self._sweep_orphans(sizes)
@@ -101,6 +105,13 @@ class Sweeper:
                 return False
             self._jobs.server.pexpire(key, milliseconds)
         return True
+
+    def _pass_turn(self) -> None:
+        """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
+        key = self._key("sweeper")
+        with unavailable_if_away():
+            if self._jobs.server.get(key) == self._name:
+                self._jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
         """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied

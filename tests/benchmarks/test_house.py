@@ -18,6 +18,7 @@ EXPLAINED_ELSEWHERE = {
     "app.cli.main.caption",
     "app.cli.search.search",
     "app.segments.loading.describe_and_caption",
+    "app.worker.film_segments.describe_and_caption",
     "training.ablations.command.ablate",
     "training.cli.train",
     "training.cli.evaluate",

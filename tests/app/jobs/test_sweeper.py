@@ -126,6 +126,22 @@ def test_a_flush_leaves_no_results_for_ever(
     assert all_blobs(blobs) == set()
 
 
+def test_after_a_flush_whoever_may_not_sweep_passes_the_turn(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis
+) -> None:
+    """Only who swept before may take over, and another process may come first."""
+    put_result(blobs, put_job(jobs, blobs))
+    sweeper.sweep()
+    for key in server.scan_iter(f"{jobs.keys.namespace}:*"):
+        server.delete(key)
+    other = Sweeper(jobs, blobs, settings)
+    for _ in range(2):
+        other.sweep()
+        sweeper.sweep()
+        other.sweep()
+    assert all_blobs(blobs) == set()
+
+
 @pytest.mark.parametrize("other", ["namespace", "server"])
 def test_the_blobs_of_another_service_are_left_alone(
     sweeper: Sweeper, jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis, other: str
