@@ -237,4 +237,5 @@ def _kept_in(job: Job, answer: Mapping[str, Any]) -> KeptSegments | None:
 def _line_of(segment: Mapping[str, Any]) -> dict[str, Any]:
     captions = segment["captions"]
     score = captions[0]["score"] if captions else None
-    return {"score": score, **{name: segment[name] for name in ("start", "end", "representative", "caption")}}
+    times = {name: round(float(segment[name]), 4) for name in ("start", "end", "representative")}
+    return {**times, "caption": segment["caption"], "score": score}
