@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from app.api import connections, submit, upload
+from app.api.connections import LimitedProtocol
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
@@ -147,13 +149,24 @@ def test_some_requests_in_a_row_are_all_answered(api: LiveApi) -> None:
         assert rest(client).count(b"HTTP/1.1 200 ") == 6
 
 
-def test_an_answer_that_nobody_takes_is_given_up(api: LiveApi) -> None:
-    """Many of them, so that every buffer on the way is full."""
+def test_an_answer_that_nobody_takes_is_given_up(api: LiveApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for one by one until every buffer on the way is full; more at once would end the connection."""
+    is_full, pause = threading.Event(), LimitedProtocol.pause_writing
+
+    def pause_writing(protocol: LimitedProtocol) -> None:
+        is_full.set()
+        pause(protocol)
+
+    monkeypatch.setattr(LimitedProtocol, "pause_writing", pause_writing)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", api.port))
-        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
-        _until(lambda: _open_connections(api.port) == 1)
+        for _ in range(1000):
+            client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            if is_full.wait(0.02):
+                break
+        assert is_full.is_set()
+        assert _open_connections(api.port) == 1
         _until(lambda: _open_connections(api.port) == 0)
 
 

@@ -103,6 +103,7 @@ def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
         "num_captions",
         "max_length",
         "attention",
+        "segments",
     ]
 
 
