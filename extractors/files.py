@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,3 +45,8 @@ def git_blob_of(file: Path) -> str:
         while piece := stream.read(1 << 20):
             head.update(piece)
     return head.hexdigest()
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One sha256 for several files: of their sha256, one a line."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from app.jobs.captioner_choice import CaptionerChoices, default_captioner
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION
 from app.settings import Settings
-from extractors.files import sha256_of
+from extractors.files import digest_of, sha256_of
 from models.checkpoint import (
     Card,
     Speed,
@@ -138,11 +137,6 @@ def _joint(
         scores=dict(scores or {}),
         speed=_together(members),
     )
-
-
-def digest_of(digests: Iterable[str]) -> str:
-    """One sha256 for several files: of their sha256, one a line."""
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _speed(measured: Speed) -> SpeedInfo:

@@ -16,12 +16,11 @@ from app.pipeline.caption_plan import CaptionPlan, FramePlan, FusionPlan, Stream
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
-    digest_of,
     pretrained_captioners,
     pretrained_infos,
 )
 from app.settings import Settings
-from extractors.files import sha256_of
+from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import (

@@ -9,7 +9,6 @@ A folder gets its name when everything in it has been checked.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -23,7 +22,7 @@ from typing import Any
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from extractors.files import atomic_write, sha256_of
+from extractors.files import atomic_write, digest_of, sha256_of
 from models.pretrained.errors import (
     DiskTooSmall,
     DownloadsForbidden,
@@ -101,7 +100,7 @@ class PretrainedCard(BaseModel):
     def weights_sha256(self) -> str:
         """The digest of its weights; of several files, one over their digests."""
         weights = sorted(file.sha256 for name, file in self.files.items() if name.endswith(".safetensors"))
-        return weights[0] if len(weights) == 1 else _digest_of(weights)
+        return weights[0] if len(weights) == 1 else digest_of(weights)
 
 
 ReadFacts = Callable[[Path], ModelFacts]
@@ -286,8 +285,3 @@ def _installed(file: Path) -> InstalledFile:
 def _write_card(folder: Path, card: PretrainedCard) -> None:
     with atomic_write(folder / CARD) as unfinished:
         unfinished.write_text(json.dumps(card.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
-
-
-def _digest_of(digests: Sequence[str]) -> str:
-
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
