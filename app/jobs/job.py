@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from app.errors import RecordUnreadable
@@ -65,6 +65,24 @@ class Keys:
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
 
+class Submission(BaseModel):
+    """Holds what is told with a job beside its options; it comes from the request and never changes.
+
+    Kept in the record without what is not set, so that older records and workers do without it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    metadata: dict[str, Any] | None = Field(None, description="A small JSON object of the client's own.")
+    source_url: str | None = Field(None, description="Where the worker fetches the video; None: uploaded.")
+    sha256: str | None = Field(None, description="Of the uploaded file's bytes.")
+    validate_only: bool = Field(False, description="Read the file and estimate, and write no caption.")
+    owner: str | None = Field(None, description="Id of the API key that sent it.")
+    batch: str | None = Field(None, description="Id of the batch that it belongs to.")
+    webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
+
+
 @validated(frozen=True)
 class Job:
     """Holds a job as it stood when it was read. Times are seconds since 1970 on Redis's clock.
@@ -94,6 +112,7 @@ class Job:
     results_of: Annotated[str, Field(pattern=r"^\d{1,20}$")] | None = None
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    submission: Submission = Submission()
 
     @property
     def is_over(self) -> bool:
@@ -138,6 +157,7 @@ class Job:
                 results_of=record.get("results"),
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
+                submission=Submission.model_validate_json(record.get("submission") or "{}"),
             )
         except (ValueError, RecursionError) as error:
             raise RecordUnreadable(

@@ -20,7 +20,7 @@ import structlog
 
 from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, RECORD_VERSION, Job, Keys, Priority, Stage, State
+from app.jobs.job import GROUP, RECORD_VERSION, Job, Keys, Priority, Stage, State, Submission
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -106,6 +106,7 @@ class Jobs:
         *,
         filename: str = "",
         priority: Priority = "normal",
+        submission: Submission | None = None,
     ) -> Job:
         """Accepts a job, which is on Redis's disk when this returns.
 
@@ -115,6 +116,7 @@ class Jobs:
             upload: key of the blob that is its file.
             filename: the file's name on its sender's disk, fit for display.
             priority: the queue that it waits in.
+            submission: what else its sender told.
 
         Raises:
             QueueUnavailable: Redis is away.
@@ -127,6 +129,7 @@ class Jobs:
             "upload": upload,
             "filename": filename,
             "priority": priority,
+            "submission": (submission or Submission()).model_dump_json(exclude_defaults=True),
         }
         arguments: list[str | int] = [
             job_id,
