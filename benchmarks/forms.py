@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.problems import RequestError
-from app.api.upload import receive
+from app.api.receiving.upload import receive
 
 MB = 1_000_000
 CHUNK = 64 * 1024

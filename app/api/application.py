@@ -24,12 +24,13 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import captions, jobs, problems, submit
-from app.api import status as api_status
-from app.api.connections import limited
+from app.api import problems
 from app.api.dependencies import ApiDependencies, service_of
-from app.api.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
+from app.api.guards.connections import limited
+from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
+from app.api.routes import captions, jobs, submit
+from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings

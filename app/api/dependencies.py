@@ -10,8 +10,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.api.disk_space import Room
 from app.api.metrics import Metrics
+from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs

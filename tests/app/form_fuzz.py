@@ -18,9 +18,9 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from app.api.form import MultipartForm, boundary_of
 from app.api.problems import RequestError
-from app.api.upload import CaptionForm, VideoSink
+from app.api.receiving.form import MultipartForm, boundary_of
+from app.api.receiving.upload import CaptionForm, VideoSink
 from app.jobs.options import FORM_FIELDS
 
 CONTENT_TYPE = "multipart/form-data; boundary=b0"

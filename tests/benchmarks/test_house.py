@@ -11,11 +11,11 @@ from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
 
 #: Commands and routes, which explain their options in --help and /docs; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
-    "app.api.captions.captions",
-    "app.api.captions.segment_attention",
-    "app.api.captions.segment_frame",
-    "app.api.jobs.frame",
-    "app.api.submit.caption",
+    "app.api.routes.captions.captions",
+    "app.api.routes.captions.segment_attention",
+    "app.api.routes.captions.segment_frame",
+    "app.api.routes.jobs.frame",
+    "app.api.routes.submit.caption",
     "app.cli.extract.extract",
     "app.cli.judge.judge",
     "app.cli.main.caption",

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import redis
 
-from app.api import problems, submit
-from app.api.submit import preferred_wait
-from app.api.upload import FORM_NAMES
+from app.api import problems
+from app.api.receiving.upload import FORM_NAMES
+from app.api.routes import submit
+from app.api.routes.submit import preferred_wait
 from app.jobs.blobs import Blobs
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.job_store import Jobs
@@ -327,7 +328,7 @@ def test_a_fault_is_told_without_its_details(api: LiveApi, monkeypatch: pytest.M
 
     location = send(api).headers["location"]
     api.service.jobs.cancel(location.rsplit("/", 1)[1])
-    monkeypatch.setattr("app.api.jobs.document_of", broken)
+    monkeypatch.setattr("app.api.routes.jobs.document_of", broken)
     response = api.client.get(location)
     assert_problem(response, 500, "internal_error")
     assert "secret" not in response.text

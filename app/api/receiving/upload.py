@@ -20,8 +20,8 @@ import anyio
 import anyio.to_thread
 
 from app.api import problems
-from app.api.disk_space import Room, announced_bytes
-from app.api.form import FormPart, MultipartForm, Sink, boundary_of
+from app.api.receiving.disk_space import Room, announced_bytes
+from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.jobs.options import FORM_FIELDS
 
 FIELD_LIMIT = 1024  #: bytes in the value of an option

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, ServiceDep
-from app.api.jobs import KEEP, JobId, find, how_it_ended
+from app.api.routes.jobs import KEEP, JobId, find, how_it_ended
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
 from app.documents.subtitles import FORMATS

@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, ServiceDep
-from app.api.disk_space import announced_bytes
-from app.api.upload import Upload, receive
+from app.api.receiving.disk_space import announced_bytes
+from app.api.receiving.upload import Upload, receive
 from app.documents.job import Accepted, JobDocument, JobUrls, document_of
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.jobs.job import Job

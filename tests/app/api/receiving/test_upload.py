@@ -12,8 +12,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from app.api import problems, upload
-from app.api.upload import FIELD_LIMIT, FORM_OVERHEAD, Upload, receive
+from app.api import problems
+from app.api.receiving import upload
+from app.api.receiving.upload import FIELD_LIMIT, FORM_OVERHEAD, Upload, receive
 
 BOUNDARY = "limit-of-a-part"
 HEADERS = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}

@@ -15,8 +15,10 @@ import httpx
 import psutil
 import pytest
 
-from app.api import connections, submit, upload
-from app.api.connections import LimitedProtocol
+from app.api.guards import connections
+from app.api.guards.connections import LimitedProtocol
+from app.api.receiving import upload
+from app.api.routes import submit
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api

@@ -1,0 +1,1 @@
+"""Refuses connections and requests before a route sees them."""

@@ -1,0 +1,1 @@
+"""Reads what clients send, within limits."""
