@@ -241,9 +241,7 @@ def _covered(spans: Sequence[tuple[int, int]]) -> int:
 
 def _measured_at_start(workers: Sequence[WorkerInfo]) -> float | None:
     """Finds what a job of the default captioner took when its worker started: before any has ended."""
-    found = (
-        info.seconds for worker in workers for info in worker.captioners if info.name == worker.default
-    )
+    found = (info.seconds for worker in workers for info in worker.captioners if info.name == worker.default)
     return next((seconds for seconds in found if seconds is not None), None)
 
 
