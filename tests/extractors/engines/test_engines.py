@@ -149,7 +149,7 @@ def test_windows_of_another_length_are_another_conversion_of_one_key(tmp_path: P
     for length in (4, 2):
         stacks = STACKS[:, :length]
         agree(of_clips(tmp_path, "openvino", "fp32", stacks).outputs(stacks), Clips(), stacks, 1e-5)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert sum(kept.is_dir() for kept in tmp_path.iterdir()) == 2
 
 
 def test_the_module_that_was_given_stays_as_it_is() -> None:
@@ -228,7 +228,7 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
         racer.stdin.write(b"\n")
         racer.stdin.close()
     assert [racer.wait(300) for racer in racers] == [0, 0]
-    (kept,) = cache.iterdir()
+    (kept,) = (found for found in cache.iterdir() if found.is_dir())
     assert {file.name for file in kept.iterdir()} == {"model.xml", "model.bin"}
     assert not list(home.rglob("*openvino*"))
 
