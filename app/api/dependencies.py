@@ -15,6 +15,7 @@ from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
+from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
@@ -44,12 +45,13 @@ class ApiDependencies:
         Raises RedisMissing where no server is named or runs in the data folder.
         """
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
         return cls(
             settings=settings,
-            jobs=Jobs.from_settings(server, settings),
+            jobs=jobs,
             registry=WorkerRegistry(server, Keys(settings.namespace)),
-            blobs=Blobs(settings.blob_url, settings.staging),
-            room=Room(settings.staging, settings.min_free_bytes),
+            blobs=blobs,
+            room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
         )
 

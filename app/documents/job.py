@@ -19,6 +19,9 @@ from app.jobs.job import Job, Stage, State
 from app.jobs.kept_segments import KeptSegments, kept_by
 from models.caption import ScoredCaption
 
+#: States of a job whose upload is gone.
+WITHOUT_VIDEO = ("failed", "canceled", "expired")
+
 
 class Document(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -137,10 +140,25 @@ class JobProgress(Document):
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
 
 
+class JobUrls(Document):
+    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+
+    self: str
+    attention: str
+    attention_png: str
+    video: str | None = Field(
+        description="The file that was sent; null where it is not kept, or not there yet."
+    )
+    events: str
+    recaption: str
+    cancel: str
+
+
 class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
+    urls: JobUrls | None = None
 
 
 class FileDocument(JobDocument):
@@ -150,15 +168,6 @@ class FileDocument(JobDocument):
 
     id: str | None = None  # type: ignore[assignment]
     file: str
-
-
-class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
-
-    self: str
-    attention: str
-    attention_png: str
-    cancel: str
 
 
 class Accepted(Document):
@@ -172,13 +181,32 @@ class Accepted(Document):
 def document_of(job: Job, blobs: Blobs) -> JobDocument:
     """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
     try:
-        return _document(job, _answer(job, blobs))
+        return _document(job, _answer(job, blobs), urls_of(job, blobs))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
 
-def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
+def urls_of(job: Job, blobs: Blobs) -> JobUrls:
+    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    path = f"/jobs/{job.id}"
+    return JobUrls(
+        self=path,
+        attention=f"{path}/attention",
+        attention_png=f"{path}/attention.png",
+        video=f"{path}/video" if _has_video(job, blobs) else None,
+        events=f"{path}/events",
+        recaption=f"{path}/recaption",
+        cancel=path,
+    )
+
+
+def _has_video(job: Job, blobs: Blobs) -> bool:
+    is_there = job.submission.source_url is None and not job.is_over
+    return is_there or (job.state not in WITHOUT_VIDEO and blobs.exists(job.upload))
+
+
+def _document(job: Job, answer: Mapping[str, Any], urls: JobUrls) -> JobDocument:
     return JobDocument.model_validate(
         {
             "id": job.id,
@@ -193,6 +221,7 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
+            "urls": urls,
         }
     )
 
