@@ -24,7 +24,7 @@ NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 def _names(given: object) -> object:
     """Splits ``g2l,stats``, as the form and the command line have it, into names. Raises ValueError."""
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
-    if not isinstance(names, list | tuple):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return given
     if not names or not all(names):
         raise ValueError("members are names of captioners with commas between them, and none is empty")

@@ -49,6 +49,7 @@ BESIDE_TEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "members": ({"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},),
     "segments": ({"type": "number", "minimum": LEAST_SEGMENT, "maximum": MOST_SEGMENT},),
 }
+ADDRESS_PATTERN = r"^\s*[Hh][Tt][Tt][Pp][Ss]?://"
 BOOLEANS = ("true", "false")
 
 
@@ -74,6 +75,17 @@ def _web_address(given: str) -> str:
     return str(read_web_address(given.strip()))
 
 
+def _flag(given: object, info: ValidationInfo) -> object:
+    """Reads true or false, also from a form's text. Raises ValueError for anything else."""
+    found = given
+    if isinstance(given, str) and not (info.context or {}).get("is_json"):
+        found = {"true": True, "false": False}.get(given.strip().lower())
+    if not isinstance(found, bool):
+        raise ValueError("it is true or false")
+    return found
+
+
+Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
 Metadata = Annotated[
     dict[str, Any] | None,
     BeforeValidator(_metadata),
@@ -81,7 +93,7 @@ Metadata = Annotated[
 ]
 WebAddress = Annotated[
     Annotated[str, AfterValidator(_web_address)] | None,
-    WithJsonSchema({"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": LONGEST}),
+    WithJsonSchema({"type": "string", "pattern": ADDRESS_PATTERN, "maxLength": LONGEST}),
 ]
 
 
@@ -98,7 +110,7 @@ class JobFields(BaseModel):
     )
     priority: Priority = Field("normal", description="high goes before normal, and that before low.")
     webhook: WebAddress = Field(None, description="An http or https address that is told of the job's end.")
-    validate_only: bool = Field(
+    validate_only: Flag = Field(
         False, description="Open the video and estimate what its caption costs, and write none."
     )
 
@@ -148,7 +160,7 @@ def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> problems.Inva
     name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
     if not name:
         return problems.InvalidOption(f"{said}.")
-    known = BOOLEANS if first["type"].startswith("bool") else None
+    known = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
     return problems.InvalidOption(f"{name} is {repr(shown)[:66]}: {said}.", known=known)
