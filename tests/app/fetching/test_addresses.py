@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import ip_address
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_name_is_refused_where_one_of_its_addresses_is(monkeypatch: pytest.Mon
     def resolve(_host: str, port: int, **_: Any) -> list[Any]:
         return [(2, 1, 6, "", ("1.1.1.1", port)), (10, 1, 6, "", ("fd00::1", port, 0, 0))]
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     assert str(AllowedHosts().refused("films.example", 443)) == "fd00::1"
     assert AllowedHosts(["films.example"]).refused("Films.Example.", 443) is None
 
