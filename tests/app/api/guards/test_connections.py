@@ -18,6 +18,7 @@ import pytest
 from app.api.guards import connections
 from app.api.guards.connections import LimitedProtocol
 from app.api.receiving import bodies, upload
+from app.api.routes import submit
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
