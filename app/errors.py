@@ -13,6 +13,7 @@ extractors/media/errors.py.)
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -114,6 +115,12 @@ class RecordUnreadable(JobError):
         "the version that wrote it."
     )
     status = 409
+
+
+class CursorUnreadable(JobError):
+    code = "cursor_unreadable"
+    hint = "Take the cursor from the page before as it is, or begin again without one."
+    status = 422
 
 
 class QueueError(JobError):
