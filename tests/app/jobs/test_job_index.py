@@ -24,6 +24,14 @@ CAUSE = WorkerLost("The worker fell silent.")
 ALL = JobFilter()
 
 
+@pytest.fixture(autouse=True)
+def without_disk(server: redis.Redis) -> Iterator[None]:
+    """Thousands of submissions, and no power cut among them."""
+    server.config_set("appendonly", "no")
+    yield
+    server.config_set("appendonly", "yes")
+
+
 @pytest.fixture
 def queue(server: redis.Redis, jobs: Jobs, keys: Keys) -> Queue:
     opened = Queue(server, "w1", lease=jobs.lease, keys=keys)
@@ -181,7 +189,7 @@ def test_jobs_of_the_same_microsecond_are_listed_once_each(jobs: Jobs) -> None:
         assert (len(found), set(found)) == (7, sent)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_each_old_job_is_on_one_page_while_jobs_come_and_change(
     jobs: Jobs, queue: Queue, data: st.DataObject
@@ -253,7 +261,7 @@ def test_jobs_of_versions_without_an_index_are_found(jobs: Jobs, queue: Queue) -
 
 def test_mending_goes_on_where_it_stopped(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.jobs.job_index.STEPS", 1)
-    sent = [submit(jobs) for _ in range(700)]
+    sent = [submit(jobs) for _ in range(450)]
     jobs.server.delete(*jobs.server.keys(f"{jobs.keys.index}*"))
     jobs.index.mend()
     assert jobs.index._record_at != 0
