@@ -72,8 +72,21 @@ class Keys:
     def batch_jobs(self, batch_id: str) -> str:
         return f"{self.batch(batch_id)}:jobs"
 
+    @property
+    def recent_runs(self) -> str:
+        return f"{self.namespace}:runs"
+
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
+
+
+class JobLimits(BaseModel):
+    """Holds what a video may be at most by its sender's key; the worker looks once it is opened."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seconds: float | None = Field(None, gt=0, description="How long the video may last.")
+    pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
 
 
 class Submission(BaseModel):
@@ -91,6 +104,7 @@ class Submission(BaseModel):
     owner: str | None = Field(None, description="Id of the API key that sent it.")
     batch: str | None = Field(None, description="Id of the batch that it belongs to.")
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
 
 
