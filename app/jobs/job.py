@@ -42,6 +42,9 @@ class Keys:
     def stream(self, priority: Priority) -> str:
         return f"{self.namespace}:queue:{priority}"
 
+    def events(self, job_id: str) -> str:
+        return f"{self.namespace}:events:{job_id}"
+
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
@@ -60,6 +63,10 @@ class Keys:
     @property
     def expiry(self) -> str:
         return f"{self.namespace}:expiry"
+
+    @property
+    def ended(self) -> str:
+        return f"{self.namespace}:ended"
 
     @property
     def recent_runs(self) -> str:

@@ -31,6 +31,41 @@ local function is_hash(key)
   return redis.call('TYPE', key).ok == 'hash'
 end
 
+-- Tells those who follow a job how it stands now. segments: 'from-to', those that are done since, or ''.
+-- Of a long history the last ones are kept.
+local function tell(events, record, segments)
+  local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel')
+  local function add()
+    return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
+      'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or '')
+  end
+  local reply = add()
+  if type(reply) == 'table' and reply.err then
+    expect(events, 'stream')
+    add()
+  end
+end
+
+-- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
+-- what it has read. Where nobody reads, the youngest are kept.
+local function tell_end(events, ended, record, id, segments)
+  tell(events, record, segments)
+  expect(ended, 'stream')
+  redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
+end
+
+-- Notes how many segments of a film are done ('' where that is not told), and returns 'from-to', those that
+-- are new, or ''. An attempt that begins anew has fewer than the last one: all of its own are new.
+local function new_segments(record, done)
+  local told = number(redis.call('HGET', record, 'segments_told')) or 0
+  local count = number(done)
+  if not count or count == told then
+    return ''
+  end
+  redis.call('HSET', record, 'segments_told', count)
+  return string.format('%d-%d', count < told and 0 or told, count)
+end
+
 -- The job that a stream entry names, or nil.
 local function job_of(fields)
   for i = 1, #fields, 2 do
