@@ -89,7 +89,9 @@ class SecurityHeaders:
 
 
 class HeadAsGet:
-    """Answers HEAD as GET, without the body (ASGI middleware)."""
+    """Answers HEAD as GET, without the body (ASGI middleware). ``asked_by_head`` in the scope tells a route
+    whose body has no end.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -102,7 +104,7 @@ class HeadAsGet:
         async def bodiless(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-        await self._app({**scope, "method": "GET"}, receive, bodiless)
+        await self._app({**scope, "method": "GET", "asked_by_head": True}, receive, bodiless)
 
 
 def trusted_hosts(settings: Settings) -> list[str]:

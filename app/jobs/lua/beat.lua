@@ -21,7 +21,7 @@ if ARGV[7] ~= '' then
   redis.call('HSET', record, 'answer', ARGV[7])
 end
 local segments = new_segments(record, ARGV[8])
-if segments ~= '' or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
+if segments or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
   tell(KEYS[3], record, segments)
 end
 

@@ -49,7 +49,7 @@ local function settle()
   if redis.call('HDEL', record, 'dead') == 1 then
     redis.pcall('HDEL', DEAD, id)
   end
-  tell_end(events, ended, record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or '')
+  tell_end(events, ended, record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
   return 'done'
 end
 
