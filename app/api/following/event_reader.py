@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 
+import anyio
 import anyio.to_thread
 import redis
 import structlog
@@ -87,6 +88,7 @@ class EventReader:
         self._server, self._positions, self._most = server, positions, most
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
+        self.closing = anyio.Event()  # set when the server is told to stop: who follows is to end
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -96,7 +98,13 @@ class EventReader:
     async def __aenter__(self) -> EventReader:
         works = ((self._read, 0.0), (self._place, PLACES_SECONDS), (self._look_after, RECORDS_SECONDS))
         self._tasks = [asyncio.create_task(self._repeat(work, pause)) for work, pause in works]
+        self._tasks.append(asyncio.create_task(self._close()))
         return self
+
+    async def _close(self) -> None:
+        await self.closing.wait()
+        for followed in self._followed.values():
+            followed.notify()
 
     async def __aexit__(self, *exception: object) -> None:
         for task in self._tasks:

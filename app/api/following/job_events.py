@@ -57,12 +57,14 @@ class JobEvents:
         self._has_ended = False
 
     async def stream(self) -> AsyncIterator[ServerSentEvent]:
-        """Yields events until the job's end. Where Redis is away it ends early: the client comes back."""
+        """Yields events until the job's end. Where Redis is away or the server stops it ends early: the
+        client comes back.
+        """
         try:
             async with self._reader.follow(self._job, self._last) as followed:
                 async for event in self._begin():
                     yield event
-                while not self._has_ended:
+                while not self._has_ended and not self._reader.closing.is_set():
                     wake = followed.wake
                     is_quiet = True
                     async for event in self._news(followed):

@@ -16,6 +16,7 @@ from app.api.routes.jobs import JobId, find
 from app.documents.events import EVENT_ID, EventId
 
 MEDIA_TYPE = "text/event-stream"
+DRAIN_SECONDS = 2.0  #: for the last events once the server is told to stop
 PING_SECONDS = 15  #: between two comments that keep a quiet connection open
 PATTERN = f"^{EVENT_ID}$"
 
@@ -64,4 +65,10 @@ async def events(
     if service.events.is_full:
         raise problems.TooManyFollowers()
     stream = JobEvents(service.events, service.positions, service.blobs, job, last, begin).stream()
-    return EventSourceResponse(stream, ping=PING_SECONDS, send_timeout=STUCK_SECONDS)
+    return EventSourceResponse(
+        stream,
+        ping=PING_SECONDS,
+        send_timeout=STUCK_SECONDS,
+        shutdown_event=service.events.closing,
+        shutdown_grace_period=DRAIN_SECONDS,
+    )

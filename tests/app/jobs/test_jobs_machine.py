@@ -229,7 +229,8 @@ class JobMachine(RuleBasedStateMachine):
             assert ended[job_id] == is_over
             assert (told.ends or self.end_events(job_id)) == is_over
             if record["state"] != "expired":
-                ((_, last),) = self.server.xrevrange(self.keys.events(job_id), count=1)  # type: ignore[misc]
+                newest: Any = self.server.xrevrange(self.keys.events(job_id), count=1)
+                last = newest[0][1]
                 shown = {"stage": "", "cancel": "0", **record}
                 assert [last[name] for name in ("state", "attempt")] == [record["state"], record["attempt"]]
                 assert (last["stage"], last["cancel"]) == (shown["stage"], shown["cancel"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,8 +17,11 @@ import pytest
 from httpx_sse import ServerSentEvent, connect_sse
 
 from app.errors import EngineCrashed
+from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs
+from app.jobs.options import CaptionOptions
 from app.settings import Settings
+from tests.app.api_process import api_process
 from tests.app.live_api import LiveApi, assert_problem, finished, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
 
@@ -232,3 +238,30 @@ def test_what_is_no_job_or_no_id_is_refused(api: LiveApi, worker: ScriptedWorker
     head = api.client.head(send(api).headers["location"] + "/events")
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/event-stream")
+
+
+def test_a_restart_of_the_api_loses_no_event(settings: Settings, jobs: Jobs) -> None:
+    """The client comes back with the last id that it has seen, as a browser does."""
+    with api_process(settings) as api:
+        job_id = uuid.uuid4().hex
+        jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}")
+        claim = ScriptedWorker(jobs, Blobs(settings.blob_url, settings.staging)).take()
+        seen: list[ServerSentEvent] = []
+        with httpx.Client(base_url=api.url, timeout=30) as client:
+            with connect_sse(client, "GET", f"/jobs/{job_id}/events", params={"after": "0"}) as source:
+                events = source.iter_sse()
+                seen += [next(events), next(events)]
+                began = time.monotonic()
+                code = api.stop(signal.SIGTERM)
+                assert list(events) == []  # the stream ends as a stream should, without waiting for the job
+                assert (code, time.monotonic() - began < 5.0) == (-signal.SIGTERM, True)
+            jobs.beat(claim, "extract", 0.5)
+            jobs.succeed(claim, {"caption": "a dog runs"})
+            api.start()
+            headers = {"Last-Event-ID": seen[-1].id}
+            with connect_sse(client, "GET", f"/jobs/{job_id}/events", headers=headers) as source:
+                seen += source.iter_sse()
+    assert kinds(seen) == ["state"] * 3 + ["end"]
+    assert [event.json()["state"] for event in seen] == ["queued", "running", "running", "succeeded"]
+    entries: Any = jobs.server.xrange(jobs.keys.events(job_id))
+    assert [event.id for event in seen] == [entry for entry, _ in entries]
