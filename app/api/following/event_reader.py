@@ -18,9 +18,9 @@ import redis
 import structlog
 from redis.asyncio import Redis
 
+from app.api.following.job_changes import ChangeNumber, JobChange, JobChanges
 from app.errors import QueueUnavailable
 from app.jobs.job import Job, Keys
-from app.jobs.job_changes import ChangeNumber, JobChange, JobChanges
 from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too

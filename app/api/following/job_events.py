@@ -15,12 +15,12 @@ import structlog
 from sse_starlette import ServerSentEvent
 
 from app.api.following.event_reader import EventReader, FollowedJob
+from app.api.following.job_changes import JobChange
 from app.documents.events import EndEvent, EventId, LostEvent, SegmentEvent, StateEvent
 from app.documents.job import Document, document_of, segment_lines
 from app.errors import JobError
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
-from app.jobs.job_changes import JobChange
 from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
 
 RETRY_MS = 1000  #: after which a browser connects again where the connection broke

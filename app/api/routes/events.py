@@ -60,7 +60,7 @@ async def events(
     begin = EventId.parse(known) if known else None
     if job.is_over and begin == EventId(last):
         return Response(status_code=204)
-    if "asked_by_head" in request.scope:
+    if "without_body" in request.scope:
         return Response(media_type=MEDIA_TYPE)
     if service.events.is_full:
         raise problems.TooManyFollowers()
