@@ -65,6 +65,15 @@ class Keys:
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
 
+class JobLimits(BaseModel):
+    """Holds what a video may be at most by its sender's key; the worker looks once it is opened."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seconds: float | None = Field(None, gt=0, description="How long the video may last.")
+    pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
+
+
 class Submission(BaseModel):
     """Holds what is told with a job beside its options; it comes from the request and never changes.
 
@@ -80,6 +89,7 @@ class Submission(BaseModel):
     owner: str | None = Field(None, description="Id of the API key that sent it.")
     batch: str | None = Field(None, description="Id of the batch that it belongs to.")
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
 
 
