@@ -124,6 +124,7 @@ def main(address: str) -> None:
         pictures = download(folder)
         write_clip(pictures, clip, quality={"crf": "18"})
         write_clip(pictures, SAMPLE, quality={"crf": "32", "preset": "veryslow"})
+        pictures[1].resize((240, 160), Image.Resampling.LANCZOS).save(SAMPLE.with_suffix(".webp"), quality=70)
         answer, picture = caption(clip, address)
     save_picture(picture, ROOT / "docs/images/attention.jpg")
     insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")

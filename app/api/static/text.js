@@ -18,7 +18,7 @@ const CODECS = {
 };
 // What the server calls the fields, and what this page calls them.
 const LABELS = {
-  num_captions: "Captions", beam_size: "Care", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters",
+  num_captions: "Captions", beam_size: "Search width", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters",
   prompt: "Hint", "GET /models": "the list under Options", "under known": "below",
 };
 // Problems that this page says better than a server that speaks to programs: what it is, and what to do.
@@ -82,7 +82,7 @@ export function fileSize(bytes) {
 }
 
 export function percent(share) {
-  return `${Math.round(100 * share)} %`;
+  return `${Math.round(100 * share)}\u00a0%`;
 }
 
 // 4.5 s, 1:05, 1:02:03.

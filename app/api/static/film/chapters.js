@@ -23,7 +23,7 @@ export class Chapters {
     this.box.hidden = true;
     for (const kind of FILES) {
       const link = this.links.querySelector(`[data-kind="${kind}"]`);
-      link.href = id ? jobPath(id, `/captions.${kind}`) : "#";
+      if (id) link.href = jobPath(id, `/captions.${kind}`);
     }
   }
 

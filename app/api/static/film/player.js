@@ -28,49 +28,54 @@ export class Player {
   // sources: addresses of the film, tried one after the other. duration, size: [width, height], where known.
   open({ sources = [], frames = [], duration = 0, size = null, begin = false }) {
     this.pause();
-    this.ready = false;
+    this.tried = new Set();
+    [this.ready, this.isTrying] = [false, false];
     [this.sources, this.at, this.length, this.begin, this.hasSound] = [[...sources], 0, duration, begin, false];
     this.showFrames(frames);
     this.fit(size || [16, 9]);
-    this.video.hidden = true;
     this.nextSource();
   }
 
   // What has become known since, without a new beginning.
   add({ sources = [], frames = [], duration = 0, size = null, hasSound = false }) {
     this.hasSound = hasSound;
-    this.length = this.video.duration || duration || this.length;
+    this.length = (this.ready && this.video.duration) || duration || this.length;
     this.showFrames(frames);
-    if (!this.ready && size) this.fit(size);
-    if (!this.ready) {
-      this.sources = sources.filter((source) => source !== this.video.getAttribute("src"));
-      if (this.video.error || !this.video.getAttribute("src")) this.nextSource();
-    }
+    if (this.ready) return;
+    if (size) this.fit(size);
+    this.sources = sources.filter((source) => !this.tried.has(source));
+    if (!this.isTrying) this.nextSource();
     this.seek(this.at);
   }
 
   nextSource() {
-    this.ready = false;
     const source = this.sources.shift();
-    if (source) this.video.src = source;
-    else { this.video.removeAttribute("src"); this.video.load(); this.video.hidden = true; }
-    this.tellKind(Boolean(source));
+    [this.ready, this.isTrying] = [false, Boolean(source)];
+    if (source) {
+      this.tried.add(source);
+      this.video.src = source;
+    } else if (this.video.getAttribute("src")) {
+      this.video.removeAttribute("src");
+      this.video.load();
+    }
+    this.video.hidden = true;
+    this.tellKind();
   }
 
   loaded() {
     if (!this.video.videoWidth) return void this.nextSource(); // its sound alone can be played
-    this.ready = true;
+    [this.ready, this.isTrying] = [true, false];
     this.length = Number.isFinite(this.video.duration) ? this.video.duration : this.length;
     this.fit([this.video.videoWidth, this.video.videoHeight]);
     this.video.hidden = false;
-    this.tellKind(false);
+    this.tellKind();
     this.seek(this.at);
     if (this.begin) this.video.play().catch(() => {}); // a browser may forbid it
     this.begin = false;
   }
 
-  tellKind(isTrying) {
-    const kind = this.ready ? "video" : this.frames.length ? "frames" : isTrying ? "trying" : "none";
+  tellKind() {
+    const kind = this.ready ? "video" : this.frames.length ? "frames" : this.isTrying ? "trying" : "none";
     this.slide.hidden = kind !== "frames";
     this.note.hidden = kind !== "none";
     this.play.disabled = kind === "none" || kind === "trying";
@@ -80,8 +85,8 @@ export class Player {
 
   showFrames(frames) {
     this.frames = frames;
-    if (frames.length) this.slide.src = frames[0].url;
-    this.tellKind(Boolean(this.video.getAttribute("src")));
+    if (frames.length) this.showSlide();
+    this.tellKind();
   }
 
   fit([width, height]) {

@@ -22,7 +22,7 @@ export class Words {
     this.stopTour();
     [this.attention, this.word, this.moment, this.sought] = [null, -1, -1, null];
     this.caption.replaceChildren(text);
-    this.caption.removeAttribute("role");
+    for (const name of ["role", "aria-label"]) this.caption.removeAttribute(name);
     this.caption.onkeydown = null;
     this.looked.textContent = "";
     this.legend.hidden = true;
@@ -36,6 +36,7 @@ export class Words {
     this.parts = attention.parts || attention.times; // of the clip, that the moments stand for
     this.buttons = attention.words.map((text, word) => this.button(text, word));
     this.caption.setAttribute("role", "toolbar");
+    this.caption.setAttribute("aria-label", "Caption, word by word");
     this.caption.replaceChildren(...this.buttons);
     this.stop = rove(this.caption, this.buttons, (word) => this.byHand(word));
     this.isHeatOn = true;
