@@ -17,7 +17,11 @@ from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Stage, State
 from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
+
+#: States of a job whose upload is gone.
+WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
 class Document(BaseModel):
@@ -137,10 +141,30 @@ class JobProgress(Document):
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
 
 
+class JobUrls(Document):
+    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+
+    self: str
+    attention: str
+    attention_png: str
+    video: str | None = Field(
+        description="The file that was sent; null where it is not kept, or not there yet."
+    )
+    events: str
+    recaption: str
+    cancel: str
+
+
 class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
+    place: int | None = Field(None, description="In the queue: 1 is taken next. Null once it does not wait.")
+    estimated_seconds: float | None = Field(None, description="Until it starts. Null where nothing is known.")
+    workers: int | None = Field(
+        None, description="Live workers that can run it. Null once it is over; with 0 it waits for one."
+    )
+    urls: JobUrls | None = None
 
 
 class FileDocument(JobDocument):
@@ -152,15 +176,6 @@ class FileDocument(JobDocument):
     file: str
 
 
-class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
-
-    self: str
-    attention: str
-    attention_png: str
-    cancel: str
-
-
 class Accepted(Document):
     """Answers an upload."""
 
@@ -169,16 +184,45 @@ class Accepted(Document):
     urls: JobUrls
 
 
-def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
+def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -> JobDocument:
+    """Makes a job's document; what is not known (yet) is null.
+
+    Args:
+        job: as it stands.
+        blobs: where the parts of its answer lie that outgrow Redis.
+        position: where it stands in the queue; nothing is said of that without.
+
+    Raises:
+        RecordUnreadable: this version cannot read its answer.
+    """
     try:
-        return _document(job, _answer(job, blobs))
+        found = _document(job, _answer(job, blobs), position or QueuePosition())
+        return found.model_copy(update={"urls": urls_of(job, blobs)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
 
-def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
+def urls_of(job: Job, blobs: Blobs) -> JobUrls:
+    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    path = f"/jobs/{job.id}"
+    return JobUrls(
+        self=path,
+        attention=f"{path}/attention",
+        attention_png=f"{path}/attention.png",
+        video=f"{path}/video" if _has_video(job, blobs) else None,
+        events=f"{path}/events",
+        recaption=f"{path}/recaption",
+        cancel=path,
+    )
+
+
+def _has_video(job: Job, blobs: Blobs) -> bool:
+    is_there = job.submission.source_url is None and not job.is_over
+    return is_there or (job.state not in WITHOUT_VIDEO and blobs.exists(job.upload))
+
+
+def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
     return JobDocument.model_validate(
         {
             "id": job.id,
@@ -193,6 +237,9 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
+            "place": position.place,
+            "estimated_seconds": position.estimated_seconds,
+            "workers": position.workers,
         }
     )
 

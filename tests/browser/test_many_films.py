@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.app.workers import eventually
 from tests.browser.conftest import Visit
@@ -21,16 +21,17 @@ DROP = """([kind, text]) => {
 def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Path]) -> None:
     with visit() as visitor:
         page = visitor.page
-        waiting = []
-        page.route("**/caption", lambda route: waiting.append(route))
+        held: list[Route] = []
+        page.route("**/caption", held.append)
         visitor.send(clips["one.mp4"], clips["two.mp4"], clips["three.mp4"])
         expect(visitor.films).to_have_count(3)
         expect(page.locator(".film-said", has_text="Will be sent next")).to_have_count(1)
         page.wait_for_timeout(300)
-        assert len(waiting) == 2
-        page.unroute("**/caption")
-        for route in waiting:
-            route.continue_()
+        assert len(held) == 2
+        for _ in range(3):
+            eventually(lambda: bool(held))
+            held.pop(0).continue_()
+            page.wait_for_timeout(100)
         for name in ("one.mp4", "two.mp4", "three.mp4"):
             row = page.locator(".film-row", has_text=name)
             expect(row.locator("progress")).to_be_hidden(timeout=PATIENCE)
@@ -74,10 +75,9 @@ def test_an_address_that_is_typed_dropped_or_pasted_is_sent_as_one(visit: Visit)
         page = visitor.page
         bodies: list[str] = []
 
-        def refuse(route: object) -> None:
-            bodies.append(route.request.post_data or "")  # type: ignore[attr-defined]
-            problem = {"code": "url_not_found", "detail": "404", "hint": "", "status": 422}
-            route.fulfill(status=422, json=problem)  # type: ignore[attr-defined]
+        def refuse(route: Route) -> None:
+            bodies.append(route.request.post_data or "")
+            route.fulfill(status=422, json={"code": "url_not_found", "detail": "404", "hint": ""})
 
         page.route("**/caption", refuse)
         page.fill("#address", "https://example.org/films/dog.mp4")

@@ -8,6 +8,7 @@ How a form is taken apart is in form.py; here is where its parts go.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import unicodedata
@@ -39,28 +40,36 @@ class Upload:
     """Holds a received form.
 
     file: holds the video, ``size`` bytes, on disk. fields: the options as sent. filename: the video's on its
-    sender's disk, fit for display.
+    sender's disk, fit for display. sha256: of the file's bytes, in hexadecimal digits.
     """
 
     file: Path
     size: int
     fields: Mapping[str, str]
     filename: str = ""
+    sha256: str = ""
 
 
 class VideoSink:
-    """Writes the part called video to ``output``, at most ``limit`` bytes."""
+    """Writes the part called video to ``output``, at most ``limit`` bytes, and computes their digest."""
 
     def __init__(self, output: BinaryIO, limit: int) -> None:
         self._output, self._limit = output, limit
+        self._digest = hashlib.sha256()
         self.size = 0
         self.is_complete = False
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what has come so far, in hexadecimal digits."""
+        return self._digest.hexdigest()
 
     def write(self, data: bytes) -> None:
         self.size += len(data)
         if self.size > self._limit:
             raise too_large(self._limit)
         self._output.write(data)
+        self._digest.update(data)
 
     def close(self) -> None:
         self.is_complete = True
@@ -76,7 +85,7 @@ class OptionSink:
     def write(self, data: bytes) -> None:
         self._bytes += data
         if len(self._bytes) > FIELD_LIMIT:
-            raise problems.InvalidOption(f"{self._name} is longer than {FIELD_LIMIT} bytes.")
+            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(FIELD_LIMIT)}.")
 
     def close(self) -> None:
         pass
@@ -179,7 +188,9 @@ async def receive(
 
 
 def too_large(limit: int) -> problems.UploadTooLarge:
-    return problems.UploadTooLarge(f"The video is larger than the {limit:,} bytes that this server takes.")
+    return problems.UploadTooLarge(
+        f"The video is larger than {problems.in_units(limit)}, the most that is taken."
+    )
 
 
 def _refuse_by_header(headers: Mapping[str, str], max_video_bytes: int) -> None:
@@ -197,7 +208,8 @@ async def _receive(
     await _parse_body(form, parts.video, body, max_video_bytes)
     _check_complete(form, parts)
     await anyio.to_thread.run_sync(_flush, output)
-    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename or ""))
+    name = displayable(parts.filename or "")
+    return Upload(file, parts.video.size, parts.fields, name, parts.video.sha256)
 
 
 async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
@@ -213,7 +225,7 @@ async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
             return
         except TimeoutError as error:
             raise problems.UploadStalled(
-                f"Fewer than {PACE:,} bytes have come in {seconds:g} seconds."
+                f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
         left, wanted = left - (anyio.current_time() - began), wanted - len(piece)
         if wanted <= 0:
@@ -247,7 +259,9 @@ def _check_overhead(size: int) -> None:
     Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
     """
     if size > FORM_OVERHEAD:
-        raise problems.MalformedForm(f"More than {FORM_OVERHEAD:,} bytes of the form are not its video.")
+        raise problems.MalformedForm(
+            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
+        )
 
 
 def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:

@@ -22,7 +22,7 @@ from app.api import problems
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.upload import Upload, receive
-from app.documents.job import Accepted, JobDocument, JobUrls, document_of
+from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
 from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions, form_schema
@@ -98,16 +98,17 @@ async def caption(
     request: Request, service: ServiceDep, caller: CallerDep, prefer: Prefer = None
 ) -> Response:
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
-    _refuse_query(request)
-    await anyio.to_thread.run_sync(_check_room, service, request.headers)
+    refuse_query(request)
+    await anyio.to_thread.run_sync(check_room, service, request.headers)
     limit = service.settings.max_upload_bytes
     with service.blobs.staged() as file:
         upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
-        job = await anyio.to_thread.run_sync(_submit, service, upload, Submission(owner=caller.owner))
-    return await _answer(request, service, job, preferred_wait(prefer))
+        submission = Submission(owner=caller.owner, sha256=upload.sha256)
+        job = await anyio.to_thread.run_sync(_submit, service, upload, submission)
+    return await answer(request, service, job, preferred_wait(prefer))
 
 
-def _refuse_query(request: Request) -> None:
+def refuse_query(request: Request) -> None:
     """Raises OptionInQuery: an option that is not read must not be passed over."""
     if request.url.query:
         names = ", ".join(dict.fromkeys(request.query_params)) or request.url.query
@@ -124,7 +125,7 @@ def preferred_wait(prefer: str | None) -> float | None:
     return None if found is None else min(float(found[1]), LONGEST_WAIT)
 
 
-def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
+def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
     needed = announced_bytes(headers)
     if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
         service.room.check(needed)
@@ -137,7 +138,7 @@ def _submit(service: ApiDependencies, upload: Upload, submission: Submission) ->
     job_id = uuid4().hex
     key = f"uploads/{job_id}"
     try:
-        options = _choose_captioner(service, parse_options(upload.fields))
+        options = choose_captioner(service, parse_options(upload.fields))
         service.blobs.adopt(upload.file, key)
         job = service.jobs.submit(job_id, options, key, filename=upload.filename, submission=submission)
     except BaseException:
@@ -161,7 +162,7 @@ def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
         raise problems.InvalidOption(f"{name} is {fields[name][:64]!r}: {said}.", known=known) from error
 
 
-def _choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
+def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
     """Fills in who writes, which then stands in the record: nobody chooses again.
 
     Where no worker lives nothing is known, and the job waits for one, which chooses.
@@ -182,7 +183,7 @@ def _choose_captioner(service: ApiDependencies, options: CaptionOptions) -> Capt
         raise problems.InvalidMembers(str(failure)) from failure
 
 
-async def _answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:
+async def answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:
     headers = {"Location": f"/jobs/{job.id}"}
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"
@@ -190,15 +191,8 @@ async def _answer(request: Request, service: ApiDependencies, job: Job, wait: fl
     if wait is not None and job.is_over:
         document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
-    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job.id))
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs))
     return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
-
-
-def urls_of(job_id: str) -> JobUrls:
-    path = f"/jobs/{job_id}"
-    return JobUrls(
-        self=path, attention=f"{path}/attention", attention_png=f"{path}/attention.png", cancel=path
-    )
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import resource
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,7 @@ def test_video_and_options_arrive_however_the_body_is_cut(file: Path, size: int)
     assert file.read_bytes() == video
     assert (got.file, got.size) == (file, len(video))
     assert got.fields == {"beam_size": "3", "attention": "false"}
+    assert got.sha256 == hashlib.sha256(video).hexdigest()
 
 
 VIDEO = part("video", b"data", "a.mp4")
@@ -75,7 +77,7 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
             "more than once",
         ),
         (form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO), problems.InvalidOption, "longer than"),
-        (form(TOO_LARGE), problems.UploadTooLarge, "1,000,000 bytes"),
+        (form(TOO_LARGE), problems.UploadTooLarge, "976.6 KiB"),
         (form(VIDEO)[:-24], problems.MalformedForm, "in the middle"),
         (form(VIDEO)[:-6], problems.MalformedForm, "in the middle"),
         (form(part("beam_size", b"3"))[:-6], problems.MalformedForm, "before its last boundary"),
