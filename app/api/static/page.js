@@ -114,6 +114,7 @@ function note(film, job) {
 
 // A film that was being sent is a job now, or was refused.
 function accepted(film) {
+  if (!uploads.isBusy) notice("");
   if (film !== current) return;
   if (film.id) history.pushState(null, "", `#${film.id}`);
   view.chapters.open(film.id || null);

@@ -25,7 +25,7 @@ STATIC = Path(application.__file__).parent / "static"
 #: Its modules by their addresses below /static.
 SCRIPTS = {str(path.relative_to(STATIC)): path.read_text() for path in sorted(STATIC.rglob("*.js"))}
 #: What the page may ask for beside what the service describes, where it has it.
-NEWER = {"/jobs/*/recaption", "/session"}
+NEWER = {"/session"}
 
 
 @pytest.fixture(scope="module")

@@ -31,19 +31,21 @@ export class Comparison {
     const same = film?.id ? this.films.sameFilm(film) : [];
     this.box.hidden = !same.length || (same.length < 2 && !this.options.names.length);
     if (this.box.hidden) return;
-    const missing = this.missing();
+    const [missing, chosen] = [this.missing(), this.choice.value];
     this.choice.replaceChildren(...missing.map((name) => make("option", name)));
+    if (missing.includes(chosen)) this.choice.value = chosen;
     for (const control of [this.choice, this.one, this.all]) control.disabled = !missing.length;
-    this.rows.replaceChildren(...same.map((other) => this.row(other, film)));
+    this.rows.replaceChildren(...same.map((one) => this.row(one, film, same)));
   }
 
-  row(other, film) {
+  // What is on show is marked where any other differs, any other where it differs from what is on show.
+  row(other, film, same) {
     const item = make("li", undefined, { class: "compare-row" });
     const button = make("button", undefined, { type: "button", class: "compare-open" });
     setCurrent(button, other === film);
     const text = make("span", undefined, { class: "compare-text" });
     if (other.state !== "succeeded") text.append(make("span", stateOf(other), { class: "quiet" }));
-    else text.append(...(other === film || film.state !== "succeeded" ? [other.caption] : markDifferences(other.caption, film.caption)));
+    else text.append(...markDifferences(other.caption, ...same.filter((one) => one.caption && (other === film ? one !== film : one === film)).map(({ caption }) => caption)));
     button.append(make("span", other.captioner || "captioner", { class: "compare-name" }), text);
     button.onclick = () => this.open(other);
     item.append(button);
@@ -80,11 +82,11 @@ function stateOf(film) {
   return film.problem ? explain(film.problem)[0] : endedAs(film.state);
 }
 
-// The text as nodes, with the words marked that the other one does not have in this order.
-export function markDifferences(text, other) {
-  const [words, theirs] = [text.split(/\s+/), other.split(/\s+/)];
-  const kept = commonWords(words, theirs);
-  return words.flatMap((word, k) => [k ? " " : "", kept.has(k) ? word : make("mark", word)]);
+// The text as nodes, with the words marked that not all the others have in this order.
+export function markDifferences(text, ...others) {
+  const words = text.split(/\s+/);
+  const kept = others.map((other) => commonWords(words, other.split(/\s+/)));
+  return words.flatMap((word, k) => [k ? " " : "", kept.every((places) => places.has(k)) ? word : make("mark", word)]);
 }
 
 // Places in `ours` of the longest sequence of words that both have.

@@ -90,7 +90,9 @@ export class Words {
 
   goTo(moment, isAsked = false) {
     this.moment = moment;
-    this.sought = this.sampled[frameOf(this.sampled, this.attention.times[moment])] ?? this.attention.times[moment][0];
+    const [start, end] = this.parts[moment];
+    const frame = this.sampled[frameOf(this.sampled, this.attention.times[moment])];
+    this.sought = start <= frame && frame <= end ? frame : (start + end) / 2;
     this.player.seek(this.sought);
     this.looked.textContent = this.label(isAsked);
     this.showHeat();

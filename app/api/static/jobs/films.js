@@ -5,6 +5,7 @@ import { frameUrl } from "./server.js";
 
 const KEPT = "reelword.films";
 const MOST_KEPT = 60;
+const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
 const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration"];
 const OPEN = ["unsent", "sending", "queued", "running"];
 
@@ -76,7 +77,8 @@ export class Films {
   }
 
   draw() {
-    const shown = this.films.filter((film) => !film.root || film === this.current);
+    const ids = new Set(this.films.map(({ id }) => id));
+    const shown = this.films.filter((film) => !film.root || !ids.has(film.root)); // one row for all captions of a film
     for (const film of shown) if (!this.rows.has(film)) this.rows.set(film, row(film, this.acts));
     this.element.replaceChildren(...shown.map((film) => this.rows.get(film)));
     shown.forEach((film) => this.fill(film));
@@ -87,7 +89,7 @@ export class Films {
     if (!item) return;
     const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
     const isOpen = OPEN.includes(film.state);
-    setCurrent(open, film === this.current);
+    setCurrent(open, Boolean(this.current) && (film === this.current || film.id === this.current.root));
     item.querySelector(".film-name").textContent = film.name || "A film";
     item.querySelector(".film-said").textContent = saidOf(film);
     item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
@@ -97,7 +99,7 @@ export class Films {
     bar.hidden = !isOpen;
     if (isOpen) fillBar(bar, film);
     const picture = item.querySelector("img");
-    if (film.state === "succeeded" && !picture.getAttribute("src")) picture.src = frameUrl(film.id, 0);
+    if (film.state === "succeeded" && picture.src === NOTHING) picture.src = frameUrl(film.id, 0);
   }
 }
 
@@ -117,7 +119,7 @@ function saidOf(film) {
 function row(film, { show, drop }) {
   const item = make("li", undefined, { class: "film-row" });
   const open = make("button", undefined, { type: "button", class: "film-open" });
-  const picture = make("img", undefined, { alt: "", width: 80, height: 45, loading: "lazy" });
+  const picture = make("img", undefined, { src: NOTHING, alt: "", width: 80, height: 45, loading: "lazy" });
   picture.onerror = () => { picture.classList.add("is-gone"); };
   const texts = make("span", undefined, { class: "film-texts" });
   const first = make("span", undefined, { class: "film-first" });
