@@ -65,9 +65,15 @@ class Visit:
 def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Films by what they are for: three that a browser plays, one that it does not, one of many shots."""
     folder = tmp_path_factory.mktemp("films")
-    large = {"width": 320, "height": 240, "frames": 40}
-    found = {f"{name}.mp4": write_video(folder / f"{name}.mp4", **large) for name in ("one", "two", "three")}
-    found["old.avi"] = write_video(folder / "old.avi", codec="mpeg4", **large)
+    found = {
+        name: write_video(folder / name, codec=codec, frames=40, width=320, height=240)
+        for name, codec in (
+            ("one.mp4", "libx264"),
+            ("two.mp4", "libx264"),
+            ("three.mp4", "libx264"),
+            ("old.avi", "mpeg4"),
+        )
+    }
     found["shots.mp4"] = write_shots(folder / "shots.mp4")
     found["notes.mp4"] = folder / "notes.mp4"
     found["notes.mp4"].write_text("These are notes and no film.\n" * 100)
