@@ -56,9 +56,14 @@ class Visit:
         self.browser, self.address = browser, address
 
     def __call__(
-        self, size: tuple[int, int] = (1280, 800), scheme: str = "light", *, touch: bool = False
+        self,
+        size: tuple[int, int] = (1280, 800),
+        scheme: str = "light",
+        *,
+        touch: bool = False,
+        moving: bool = False,
     ) -> AbstractContextManager[Visitor]:
-        return visiting(self.browser, self.address, size, scheme, touch=touch)
+        return visiting(self.browser, self.address, size, scheme, touch=touch, moving=moving)
 
 
 @pytest.fixture(scope="session")

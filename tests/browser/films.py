@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
+import av
 
+from app.api import application
 from tests.media import Picture, write_video
 
-SHOTS, SHOT_FRAMES, FPS = 4, 30, 10
+SAMPLE = Path(application.__file__).parent / "static" / "sample.mp4"  #: two shots of three seconds
+SHOT_SECONDS, FPS = 3, 5
 
 
 def write_shots(path: Path) -> Path:
-    """Writes a film of SHOTS shots, three seconds each, whose pictures have nothing in common."""
-    return write_video(path, frames=SHOTS * SHOT_FRAMES, fps=FPS, width=320, height=240, painter=_shot)
+    """Writes a film of four shots, three seconds each: those of the sample, and both again as in a mirror."""
+    with av.open(SAMPLE) as container:
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    kept = pictures[:: len(pictures) // (2 * SHOT_SECONDS * FPS)][: 2 * SHOT_SECONDS * FPS]
+    height, width = kept[0].shape[:2]
 
+    def paint(index: int, _width: int, _height: int) -> Picture:
+        picture: Picture = kept[index % len(kept)]
+        return picture if index < len(kept) else picture[:, ::-1]
 
-def _shot(index: int, width: int, height: int) -> Picture:
-    """Stripes, finer and in another colour with each shot: uint8 (height, width, 3)."""
-    shot = index // SHOT_FRAMES
-    period = 16 * 2**shot
-    on = (np.arange(width) + index) % period < period // 2
-    picture = np.zeros((height, width, 3), np.uint8)
-    picture[:, on, shot % 3] = 230
-    picture[:, ~on] = 40 * shot
-    return picture
+    return write_video(path, frames=2 * len(kept), fps=FPS, width=width, height=height, painter=paint)

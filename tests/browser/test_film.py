@@ -151,3 +151,20 @@ def test_the_frames_on_a_screen_of_twice_the_pixels_are_drawn_with_twice_the_pix
             "heat => [heat.width, Math.round(heat.clientWidth * devicePixelRatio)]"
         )
         assert widths[0] == widths[1]
+
+
+def test_the_first_film_is_walked_through_word_by_word_unless_motion_is_unwelcome(visit: Visit) -> None:
+    with visit(moving=True) as visitor:
+        page = visitor.page
+        page.click("#sample")
+        visitor.wait_for_caption()
+        page.mouse.move(5, 5)
+        expect(page.locator("#tour")).to_have_text("Stop")
+        expect(visitor.words.nth(2)).to_have_attribute("aria-pressed", "true")
+        expect(visitor.words.nth(4)).to_have_attribute("aria-pressed", "true")
+        page.click("#tour")
+        expect(page.locator("#tour")).to_have_text("Word by word")
+    with visit() as visitor:
+        visitor.page.click("#sample")
+        visitor.wait_for_caption()
+        expect(visitor.page.locator("#tour")).to_have_text("Word by word")

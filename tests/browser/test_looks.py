@@ -73,7 +73,7 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
         take_picture(visitor, "chapters", scheme, size[0])
-        page.locator("#compare").scroll_into_view_if_needed()
+        page.locator("#compare").evaluate("box => box.scrollIntoView()")
         take_picture(visitor, "compare", scheme, size[0])
         visitor.send(clips["notes.mp4"])
         expect(page.locator("#problem")).to_be_visible(timeout=PATIENCE)

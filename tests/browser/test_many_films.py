@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from playwright.sync_api import Route, expect
@@ -22,7 +23,7 @@ def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Pat
     with visit() as visitor:
         page = visitor.page
         held: list[Route] = []
-        page.route("**/caption", held.append)
+        page.route("**/caption", lambda route: held.append(route))
         visitor.send(clips["one.mp4"], clips["two.mp4"], clips["three.mp4"])
         expect(visitor.films).to_have_count(3)
         expect(page.locator(".film-said", has_text="Will be sent next")).to_have_count(1)
@@ -57,6 +58,8 @@ def test_reload_back_and_forward_keep_everything(visit: Visit, clips: dict[str, 
         expect(visitor.films).to_have_count(2)
         expect(visitor.films.nth(1)).to_contain_text("one.mp4")
         expect(page.locator("#facts")).to_contain_text("sample.mp4")
+        expect(page.locator("#video")).to_be_visible()  # from the service now
+        expect(page.locator("#video")).to_have_attribute("src", re.compile("^/jobs/"))
 
 
 def test_a_link_from_elsewhere_shows_the_film_and_its_name(visit: Visit, clips: dict[str, Path]) -> None:

@@ -91,7 +91,7 @@ class Visitor:
 
 @contextmanager
 def visiting(
-    browser: Browser, address: str, size: tuple[int, int], scheme: str, *, touch: bool = False
+    browser: Browser, address: str, size: tuple[int, int], scheme: str, *, touch: bool, moving: bool
 ) -> Iterator[Visitor]:
     """Opens the page for a new visitor, and holds at the end that the browser had nothing to complain of.
 
@@ -101,6 +101,7 @@ def visiting(
         size: width and height of the window.
         scheme: ``light`` or ``dark``.
         touch: whether fingers and not a mouse point.
+        moving: whether the visitor likes things to move by themselves.
 
     Yields:
         The visitor, in front of the page.
@@ -108,7 +109,7 @@ def visiting(
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",
+        reduced_motion="no-preference" if moving else "reduce",
         has_touch=touch,
         accept_downloads=True,
     )

@@ -1,7 +1,7 @@
 // The page: takes films, shows one of them, and keeps the address in step, so that reload, back and forward find it again.
 // A job's id stands in the address (#id); a shared link shows the same.
 
-import { explain } from "./text.js";
+import { explain, percent } from "./text.js";
 import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { Films } from "./jobs/films.js";
@@ -36,6 +36,7 @@ function take(found) {
   const wrong = options.problem();
   if (wrong) return void notice(wrong, true);
   notice("");
+  isDeclined = false;
   const fields = options.fields();
   const sent = found.map((what) => uploads.add(what, fields));
   if (sent.length > 1) notice(`${sent.length} films are sent, two at a time. The list shows how far each is.`);
@@ -77,10 +78,10 @@ function show(film, { push = true } = {}) {
 }
 
 function showState(film) {
-  if (film.state === "unsent") view.working("Will be sent next", 0);
-  else if (film.state === "sending") view.working(`Sending ${film.name}, ${Math.round(100 * film.part)} %`, film.part);
+  if (film.id) watch(film);
+  else if (film.state === "unsent") view.working("Will be sent next", 0);
+  else if (film.state === "sending") view.working(`Sending ${film.name}, ${percent(film.part)}`, film.part);
   else if (film.state === "refused") view.fail(film.problem, true);
-  else if (film.id) watch(film);
 }
 
 function watch(film) {
@@ -95,7 +96,7 @@ function watch(film) {
 
 async function over(film, job, isNew) {
   if (job?.state) note(film, job);
-  else films.update(film, { state: film.state === "succeeded" ? "expired" : "refused", problem: job });
+  else films.update(film, { state: job?.code === "unknown_job" ? "expired" : film.state, problem: job });
   if (film !== current) return;
   comparison.draw();
   if (job?.state) await view.showEnd(job, Boolean(film.file || film.url), isNew);
@@ -177,10 +178,17 @@ async function lookAtOthers() {
 // ---- the key, where one is needed ----
 
 let unlocking = null;
+let isDeclined = false; // until the visitor wants to send something
 
 function askForKey() {
+  if (isDeclined) return Promise.resolve(false);
   unlocking ||= new Promise((resolve) => {
-    const done = (isOpen) => { unlocking = null; $("key-box").close(); resolve(isOpen); };
+    const done = (isOpen) => {
+      [unlocking, isDeclined] = [null, !isOpen];
+      $("key-box").close();
+      if (!isOpen) notice("Without a key films can be neither sent nor shown here.");
+      resolve(isOpen);
+    };
     $("key-cancel").onclick = () => done(false);
     $("key-box").oncancel = () => done(false);
     $("key-form").onsubmit = async (event) => {

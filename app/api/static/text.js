@@ -50,6 +50,10 @@ const PROBLEMS = {
   too_many_pixels: ["Its picture is larger than this service takes.", "Scale it down to 4K or less."],
   decode_timeout: ["Reading this film took too long.", "Send a shorter or smaller film."],
   decode_memory: ["Reading this film took too much memory.", "Scale it down and send it again."],
+  key_missing: ["This service asks for a key.", "Reload this page and give the key that you got from whoever runs it."],
+  key_scope: ["Your key does not allow this.", "Ask whoever runs the service for one that does."],
+  rate_limited: ["You have asked for much in a short time.", "Wait a minute, then go on."],
+  too_many_jobs: ["As many of your films are under way as your key allows.", "Wait until one is done, then send this one again."],
   internal_error: ["The service has a fault of its own.", "Try again; if it happens again, tell whoever runs the service."],
 };
 const FOR_OPERATORS = /REELWORD_|REDIS|curl |ffmpeg|python -m|GET \/|POST \/|form field|worker's log/;

@@ -1,6 +1,6 @@
 // The list of films: those being sent, those under way, those done. Jobs are kept in this browser, so that a reload loses none.
 
-import { clock, endedAs, explain, make, setCurrent, waiting } from "../text.js";
+import { clock, endedAs, explain, make, percent, setCurrent, waiting } from "../text.js";
 import { frameUrl } from "./server.js";
 
 const KEPT = "reelword.films";
@@ -110,7 +110,7 @@ function fillBar(bar, film) {
 
 function saidOf(film) {
   if (film.state === "unsent") return "Will be sent next";
-  if (film.state === "sending") return `Sending, ${Math.round(100 * (film.part || 0))} %`;
+  if (film.state === "sending") return `Sending, ${percent(film.part || 0)}`;
   if (["queued", "running"].includes(film.state)) return waiting(film);
   if (film.state === "succeeded") return film.caption || "(no words)";
   return film.problem ? explain(film.problem)[0] : endedAs(film.state);

@@ -74,7 +74,7 @@ async function run(watch) {
     const { status, body } = await getJob(watch.id);
     if (watch.isStopped) return;
     if (status === 0 || status >= 500 || status === 429) {
-      connection(watch, "lost");
+      if (status !== 429) connection(watch, "lost");
       await sleep(LOST_MS[Math.min(silent, LOST_MS.length - 1)]);
       silent += 1;
       continue;
