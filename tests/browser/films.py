@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import av
+import numpy as np
 
 from app.api import application
 from tests.media import Picture, write_video
@@ -16,7 +17,7 @@ SHOT_SECONDS, FPS = 3, 5
 def write_shots(path: Path) -> Path:
     """Writes a film of four shots, three seconds each: those of the sample, and both again as in a mirror."""
     with av.open(SAMPLE) as container:
-        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+        pictures = [np.asarray(frame.to_image(), np.uint8) for frame in container.decode(video=0)]
     kept = pictures[:: len(pictures) // (2 * SHOT_SECONDS * FPS)][: 2 * SHOT_SECONDS * FPS]
     height, width = kept[0].shape[:2]
 
