@@ -44,6 +44,8 @@ def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> 
         page = visitor.page
         page.click("#sample")
         said = visitor.wait_for_caption()
+        page.reload()  # the browser has the file no more; the service has
+        assert visitor.wait_for_caption() == said
         page.select_option("#compare-choice", "temporal")
         page.click("#compare-one")
         rows = page.locator(".compare-row")
@@ -53,7 +55,8 @@ def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> 
         other = rows.nth(1).locator(".compare-text").inner_text()
         marked = rows.nth(1).locator("mark").all_inner_texts()
         assert set(marked) >= set(other.split()) - set(said.split())
-        assert bool(marked) == bool([word for word in other.split() if word not in said.split()]) or marked
+        if other == said:
+            assert marked == []
         expect(visitor.films).to_have_count(1)
         rows.nth(1).locator("button").click()
         expect(rows.nth(1).locator("button")).to_have_attribute("aria-current", "true")

@@ -51,6 +51,7 @@ def test_the_status_says_what_the_job_waits_for(visit: Visit, members: dict[str,
     with visit() as visitor:
         show_job(visitor, **members)
         expect(visitor.page.locator("#status")).to_contain_text(said)
+        assert visitor.find_barriers() == []
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,7 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
         page.route("**/session", take)
         page.reload()
         expect(page.get_by_role("dialog")).to_be_visible()
+        assert visitor.find_barriers() == []
         page.fill("#key", "rw_wrong")
         page.keyboard.press("Enter")
         expect(page.locator("#key-said")).to_contain_text("not accepted")
@@ -154,6 +156,7 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
         expect(page.get_by_role("dialog")).to_be_hidden()
         expect(page.locator("#o-captioner option").first).to_be_attached()
         assert page.locator("#o-captioner option").count() > 3
+        expect(page.get_by_role("button", name="Forget my key")).to_be_visible()
 
 
 def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service: Served) -> None:

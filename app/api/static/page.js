@@ -6,12 +6,13 @@ import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { Films } from "./jobs/films.js";
 import { Options } from "./jobs/options.js";
-import { cancelJob, follow, getJob, isGood, onLocked, sendKey } from "./jobs/server.js";
+import { cancelJob, follow, forgetKey, getJob, isGood, onLocked, sendKey } from "./jobs/server.js";
 import { Uploads, filmsIn, isAddress } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
 const NO_CAPTIONER = "No captioner is connected at the moment. Films that you send are kept until one is.";
+const SIGNED_IN = "reelword.signed-in"; // in this browser's storage, once a key was accepted
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches);
@@ -194,7 +195,11 @@ function askForKey() {
     $("key-form").onsubmit = async (event) => {
       event.preventDefault();
       const found = await sendKey($("key").value.trim());
-      if (isGood(found)) return done(true);
+      if (isGood(found)) {
+        localStorage.setItem(SIGNED_IN, "yes");
+        $("sign-out").hidden = false;
+        return done(true);
+      }
       $("key-said").textContent = found.status === 0 ? explain(found.body).join(" ") : "This key is not accepted. Look whether it was copied whole.";
       return undefined;
     };
@@ -206,6 +211,12 @@ function askForKey() {
 // ---- start ----
 
 onLocked(askForKey);
+$("sign-out").hidden = !localStorage.getItem(SIGNED_IN);
+$("sign-out").addEventListener("click", async () => {
+  await forgetKey();
+  localStorage.removeItem(SIGNED_IN);
+  location.reload();
+});
 $("choose").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { take([...$("files").files].map((file) => ({ file }))); $("files").value = ""; });
 $("sample").addEventListener("click", takeSample);

@@ -27,11 +27,14 @@ export class Chapters {
     }
   }
 
-  // Those that have been done since the last look; a film has thousands.
+  // Those that have been done since the last look; a film has thousands. Where another worker began anew, from there on.
   show(segments) {
     this.box.hidden = !segments?.length;
     if (!segments) return;
-    const from = this.segments.length;
+    const differs = this.segments.findIndex(({ start, caption }, k) => start !== segments[k]?.start || caption !== segments[k].caption);
+    const from = differs < 0 ? this.segments.length : differs;
+    this.segments.length = from;
+    this.rows.splice(from).forEach((row) => row.remove());
     segments.slice(from).forEach((segment, k) => this.append(segment, from + k));
     this.filter(from);
   }

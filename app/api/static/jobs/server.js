@@ -35,6 +35,7 @@ export const getAttention = (id) => ask(jobPath(id, "/attention"));
 export const getSegmentAttention = (id, number) => ask(jobPath(id, `/segments/${number}/attention`));
 export const recaption = (id, options) => ask(jobPath(id, "/recaption"), { method: "POST", body: formOf(options) });
 export const sendKey = (key) => ask("/session", { method: "POST", body: new URLSearchParams({ key }) });
+export const forgetKey = () => ask("/session", { method: "DELETE" });
 export const frameUrl = (id, number) => jobPath(id, `/frames/${number}.jpg`);
 export const segmentFrameUrl = (id, number) => jobPath(id, `/segments/${number}/frame.jpg`);
 
