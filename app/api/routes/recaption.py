@@ -16,18 +16,18 @@ from pydantic import ValidationError
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
+from app.api.receiving.acceptance import choose_captioner
+from app.api.receiving.bodies import refuse_query
+from app.api.receiving.fields import BOOLEANS
 from app.api.receiving.option_body import receive_options
 from app.api.routes.jobs import JobId, find
 from app.api.routes.submit import (
     APPLIED,
-    BOOLEANS,
     LOCATION,
     Prefer,
     answer,
     check_room,
-    choose_captioner,
     preferred_wait,
-    refuse_query,
 )
 from app.documents.job import Accepted, JobDocument
 from app.jobs.blobs import BlobMissingError
@@ -74,6 +74,7 @@ def _body_schema() -> dict[str, Any]:
             problems.InvalidOption,
             problems.CaptionerUnknown,
             problems.InvalidMembers,
+            problems.PromptNotTaken,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -85,7 +86,7 @@ async def recaption(
     """Captions a job's video once more, by another captioner or with other options: those that are not given
     are the job's own. Answers as `POST /caption` does, with a new job, whose `recaption_of` is this one.
     """
-    refuse_query(request)
+    refuse_query(request.query_params)
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
     fields = await receive_options(request.stream(), request.headers)
     await anyio.to_thread.run_sync(check_room, service, {})
