@@ -11,7 +11,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.api.metrics import Metrics
+from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
+from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
@@ -34,6 +36,8 @@ class ApiDependencies:
 
     settings: Settings
     jobs: Jobs
+    batches: Batches
+    batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
     blobs: Blobs
@@ -53,6 +57,8 @@ class ApiDependencies:
         return cls(
             settings=settings,
             jobs=jobs,
+            batches=Batches(jobs),
+            batch_turns=BatchTurns(),
             registry=registry,
             positions=QueuePositions(server, keys, registry),
             blobs=blobs,
