@@ -6,10 +6,10 @@ leaves blobs without jobs, which the sweeper removes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies
 from app.api.receiving.acceptance import check_submission, choose_captioner, filename_of
 from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
@@ -18,6 +18,9 @@ from app.errors import QueueUnavailable
 from app.jobs.batches import Batch
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
+
+if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
+    from app.api.dependencies import ApiDependencies
 
 
 def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUpload) -> Batch:

@@ -48,7 +48,7 @@ def records(jobs: Jobs) -> list[Any]:
     return [
         *jobs.server.keys(f"{jobs.keys.namespace}:job:*"),
         *jobs.server.keys(f"{jobs.keys.namespace}:batch:*"),
-    ]  # type: ignore[misc]
+    ]
 
 
 def assert_nothing_is_left(api: LiveApi, jobs: Jobs) -> None:
@@ -275,7 +275,7 @@ def test_a_batch_is_kept_as_long_as_its_jobs(api: LiveApi, worker: ScriptedWorke
     assert [jobs.server.ttl(key) for key in keys] == [-1, -1]
     jobs.expire(first)
     for key in (*keys, jobs.keys.job(first)):
-        assert 50 <= int(jobs.server.ttl(key)) <= 60  # type: ignore[arg-type]
+        assert 50 <= int(jobs.server.ttl(key)) <= 60
 
 
 # ---- who dies ----
