@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from app.documents.job import Document, rfc3339
-from app.jobs.batches import Batch, BatchStates
+from app.jobs.batches import BatchStates, JobBatch
 from app.jobs.job import State
 
 
@@ -51,7 +51,7 @@ class BatchDocument(Document):
     jobs: list[BatchEntry] = Field(description="Files before addresses, each in the order that they came in.")
 
 
-def batch_document_of(batch: Batch, found: BatchStates) -> BatchDocument:
+def batch_document_of(batch: JobBatch, found: BatchStates) -> BatchDocument:
     """Makes a batch's document of the states that its jobs have now."""
     path = f"/batches/{batch.id}"
     return BatchDocument(

@@ -37,7 +37,7 @@ class BatchItem(BaseModel):
     url: str | None = None
 
 
-class Batch(BaseModel):
+class JobBatch(BaseModel):
     """Holds a batch as it was sent; it never changes. created_at: seconds since 1970."""
 
     model_config = ConfigDict(frozen=True)
@@ -71,7 +71,7 @@ class Batches:
         self._jobs = jobs
         self._submit = LuaScript(jobs.server, "submit_batch")
 
-    def submit(self, batch_id: str, jobs: Sequence[NewJob]) -> Batch:
+    def submit(self, batch_id: str, jobs: Sequence[NewJob]) -> JobBatch:
         """Accepts all jobs, which are on Redis's disk when this returns, or none.
 
         Args:
@@ -102,14 +102,14 @@ class Batches:
         assert batch is not None
         return batch
 
-    def get(self, batch_id: str) -> Batch | None:
+    def get(self, batch_id: str) -> JobBatch | None:
         """Reads a batch; None where there is none of that id. Raises RecordUnreadable."""
         try:
             with unavailable_if_away():
                 record: Any = self._jobs.server.hgetall(self._jobs.keys.batch(batch_id))
             if not record:
                 return None
-            return Batch.model_validate(
+            return JobBatch.model_validate(
                 {
                     "id": batch_id,
                     "created_at": record["created_at"],
@@ -121,7 +121,7 @@ class Batches:
             reason = str(error).splitlines()[0]
             raise RecordUnreadable(f"The record of batch {batch_id} cannot be read: {reason}.") from error
 
-    def states(self, batch: Batch) -> BatchStates:
+    def states(self, batch: JobBatch) -> BatchStates:
         """Reads the states of all its jobs at one moment."""
         with unavailable_if_away(), self._jobs.server.pipeline(transaction=True) as pipe:
             for item in batch.items:

@@ -15,7 +15,7 @@ from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
 from app.api.receiving.upload import Upload
 from app.errors import QueueUnavailable
-from app.jobs.batches import Batch
+from app.jobs.batches import JobBatch
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
     from app.api.dependencies import ApiDependencies
 
 
-def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUpload) -> Batch:
+def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUpload) -> JobBatch:
     """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
     Args:
@@ -75,7 +75,7 @@ def _new_job(
     )
 
 
-def _keep(service: ApiDependencies, batch_id: str, jobs: list[NewJob], items: list[Upload]) -> Batch:
+def _keep(service: ApiDependencies, batch_id: str, jobs: list[NewJob], items: list[Upload]) -> JobBatch:
     adopted: list[str] = []
     try:
         for job, item in zip(jobs, items, strict=True):

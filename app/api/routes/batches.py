@@ -21,7 +21,7 @@ from app.api.receiving.fields import fields_schema
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
-from app.jobs.batches import BATCH_ID, MOST_ITEMS, Batch
+from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
@@ -162,7 +162,7 @@ def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> 
     return StreamingResponse(_lines(service, found), media_type=JSONL, headers=headers)
 
 
-def _lines(service: ApiDependencies, found: Batch) -> Iterator[str]:
+def _lines(service: ApiDependencies, found: JobBatch) -> Iterator[str]:
     """Reads one job at a time, so that memory does not grow with the batch."""
     for item in found.items:
         try:
@@ -173,7 +173,7 @@ def _lines(service: ApiDependencies, found: Batch) -> Iterator[str]:
             yield json.dumps({"id": item.job_id, "state": None, "error": error.document()}) + "\n"
 
 
-def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> Batch:
+def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
     """Finds a batch that the caller may see. Raises UnknownBatch, for those of other owners too."""
     found = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if found is None or (caller.only is not None and found.owner != caller.only):
@@ -181,7 +181,7 @@ def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> Batch
     return found
 
 
-def _document(service: ApiDependencies, found: Batch) -> BatchDocument:
+def _document(service: ApiDependencies, found: JobBatch) -> BatchDocument:
     return batch_document_of(found, service.batches.states(found))
 
 
