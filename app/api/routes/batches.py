@@ -174,7 +174,16 @@ def _lines(service: ApiDependencies, found: JobBatch) -> Iterator[str]:
 
 
 def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
-    """Finds a batch that the caller may see. Raises UnknownBatch, for those of other owners too."""
+    """Finds a batch.
+
+    Args:
+        service: what routes need.
+        batch_id: as the address has it.
+        caller: who must be its owner, or see all.
+
+    Raises:
+        UnknownBatch: there is none, or it is not the caller's.
+    """
     found = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if found is None or (caller.only is not None and found.owner != caller.only):
         raise problems.UnknownBatch(f"There is no batch {batch_id[:64]}.")
