@@ -12,7 +12,9 @@ from fastapi import Depends, Request
 
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
+from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
+from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
@@ -36,6 +38,8 @@ class ApiDependencies:
 
     settings: Settings
     jobs: Jobs
+    batches: Batches
+    batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
     events: EventReader
@@ -57,6 +61,8 @@ class ApiDependencies:
         return cls(
             settings=settings,
             jobs=jobs,
+            batches=Batches(jobs),
+            batch_turns=BatchTurns(),
             registry=registry,
             positions=positions,
             events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),

@@ -117,7 +117,7 @@ class Submission(BaseModel):
 
     @property
     def record_version(self) -> int:
-        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        """Tells which version a record must have: others would miss the file, or write a caption."""
         return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 

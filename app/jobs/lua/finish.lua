@@ -55,6 +55,24 @@ local function settle()
   return 'done'
 end
 
+-- A batch is kept as long as the last record of its jobs, which is the one that expires last.
+local function expire_batch()
+  local batch = decoded(redis.call('HGET', record, 'submission')).batch
+  if type(batch) ~= 'string' then
+    return
+  end
+  local batch_key = string.gsub(CLOCK, 'clock$', 'batch:') .. batch
+  local ids = redis.pcall('ZRANGE', batch_key .. ':jobs', 0, -1)
+  for _, other in ipairs(ids.err and {} or ids) do
+    local key = string.gsub(CLOCK, 'clock$', 'job:') .. other
+    if is_hash(key) and redis.call('HGET', key, 'state') ~= 'expired' then
+      return
+    end
+  end
+  redis.call('EXPIRE', batch_key, math.ceil(keep))
+  redis.call('EXPIRE', batch_key .. ':jobs', math.ceil(keep))
+end
+
 if target == 'expired' then
   if not is_over or state == 'expired' then
     return 'lost'
@@ -65,6 +83,7 @@ if target == 'expired' then
   redis.call('ZREM', expiry, id)
   index_job(record, id)
   redis.call('DEL', events)
+  expire_batch()
   return 'done'
 end
 
