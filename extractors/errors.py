@@ -25,6 +25,7 @@ class ReelwordError(Exception):
 
     code: ClassVar[str] = "reelword_error"
     hint: str = ""
+    about_media: ClassVar[bool] = False  #: whether it arose between a file and its frames
 
     @property
     def advice(self) -> str:

@@ -61,6 +61,11 @@ class Keys:
     def expiry(self) -> str:
         return f"{self.namespace}:expiry"
 
+    @property
+    def counts(self) -> str:
+        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:counts"
+
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 

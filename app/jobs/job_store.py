@@ -216,7 +216,7 @@ class Jobs:
                 keys=self._keys_of(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl,
+                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -269,7 +269,7 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -343,15 +343,28 @@ class Jobs:
             )
 
     def _end(
-        self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        job: Job,
+        token: str,
+        state: State,
+        answer: Mapping[str, Any] | None = None,
+        error: ReelwordError | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason)
+        reason = "" if error is None else _error_json(error)
+        return self._finish_script(job.id, job.priority, token, state, text, reason, _measured(error, answer))
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, text: str = "", reason: str = ""
+        self,
+        job_id: str,
+        priority: Priority,
+        token: str,
+        state: State,
+        text: str = "",
+        reason: str = "",
+        measured: str = "",
     ) -> Ending:
         with unavailable_if_away():
             ending: Ending = self._finish(
@@ -361,7 +374,7 @@ class Jobs:
                     self.keys.expiry,
                     *self._shared_keys,
                 ],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],
+                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms, measured],
             )
         return ending
 
@@ -380,3 +393,10 @@ class Jobs:
 
 def _error_json(error: ReelwordError) -> str:
     return json.dumps(error.document())
+
+
+def _measured(error: ReelwordError | None, answer: Mapping[str, Any] | None = None) -> str:
+    """Writes what /metrics counts of an end: seconds by stage, and whether the video was the trouble."""
+    timings: Mapping[str, Any] = (answer or {}).get("timings") or {}
+    seconds = {stage: spent for stage, spent in timings.items() if spent is not None}
+    return json.dumps({"seconds": seconds, "about_media": error is not None and error.about_media})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter
@@ -13,6 +14,7 @@ from app.api.dependencies import ServiceDep
 from app.errors import QueueError
 from app.jobs.captioner_info import ABOUT, CaptionerInfo, SpeedInfo
 from app.jobs.options import form_schema
+from app.monitoring.service_figures import ServiceFigures, read_figures
 
 router = APIRouter(tags=["status"])
 
@@ -113,9 +115,7 @@ def readyz(service: ServiceDep) -> Ready:
 @router.get("/metrics", response_class=Response)
 def exposition(service: ServiceDep) -> Response:
     """Tells all numbers in Prometheus's text format."""
-    try:
-        workers, dead = service.registry.workers(), service.jobs.dead.count()
-        service.metrics.observe_queue(service.waiting(), workers, dead)
-    except QueueError:
-        service.metrics.observe_queue_away()
-    return Response(service.metrics.exposition(), media_type=metrics.MEDIA_TYPE)
+    figures: ServiceFigures | None = None
+    with suppress(QueueError):
+        figures = read_figures(service.jobs.server, service.jobs.keys, service.registry)
+    return Response(service.metrics.exposition(figures), media_type=metrics.MEDIA_TYPE)

@@ -14,4 +14,5 @@ redis.call('HSET', KEYS[1],
   'attempt', 0, 'token', 0, 'progress', 0, unpack(ARGV, 3))
 local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
 redis.call('HSET', KEYS[1], 'entry', entry)
+count('accepted')
 return 1
