@@ -13,6 +13,7 @@ extractors/media/errors.py.)
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -113,6 +114,14 @@ class RecordUnreadable(JobError):
         "The operator sees why with python -m app dead list, and requeues the job once all processes are of "
         "the version that wrote it."
     )
+    status = 409
+
+
+class JobNotRequeued(JobError):
+    """A job cannot be put into its queue again."""
+
+    code = "job_not_requeued"
+    hint = "python -m app jobs list shows jobs and their states; send the video again where it is gone."
     status = 409
 
 

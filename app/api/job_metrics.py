@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from app.jobs.worker_registry import WorkerInfo
-from app.monitoring.service_figures import ENDS, EndedFigures, QueueFigures, SecondsFigures, ServiceFigures
+from app.operations.service_figures import ENDS, EndedFigures, QueueFigures, SecondsFigures, ServiceFigures
 
 #: Stages of a job as its timings name them; each has a histogram from the start, so that rates begin at 0.
 STAGES = ("queue", "decode", "extract", "caption", "total")

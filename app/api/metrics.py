@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from app.api.job_metrics import registry_of
-from app.monitoring.service_figures import ServiceFigures
+from app.operations.service_figures import ServiceFigures
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 KIB, MIB = 1024, 1024**2

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -353,28 +353,18 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        reason = "" if error is None else _error_json(error)
-        return self._finish_script(job.id, job.priority, token, state, text, reason, _measured(error, answer))
+        told = (text, "" if error is None else _error_json(error), _measured(error, answer))
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self,
-        job_id: str,
-        priority: Priority,
-        token: str,
-        state: State,
-        text: str = "",
-        reason: str = "",
-        measured: str = "",
+        self, job_id: str, priority: Priority, token: str, state: State, told: Sequence[str] = ("", "", "")
     ) -> Ending:
+        """told: the answer, the error, and what was measured."""
+        answer, error, measured = told
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=[
-                    self.keys.job(job_id),
-                    self.keys.stream(priority),
-                    self.keys.expiry,
-                    *self._shared_keys,
-                ],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms, measured],
+                keys=self._keys_of(job_id, priority),
+                args=[GROUP, job_id, token, state, answer, error, self._result_ttl, self._lease_ms, measured],
             )
         return ending
 

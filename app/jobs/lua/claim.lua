@@ -82,7 +82,7 @@ redis.call('HSETNX', record, 'started_at', now.text)
 redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
-  'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
+  'state', 'running', 'worker', worker, 'last_worker', worker, 'nonce', nonce, 'shared', shared,
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')

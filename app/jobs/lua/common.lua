@@ -85,7 +85,7 @@ local function count(name, amount)
   redis.call('HINCRBY', COUNTS, name, amount or 1)
 end
 
--- Upper bounds of the histograms' buckets, in seconds; app/monitoring/ended_jobs.py has the same.
+-- Upper bounds of the histograms' buckets, in seconds; app/operations/ended_jobs.py has the same.
 local BOUNDS = {'0.05', '0.1', '0.25', '0.5', '1', '2.5', '5', '10', '30', '60', '150', '300', '900', '3600'}
 local function count_seconds(stage, seconds)
   local within = '+Inf'

@@ -15,7 +15,7 @@ from app.errors import EngineCrashed
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
 from app.jobs.redis_client import LuaScript
-from app.monitoring.service_figures import BOUNDS, SecondsFigures
+from app.operations.service_figures import BOUNDS, SecondsFigures
 from app.settings import Settings
 from extractors.media.errors import NotAVideo
 from tests.app.live_api import LiveApi, finished, live_api, send
