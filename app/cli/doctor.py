@@ -140,7 +140,7 @@ def _check_embedded() -> Iterator[Finding]:
     try:
         yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
     except RedisMissing as error:
-        yield Finding("Redis", "none", f"{error} {error.hint}")
+        yield Finding("Redis", "none", error.advice)
 
 
 def _name_server(client: redis.Redis) -> str:

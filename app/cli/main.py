@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from typer.completion import completion_init
+from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__

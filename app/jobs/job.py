@@ -66,8 +66,21 @@ class Keys:
         """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:counts"
 
+    @property
+    def recent_runs(self) -> str:
+        return f"{self.namespace}:runs"
+
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
+
+
+class JobLimits(BaseModel):
+    """Holds what a video may be at most by its sender's key; the worker looks once it is opened."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seconds: float | None = Field(None, gt=0, description="How long the video may last.")
+    pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
 
 
 class Submission(BaseModel):
@@ -85,6 +98,7 @@ class Submission(BaseModel):
     owner: str | None = Field(None, description="Id of the API key that sent it.")
     batch: str | None = Field(None, description="Id of the batch that it belongs to.")
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
 
 

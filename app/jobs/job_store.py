@@ -363,7 +363,13 @@ class Jobs:
         answer, error, measured = told
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=self._keys_of(job_id, priority),
+                keys=[
+                    self.keys.job(job_id),
+                    self.keys.stream(priority),
+                    self.keys.expiry,
+                    self.keys.recent_runs,
+                    *self._shared_keys,
+                ],
                 args=[GROUP, job_id, token, state, answer, error, self._result_ttl, self._lease_ms, measured],
             )
         return ending

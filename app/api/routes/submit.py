@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.upload import Upload, receive
 from app.documents.job import Accepted, JobDocument, JobUrls, document_of
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
-from app.jobs.job import Job
+from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions, form_schema
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -94,14 +94,16 @@ Prefer = Annotated[
         ),
     },
 )
-async def caption(request: Request, service: ServiceDep, prefer: Prefer = None) -> Response:
+async def caption(
+    request: Request, service: ServiceDep, caller: CallerDep, prefer: Prefer = None
+) -> Response:
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
     _refuse_query(request)
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
     limit = service.settings.max_upload_bytes
     with service.blobs.staged() as file:
         upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
-        job = await anyio.to_thread.run_sync(_submit, service, upload)
+        job = await anyio.to_thread.run_sync(_submit, service, upload, Submission(owner=caller.owner))
     return await _answer(request, service, job, preferred_wait(prefer))
 
 
@@ -130,14 +132,14 @@ def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
         raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
 
 
-def _submit(service: ApiDependencies, upload: Upload) -> Job:
+def _submit(service: ApiDependencies, upload: Upload, submission: Submission) -> Job:
     """Makes a blob of the file and a job of the blob; where that fails, neither is left."""
     job_id = uuid4().hex
     key = f"uploads/{job_id}"
     try:
         options = _choose_captioner(service, parse_options(upload.fields))
         service.blobs.adopt(upload.file, key)
-        job = service.jobs.submit(job_id, options, key, filename=upload.filename)
+        job = service.jobs.submit(job_id, options, key, filename=upload.filename, submission=submission)
     except BaseException:
         upload.file.unlink(missing_ok=True)
         service.blobs.remove(key)
