@@ -411,7 +411,7 @@ def test_doctor_says_the_same_as_json(shell: Shell, tmp_path: Path) -> None:
     assert run.exit_code == 1
     assert "secret" not in run.stdout
     assert document["settings"][0].keys() == {"name", "value", "default", "about"}
-    assert any("Redis" in each["subject"] and each["trouble"] for each in document["findings"])
+    assert any(each["subject"] == "redis_away" and each["trouble"] for each in document["findings"])
 
 
 def test_doctor_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
