@@ -15,6 +15,7 @@ extractors/media/errors.py.)
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
+    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -138,6 +139,12 @@ class JobNotRequeued(JobError):
     hint = "Send the video again where it is gone."
     operator_hint = "See jobs and their states with python -m app jobs list."
     status = 409
+
+
+class CursorUnreadable(JobError):
+    code = "cursor_unreadable"
+    hint = "Take the cursor from the page before as it is, or begin again without one."
+    status = 422
 
 
 class QueueError(JobError):

@@ -17,6 +17,7 @@ from app import __version__
 from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
+from app.cli.jobs import jobs
 from app.cli.judge import judge
 from app.cli.search import search
 from app.errors import UsageError
@@ -77,6 +78,7 @@ cli = typer.Typer(
 )
 weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the networks' published weights.")
 cli.add_typer(weights, name="weights")
+cli.add_typer(jobs, name="jobs")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
 cli.command(cls=PlainCommand)(extract)

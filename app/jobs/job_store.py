@@ -21,6 +21,7 @@ import structlog
 from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -84,6 +85,7 @@ class Jobs:
         self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
         self._is_warned = False
         self.dead = DeadLetters(server, self.keys.dead)
+        self.index = JobIndex(server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
             LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )
@@ -361,7 +363,6 @@ class Jobs:
         self, job_id: str, priority: Priority, token: str, state: State, told: Sequence[str] = ("", "", "")
     ) -> Ending:
         """told: the answer, the error, and what was measured."""
-        answer, error, measured = told
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[
@@ -371,7 +372,7 @@ class Jobs:
                     self.keys.recent_runs,
                     *self._shared_keys,
                 ],
-                args=[GROUP, job_id, token, state, answer, error, self._result_ttl, self._lease_ms, measured],
+                args=[GROUP, job_id, token, state, *told[:2], self._result_ttl, self._lease_ms, told[2]],
             )
         return ending
 

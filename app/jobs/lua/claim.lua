@@ -35,6 +35,7 @@ local function finish(state, reason)
   redis.call('HINCRBY', record, 'token', 1)
   redis.call('ZADD', expiry, now.seconds + keep, id)
   count_end(record, state, now.ms, reason, ARGV[12])
+  index_job(record, id)
   drop()
 end
 
@@ -86,5 +87,6 @@ redis.call('HSET', record,
   'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
+index_job(record, id)
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

@@ -19,6 +19,7 @@ expect(stream, 'stream')
 local state = is_hash(record) and redis.call('HGET', record, 'state')
 if not state then
   redis.call('ZREM', expiry, id)
+  index_job(record, id)
   return 'lost'
 end
 local is_over = state ~= 'queued' and state ~= 'running'
@@ -44,6 +45,7 @@ local function settle()
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('ZADD', expiry, now.seconds + keep, id)
   count_end(record, target, now.ms, reason, measured)
+  index_job(record, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if redis.call('HDEL', record, 'dead') == 1 then
@@ -61,6 +63,7 @@ if target == 'expired' then
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
+  index_job(record, id)
   return 'done'
 end
 
@@ -91,6 +94,7 @@ if target == 'queued' then
   if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- somebody emptied the stream
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
+  index_job(record, id)
   return 'done'
 end
 

@@ -18,5 +18,6 @@ redis.call('HDEL', record, 'answer', 'error', 'cancel', 'nonce', 'results', 'end
   'started_at', 'started_ms', 'stage', 'lease', 'worker', 'shared', 'offered')
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('ZREM', expiry, id)
+index_job(record, id)
 count('left:' .. state)
 return 'queued'
