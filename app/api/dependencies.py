@@ -10,10 +10,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.access.key_ring import KeyRing
+from app.access.keys import ApiKey, KeyStore
+from app.access.rates import Rates
 from app.api.metrics import Metrics
 from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, Keys
+from app.jobs.job import Job, JobLimits, Keys
 from app.jobs.job_store import Jobs
 from app.jobs.queue import waiting
 from app.jobs.redis_client import connect, redis_url
@@ -36,6 +39,8 @@ class ApiDependencies:
     blobs: Blobs
     room: Room
     metrics: Metrics
+    keys: KeyRing
+    rates: Rates
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
@@ -43,14 +48,16 @@ class ApiDependencies:
 
         Raises RedisMissing where no server is named or runs in the data folder.
         """
-        server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        server, names = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS), Keys(settings.namespace)
         return cls(
             settings=settings,
             jobs=Jobs.from_settings(server, settings),
-            registry=WorkerRegistry(server, Keys(settings.namespace)),
+            registry=WorkerRegistry(server, names),
             blobs=Blobs(settings.blob_url, settings.staging),
             room=Room(settings.staging, settings.min_free_bytes),
             metrics=Metrics(),
+            keys=KeyRing(KeyStore(server, names)),
+            rates=Rates(server, names),
         )
 
     def waiting(self) -> int:
@@ -63,14 +70,32 @@ class ApiDependencies:
 
 @dataclass(frozen=True)
 class Caller:
-    """Says who asks, as the API's keys have it. Where no key is needed everybody is the same nobody, who sees
-    all jobs.
+    """Says who asks. Where no key is needed everybody is the same nobody, who sees all jobs.
 
-    owner: id of the key. is_admin: it sees the jobs of all keys.
+    key: that the request was sent with; None where none is needed.
     """
 
-    owner: str | None = None
-    is_admin: bool = False
+    key: ApiKey | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """The id that its jobs are kept under."""
+        return None if self.key is None else self.key.id
+
+    @property
+    def is_admin(self) -> bool:
+        """Says whether it sees the jobs of all keys."""
+        return self.key is not None and self.key.allows("admin")
+
+    @property
+    def limits(self) -> JobLimits | None:
+        """What its jobs are limited to, for their submissions."""
+        return None if self.key is None else self.key.job_limits
+
+    def upload_limit(self, most: int) -> int:
+        """The most bytes of a video, where the service takes ``most``."""
+        own = None if self.key is None else self.key.max_upload_bytes
+        return most if own is None else min(own, most)
 
     @property
     def only(self) -> str | None:

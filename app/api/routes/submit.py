@@ -100,10 +100,12 @@ async def caption(
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
     _refuse_query(request)
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
-    limit = service.settings.max_upload_bytes
+    limit = caller.upload_limit(service.settings.max_upload_bytes)
     with service.blobs.staged() as file:
         upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
-        job = await anyio.to_thread.run_sync(_submit, service, upload, Submission(owner=caller.owner))
+        job = await anyio.to_thread.run_sync(
+            _submit, service, upload, Submission(owner=caller.owner, limits=caller.limits)
+        )
     return await _answer(request, service, job, preferred_wait(prefer))
 
 
