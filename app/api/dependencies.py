@@ -19,6 +19,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys
 from app.jobs.job_store import Jobs
 from app.jobs.queue import waiting
+from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
@@ -36,6 +37,7 @@ class ApiDependencies:
     settings: Settings
     jobs: Jobs
     registry: WorkerRegistry
+    positions: QueuePositions
     blobs: Blobs
     room: Room
     metrics: Metrics
@@ -48,16 +50,19 @@ class ApiDependencies:
 
         Raises RedisMissing where no server is named or runs in the data folder.
         """
-        server, names = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS), Keys(settings.namespace)
+        server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        keys = Keys(settings.namespace)
+        registry = WorkerRegistry(server, keys)
         return cls(
             settings=settings,
             jobs=Jobs.from_settings(server, settings),
-            registry=WorkerRegistry(server, names),
+            registry=registry,
+            positions=QueuePositions(server, keys, registry),
             blobs=Blobs(settings.blob_url, settings.staging),
             room=Room(settings.staging, settings.min_free_bytes),
             metrics=Metrics(),
-            keys=KeyRing(KeyStore(server, names)),
-            rates=Rates(server, names),
+            keys=KeyRing(KeyStore(server, keys)),
+            rates=Rates(server, keys),
         )
 
     def waiting(self) -> int:

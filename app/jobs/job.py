@@ -62,6 +62,10 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def recent_runs(self) -> str:
+        return f"{self.namespace}:runs"
+
+    @property
     def api_keys(self) -> str:
         return f"{self.namespace}:keys"
 
