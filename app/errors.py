@@ -12,6 +12,7 @@ extractors/media/errors.py.)
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
@@ -109,6 +110,15 @@ class UploadMissing(JobFailure):
     hint = "Send the video again."
     operator_hint = "See that all hosts share REELWORD_BLOBS."
     status = 410
+
+
+class TooManyJobs(JobError):
+    """An owner has as many jobs that are not over as its key allows."""
+
+    code = "too_many_jobs"
+    hint = "Wait until one of them is over, or cancel one, then send the video again."
+    operator_hint = "The key has this limit from python -m app keys add --concurrent."
+    status = 429
 
 
 class RecordUnreadable(JobError):

@@ -70,7 +70,7 @@ class ApiKey(BaseModel):
 
     @property
     def job_limits(self) -> JobLimits | None:
-        """What its jobs carry to where they are enforced; None where nothing is limited."""
+        """Collects what its jobs carry to where it is enforced; None where nothing is limited."""
         found = JobLimits(seconds=self.max_seconds, pixels=self.max_pixels, concurrent=self.concurrent)
         return None if found == JobLimits() else found
 

@@ -34,7 +34,7 @@ from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, Sec
 from app.api.problems import Problem, RequestError
 from app.api.routes import captions, jobs, session, submit
 from app.api.routes import status as api_status
-from app.errors import QueueError, RecordUnreadable
+from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
 
@@ -78,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
     app.add_exception_handler(RecordUnreadable, _record_unreadable)
+    app.add_exception_handler(TooManyJobs, _too_many_jobs)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
@@ -139,6 +140,11 @@ async def _record_unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RecordUnreadable)
     log.error("record unreadable", path=request.url.path, error=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe_job_error(error, request.url.path), {})
+
+
+async def _too_many_jobs(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TooManyJobs)
+    return _answer(request, problems.describe_job_error(error, request.url.path), {"Retry-After": "5"})
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:

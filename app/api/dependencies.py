@@ -84,7 +84,7 @@ class Caller:
 
     @property
     def owner(self) -> str | None:
-        """The id that its jobs are kept under."""
+        """Names the id that its jobs are kept under."""
         return None if self.key is None else self.key.id
 
     @property
@@ -94,11 +94,11 @@ class Caller:
 
     @property
     def limits(self) -> JobLimits | None:
-        """What its jobs are limited to, for their submissions."""
+        """Says what its jobs are limited to, for their submissions."""
         return None if self.key is None else self.key.job_limits
 
     def upload_limit(self, most: int) -> int:
-        """The most bytes of a video, where the service takes ``most``."""
+        """Says how many bytes a video may have, where the service takes ``most``."""
         own = None if self.key is None else self.key.max_upload_bytes
         return most if own is None else min(own, most)
 

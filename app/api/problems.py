@@ -46,7 +46,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from app.errors import QueueError, RecordUnreadable
+from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from extractors.errors import ReelwordError
 
 MEDIA_TYPE = "application/problem+json"
@@ -336,11 +336,13 @@ def describe(error: RequestError, path: str) -> Problem:
     return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
 
 
-def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
-    """Makes the problem document of an error of the queue or of a record."""
+def describe_job_error(error: QueueError | RecordUnreadable | TooManyJobs, path: str) -> Problem:
+    """Makes the problem document of an error of the queue, of a record or of an owner's jobs."""
     title, detail = "Jobs cannot be taken or read", str(error)
     if isinstance(error, RecordUnreadable):
         title = "The job's record cannot be read by this version"
+    elif isinstance(error, TooManyJobs):
+        title = "The API key has too many jobs at once"
     else:
         detail = error.public
     return problem(error.status, error.code, title, detail, error.hint, path)

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import redis
 import structlog
 
-from app.errors import NotOnDisk, RecordUnreadable
+from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, RECORD_VERSION, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, RECORD_VERSION, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -30,6 +30,7 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
+TOO_MANY = -1  #: what submit.lua says of an owner with as many jobs as may be
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -121,7 +122,10 @@ class Jobs:
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
+            TooManyJobs: as many of its owner as may be are not over yet.
         """
+        submission = submission or Submission()
+        most = 0 if submission.limits is None else submission.limits.concurrent or 0
         fields = {
             "version": str(RECORD_VERSION),
             # without what is not set: workers of the version before know no option that is new
@@ -129,14 +133,17 @@ class Jobs:
             "upload": upload,
             "filename": filename,
             "priority": priority,
-            "submission": (submission or Submission()).model_dump_json(exclude_defaults=True),
+            "submission": submission.model_dump_json(exclude_defaults=True),
         }
         arguments: list[str | int] = [
             job_id,
             self._lease_ms,
+            most,
+            self.keys.job(""),
             *(part for pair in fields.items() for part in pair),
         ]
-        keys = [self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys]
+        active = self.keys.active(submission.owner or "")
+        keys = [self.keys.job(job_id), self.keys.stream(priority), active, *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
             pipe.eval(self._submit.text, len(keys), *keys, *arguments)
@@ -144,6 +151,8 @@ class Jobs:
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        if created == TOO_MANY:
+            raise TooManyJobs(f"{most} jobs of this key are not over yet.")
         self._check_flushed(job_id, flushed)
         job = self.get(job_id)
         assert job is not None
@@ -157,6 +166,19 @@ class Jobs:
         elif isinstance(flushed, Exception) or flushed[0] < 1:
             self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
+
+    def check_concurrency(self, owner: str | None, limits: JobLimits | None) -> None:
+        """Raises TooManyJobs where ``submit`` would, before a long upload; and QueueUnavailable."""
+        most = 0 if limits is None else limits.concurrent or 0
+        if owner is None or not most:
+            return
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            ids: Any = self.server.smembers(self.keys.active(owner))
+            for job_id in ids:
+                pipe.hget(self.keys.job(job_id), "state")
+            active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
+        if active >= most:
+            raise TooManyJobs(f"{most} jobs of this key are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""

@@ -32,7 +32,13 @@ Need = keys.Scope | Literal["nothing"]
 
 
 def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
-    """Decides by method and path what a request has to be allowed."""
+    """Decides what a request has to be allowed.
+
+    Args:
+        method: of the request.
+        path: that it asks for.
+        is_metrics_open: whether everybody may read the service's numbers.
+    """
     if path == "/metrics":
         return "nothing" if is_metrics_open else "admin"
     if path in OPEN or path.startswith(OPEN_BELOW):

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
+from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.upload import Upload, receive
 from app.documents.job import Accepted, JobDocument, JobUrls, document_of
@@ -99,7 +99,7 @@ async def caption(
 ) -> Response:
     """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
     _refuse_query(request)
-    await anyio.to_thread.run_sync(_check_room, service, request.headers)
+    await anyio.to_thread.run_sync(_check_room, service, caller, request.headers)
     limit = caller.upload_limit(service.settings.max_upload_bytes)
     with service.blobs.staged() as file:
         upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
@@ -126,7 +126,8 @@ def preferred_wait(prefer: str | None) -> float | None:
     return None if found is None else min(float(found[1]), LONGEST_WAIT)
 
 
-def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
+def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, str]) -> None:
+    service.jobs.check_concurrency(caller.owner, caller.limits)
     needed = announced_bytes(headers)
     if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
         service.room.check(needed)

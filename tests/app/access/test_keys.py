@@ -37,7 +37,7 @@ def test_redis_holds_no_secret(store: KeyStore, server: redis.Redis, keys: Keys)
     secret = token.rpartition("_")[2]
     cookie, _ = store.open_session(key)
     held = [str(server.hgetall(keys.api_keys))]
-    held += [f"{name} {server.get(name)}" for name in server.keys(f"{keys.namespace}:session:*")]
+    held += [str((name, server.get(name))) for name in server.keys(f"{keys.namespace}:session:*")]
     assert len(held) == 2
     assert not any(secret in text or cookie in text for text in held)
     assert store.key_of_session(cookie) == key.id
@@ -97,7 +97,7 @@ def test_a_key_that_cannot_be_read_opens_nothing_and_harms_no_other(
 )
 def test_scopes(scopes: tuple[str, ...], allowed: set[str]) -> None:
     key, _ = make_key("ada", scopes=scopes)
-    assert {scope for scope in ("read", "write", "admin") if key.allows(scope)} == allowed  # type: ignore[arg-type]
+    assert {scope for scope in ("read", "write", "admin") if key.allows(scope)} == allowed
 
 
 def test_its_jobs_carry_what_a_worker_enforces() -> None:
@@ -122,7 +122,7 @@ class Reads:
     def __init__(self, store: KeyStore) -> None:
         self.count, self.is_away = 0, False
         self._all = store.all
-        store.all = self  # type: ignore[method-assign,assignment]
+        store.all = self  # type: ignore[method-assign]
 
     def __call__(self) -> dict[str, ApiKey]:
         self.count += 1

@@ -191,6 +191,18 @@ def test_beyond_its_rate_a_key_is_told_when_to_come_back(locked: LiveApi) -> Non
     assert send(locked, headers=bearer(locked, "eve", rate="2/minute")).status_code == 202
 
 
+def test_a_key_has_only_so_many_jobs_at_once(locked: LiveApi, worker: ScriptedWorker) -> None:
+    ada, eve = bearer(locked, "ada", concurrent=1), bearer(locked, "eve", concurrent=1)
+    assert send(locked, headers=ada).status_code == 202
+    refused = send(locked, headers=ada)
+    assert_problem(refused, 429, "too_many_jobs")
+    assert int(refused.headers["retry-after"]) > 0
+    assert send(locked, headers=eve).status_code == 202
+    assert len(locked.uploads) == 2
+    worker.succeed_all()
+    assert send(locked, headers=ada).status_code == 202
+
+
 def test_a_key_has_its_own_largest_upload(locked: LiveApi) -> None:
     small = bearer(locked, "small", max_upload_bytes=1000)
     large = bearer(locked, "large", max_upload_bytes=10**9)
