@@ -11,9 +11,11 @@ extractors/media/errors.py.)
     │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
+    │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -105,6 +107,12 @@ class MembersDiffer(JobFailure):
     status = 422
 
 
+class PromptRefused(JobFailure):
+    code = "prompt_refused"
+    hint = "Leave the prompt out, or choose a captioner that GET /models says takes one."
+    status = 422
+
+
 class UploadMissing(JobFailure):
     code = "upload_missing"
     hint = "Send the video again."
@@ -131,6 +139,12 @@ class RecordUnreadable(JobError):
         "that wrote it."
     )
     status = 409
+
+
+class CursorUnreadable(JobError):
+    code = "cursor_unreadable"
+    hint = "Take the cursor from the page before as it is, or begin again without one."
+    status = 422
 
 
 class QueueError(JobError):

@@ -71,7 +71,12 @@ class ApiKey(BaseModel):
     @property
     def job_limits(self) -> JobLimits | None:
         """Collects what its jobs carry to where it is enforced; None where nothing is limited."""
-        found = JobLimits(seconds=self.max_seconds, pixels=self.max_pixels, concurrent=self.concurrent)
+        found = JobLimits(
+            seconds=self.max_seconds,
+            pixels=self.max_pixels,
+            concurrent=self.concurrent,
+            upload_bytes=self.max_upload_bytes,
+        )
         return None if found == JobLimits() else found
 
     def is_proved_by(self, secret: str) -> bool:

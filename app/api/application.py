@@ -32,7 +32,7 @@ from app.api.guards.connections import limited
 from app.api.guards.keys import RequireKey
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, jobs, session, submit
+from app.api.routes import captions, job_list, jobs, recaption, session, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
@@ -72,7 +72,17 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for routes in (submit.router, jobs.router, captions.router, session.router, api_status.router, router):
+    for routes in (
+        submit.router,
+        job_list.router,
+        jobs.router,
+        recaption.router,
+        video.router,
+        captions.router,
+        session.router,
+        api_status.router,
+        router,
+    ):
         app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(RequestError, _request_error)

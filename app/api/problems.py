@@ -1,15 +1,16 @@
 """Names what can be wrong with a request, and says it as RFC 9457 problem documents.
 
     RequestError
-    ├── NotMultipart        415 not_multipart        the body is no form
+    ├── NotMultipart        415 not_multipart        the body is neither a form, nor a video, nor JSON
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
+    ├── MalformedJson       400 malformed_json       the body is no JSON object
     ├── UploadTooLarge      413 upload_too_large
     ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
-    ├── VideoMissing        422 video_missing        no field called video
+    ├── VideoMissing        422 video_missing        no field called video, and no url
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video
-    ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
-    ├── OptionInQuery       422 option_in_query      options are form fields, and not part of the address
+    ├── UrlNotSupported     422 url_not_supported    the operator has switched fetching off
+    ├── OptionInQuery       422 option_in_query      beside a form or JSON options are no part of the address
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
@@ -18,12 +19,17 @@
     ├── KeyWrong            401 key_wrong            unknown, revoked or expired
     ├── KeyScopeTooSmall    403 key_scope            it may not do this
     ├── RateLimited         429 rate_limited
+    ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
     ├── JobHasNoCaptions    404 no_captions          it did not succeed
+    ├── VideoNotKept        404 video_not_kept       its file is not there any more, or not yet
+    ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
+    ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
+    ├── InvalidCursor       422 invalid_cursor       no page of a list ended with it
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
@@ -84,19 +90,29 @@ class RequestError(ReelwordError):
         super().__init__(detail or self.title + ".")
         self.known = None if known is None else list(known)
         self.retry_after = self.retry_after if retry_after is None else retry_after
+        self.headers: dict[str, str] = {}
 
 
 class NotMultipart(RequestError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     code = "not_multipart"
-    title = "The body is not a multipart form"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The body is of a kind that is not taken"
+    hint = (
+        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
+        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+    )
 
 
 class MalformedForm(RequestError):
     code = "malformed_form"
     title = "The form cannot be read"
     hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
+
+
+class MalformedJson(RequestError):
+    code = "malformed_json"
+    title = "The JSON cannot be read"
+    hint = 'Send one object of at most 64 KiB in UTF-8: {"url": "https://…", "beam_size": 8}.'
 
 
 class UploadTooLarge(RequestError):
@@ -117,8 +133,8 @@ class UploadStalled(RequestError):
 class VideoMissing(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "video_missing"
-    title = "The form has no video"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The request has no video"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …, or its address as url."
 
 
 class VideoEmpty(RequestError):
@@ -131,7 +147,7 @@ class VideoEmpty(RequestError):
 class SeveralVideos(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "several_videos"
-    title = "The form has more than one video"
+    title = "The request has more than one video"
     hint = "Send one request for each video."
 
 
@@ -146,13 +162,16 @@ class OptionInQuery(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "option_in_query"
     title = "Options stand in the address"
-    hint = "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …"
+    hint = (
+        "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …; behind the address "
+        "they belong where the body is the video alone."
+    )
 
 
 class UnknownField(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "unknown_field"
-    title = "The form has a field that is not known"
+    title = "The request has a field that is not known"
     hint = "Use the fields listed under known."
 
 
@@ -214,6 +233,13 @@ class RateLimited(RequestError):
     operator_hint = "Keys have their rates from python -m app keys add."
 
 
+class PromptNotTaken(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "prompt_not_taken"
+    title = "This captioner takes no prompt"
+    hint = "Choose one of those listed under known, or leave the prompt out."
+
+
 class UnknownJob(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_job"
@@ -251,11 +277,45 @@ class JobHasNoCaptions(RequestError):
     hint = "Look at the job's error, then send the video again."
 
 
+class VideoNotKept(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "video_not_kept"
+    title = "The job's video is not kept"
+    hint = "Play your own copy; urls.video in the job says whether there is one here."
+
+
+class RangeNotSatisfied(RequestError):
+    """size: bytes of the file."""
+
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    code = "range_not_satisfied"
+    title = "The file does not have the bytes that Range asks for"
+    hint = "Ask for bytes that it has, or without Range for all of it."
+
+    def __init__(self, detail: str = "", *, size: int = 0) -> None:
+        super().__init__(detail)
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class UploadGone(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "upload_gone"
+    title = "The job's video is not kept, so it cannot be captioned again"
+    hint = "Send the video again with POST /caption."
+
+
 class UnknownSegment(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_segment"
     title = "The job has no such segment"
     hint = "Count from 0, up to the number of segments that the job lists."
+
+
+class InvalidCursor(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_cursor"
+    title = "The cursor cannot be read"
+    hint = "Take next of the page before as it is, or begin again without a cursor."
 
 
 class BacklogFull(RequestError):
@@ -380,7 +440,8 @@ def type_of(code: str) -> str:
 
 def headers_of(error: RequestError) -> dict[str, str]:
     headers = {"Retry-After": error.retry_after, "WWW-Authenticate": error.challenge}
-    return {name: str(value) for name, value in headers.items() if value is not None}
+    own = {name: str(value) for name, value in headers.items() if value is not None}
+    return {**error.headers, **own}
 
 
 def response(error: RequestError, path: str) -> Response:

@@ -21,12 +21,13 @@ from app.errors import RecordUnreadable
 from app.jobs.options import CaptionOptions
 
 State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
-Stage = Literal["decode", "extract", "caption"]
+Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 GROUP = "workers"  #: the consumer group of every stream
-RECORD_VERSION = 1  #: to be raised where an older version would misread a record
+RECORD_VERSION = 2  #: to be raised where an older version would misread a record
+PLAIN_VERSION = 1  #: of records that the version before reads as well
 LATEST = 253402300799.0  #: the last second of the year 9999
 
 
@@ -62,6 +63,17 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def index(self) -> str:
+        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:index"
+
+    def batch(self, batch_id: str) -> str:
+        return f"{self.namespace}:batch:{batch_id}"
+
+    def batch_jobs(self, batch_id: str) -> str:
+        return f"{self.batch(batch_id)}:jobs"
+
+    @property
     def recent_runs(self) -> str:
         return f"{self.namespace}:runs"
 
@@ -91,6 +103,7 @@ class JobLimits(BaseModel):
 
     seconds: float | None = Field(None, gt=0, description="How long the video may last.")
     pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
+    upload_bytes: int | None = Field(None, gt=0, description="How large a video may be that is fetched.")
     concurrent: int | None = Field(None, gt=0, description="How many jobs of its owner may not be over.")
 
 
@@ -111,6 +124,11 @@ class Submission(BaseModel):
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
+
+    @property
+    def record_version(self) -> int:
+        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 
 @validated(frozen=True)

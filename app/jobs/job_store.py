@@ -20,7 +20,8 @@ import structlog
 
 from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, RECORD_VERSION, Job, JobLimits, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
+from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -85,6 +86,7 @@ class Jobs:
         self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
         self._is_warned = False
         self.dead = DeadLetters(server, self.keys.dead)
+        self.index = JobIndex(server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
             LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )
@@ -124,16 +126,16 @@ class Jobs:
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
             TooManyJobs: as many of its owner as may be are not over yet.
         """
-        submission = submission or Submission()
-        most = 0 if submission.limits is None else submission.limits.concurrent or 0
+        told = submission or Submission()
+        most = 0 if told.limits is None else told.limits.concurrent or 0
         fields = {
-            "version": str(RECORD_VERSION),
+            "version": str(told.record_version),
             # without what is not set: workers of the version before know no option that is new
             "options": options.model_dump_json(exclude_none=True),
             "upload": upload,
             "filename": filename,
             "priority": priority,
-            "submission": submission.model_dump_json(exclude_defaults=True),
+            "submission": told.model_dump_json(exclude_defaults=True),
         }
         arguments: list[str | int] = [
             job_id,
@@ -142,7 +144,7 @@ class Jobs:
             self.keys.job(""),
             *(part for pair in fields.items() for part in pair),
         ]
-        active = self.keys.active(submission.owner or "")
+        active = self.keys.active(told.owner or "")
         keys = [self.keys.job(job_id), self.keys.stream(priority), active, *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.

@@ -96,7 +96,7 @@ def test_a_refusal_does_not_wait_for_the_body(locked: LiveApi) -> None:
     assert client.getresponse().status == 401
     assert time.monotonic() - began < 2
     client.close()
-    assert locked.staged == []
+    assert locked.uploads == []
 
 
 # ---- scopes ----
