@@ -62,7 +62,7 @@ def _members(scope: Scope, status: int, location: str | None) -> dict[str, Any]:
         "key": None if key is None else key.id,
         "what": f"{scope['method']} {path}",
         "job": job or None,
-        "outcome": status,
+        "outcome": int(status),
         "problem": state.get("problem"),
         "address": None if scope.get("client") is None else scope["client"][0],
     }
