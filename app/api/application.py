@@ -32,7 +32,7 @@ from app.api.guards.connections import limited
 from app.api.guards.keys import RequireKey
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, job_list, jobs, recaption, session, submit, video
+from app.api.routes import captions, events, job_list, jobs, recaption, session, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
@@ -76,6 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         submit.router,
         job_list.router,
         jobs.router,
+        events.router,
         recaption.router,
         video.router,
         captions.router,
@@ -117,7 +118,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     checking = asyncio.create_task(_say_where_no_key_is(service))
     with Sweeper(service.jobs, service.blobs, service.settings):
-        yield
+        async with service.events:
+            yield
     checking.cancel()
     await anyio.to_thread.run_sync(service.close)
 

@@ -22,6 +22,7 @@ from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
+from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -127,7 +128,6 @@ class Jobs:
             TooManyJobs: as many of its owner as may be are not over yet.
         """
         told = submission or Submission()
-        most = 0 if told.limits is None else told.limits.concurrent or 0
         fields = {
             "version": str(told.record_version),
             # without what is not set: workers of the version before know no option that is new
@@ -140,12 +140,10 @@ class Jobs:
         arguments: list[str | int] = [
             job_id,
             self._lease_ms,
-            most,
-            self.keys.job(""),
+            *self._limit_of(told),
             *(part for pair in fields.items() for part in pair),
         ]
-        active = self.keys.active(told.owner or "")
-        keys = [self.keys.job(job_id), self.keys.stream(priority), active, *self._shared_keys]
+        keys = self._keys_of(job_id, priority)
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
             pipe.eval(self._submit.text, len(keys), *keys, *arguments)
@@ -154,11 +152,16 @@ class Jobs:
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
         if created == TOO_MANY:
-            raise TooManyJobs(f"{most} jobs of this key are not over yet.")
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
         self._check_flushed(job_id, flushed)
         job = self.get(job_id)
         assert job is not None
         return job
+
+    def _limit_of(self, submission: Submission) -> tuple[int, str, str]:
+        """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
+        most = 0 if submission.limits is None else submission.limits.concurrent or 0
+        return most, self.keys.active(submission.owner or ""), self.keys.job("")
 
     def _check_flushed(self, job_id: str, flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
@@ -180,7 +183,7 @@ class Jobs:
                 pipe.hget(self.keys.job(job_id), "state")
             active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
         if active >= most:
-            raise TooManyJobs(f"{most} jobs of this key are not over yet.")
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
@@ -237,7 +240,7 @@ class Jobs:
         nonce = uuid.uuid4().hex
         with unavailable_if_away():
             answer: list[str] = self._claim(
-                keys=self._keys_of(job_id, priority),
+                keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self._result_ttl,
@@ -270,10 +273,10 @@ class Jobs:
         job = claim.job
         with unavailable_if_away():
             pulse: Pulse = self._beat(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[
                     GROUP, claim.worker, claim.token, self._lease_ms, stage, round(progress, 4),
-                    json.dumps(answer) if answer else "",
+                    json.dumps(answer) if answer else "", _segments_done(answer),
                 ],
             )  # fmt: skip
         return pulse
@@ -347,7 +350,7 @@ class Jobs:
         )
         with unavailable_if_away():
             self._bury(
-                keys=[self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys],
+                keys=self._keys_of(job_id, priority),
                 args=[GROUP, entry, letter.name, letter_text(letter)],
             )
         log.error("dead letter", letter=letter.name, reason=reason)
@@ -362,7 +365,7 @@ class Jobs:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
         with unavailable_if_away():
             self._requeue(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[job.id],
             )
 
@@ -372,26 +375,36 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason)
+        return self._finish_script(job.id, job.priority, token, state, text, reason, _segments_done(answer))
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, text: str = "", reason: str = ""
+        self,
+        job_id: str,
+        priority: Priority,
+        token: str,
+        state: State,
+        text: str = "",
+        reason: str = "",
+        segments: int | str = "",
     ) -> Ending:
+        record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=[
-                    self.keys.job(job_id),
-                    self.keys.stream(priority),
-                    self.keys.expiry,
-                    self.keys.recent_runs,
-                    *self._shared_keys,
-                ],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],
+                keys=[record, stream, expiry, self.keys.recent_runs, *others],
+                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms, segments],
             )
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
-        return [self.keys.job(job_id), self.keys.stream(priority), self.keys.expiry, *self._shared_keys]
+        """Names what scripts need that may change a job's state."""
+        keys = self.keys
+        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), *self._shared_keys]
+
+    def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
+        """Names what scripts need that may end a job."""
+        record, stream, *others = self._keys_of(job_id, priority)
+        events, clock, dead = others
+        return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
 
     @property
     def _shared_keys(self) -> tuple[str, str]:
@@ -401,6 +414,12 @@ class Jobs:
     @property
     def _lease_ms(self) -> int:
         return round(self.lease * 1000)
+
+
+def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
+    """Counts the segments of a film that are done; empty where nothing is said of them."""
+    kept = kept_by(answer or {})
+    return "" if kept is None else kept.done
 
 
 def _error_json(error: ReelwordError) -> str:
