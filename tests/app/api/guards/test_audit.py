@@ -28,7 +28,7 @@ def test_each_write_is_told_with_its_key_and_its_job(
         api.client.get(location, headers=bearer)
         api.client.delete(location, headers=bearer)
         send(api, headers=bearer, beam_size=0)
-        sent, deleted, refused = audited(capfd)
+    sent, deleted, refused = audited(capfd)
     job = location.rpartition("/")[2]
     assert (sent["who"], sent["key"], sent["what"], sent["job"]) == ("ada", key.id, "POST /caption", job)
     assert (sent["outcome"], sent["problem"], sent["address"]) == (202, None, "127.0.0.1")
@@ -47,7 +47,7 @@ def test_each_refusal_is_told_and_no_secret(settings: Settings, capfd: pytest.Ca
         api.client.get("/livez", headers={"Host": "evil.example"})
         api.client.post("/session", data={"key": secret})
         api.client.get("/livez")
-        logged = capfd.readouterr().err
+    logged = capfd.readouterr().err
     lines = [json.loads(line) for line in logged.splitlines() if '"audit"' in line]
     assert [line["problem"] for line in lines] == [
         "key_missing", "key_wrong", "key_scope", "host_not_allowed", "key_wrong",
@@ -61,6 +61,6 @@ def test_an_open_service_tells_its_writes_too(settings: Settings, capfd: pytest.
     with live_api(settings.model_copy(update={"log_format": "json"})) as api:
         send(api)
         api.client.get("/%1b[2J%0a", headers={"Host": "evil.example"})
-        sent, odd = audited(capfd)
+    sent, odd = audited(capfd)
     assert (sent["who"], sent["key"], sent["outcome"]) == ("nobody", None, 202)
     assert odd["what"].isprintable()
