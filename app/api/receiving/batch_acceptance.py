@@ -43,8 +43,9 @@ def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUploa
     _check_backlog(service, len(requests))
     options = choose_captioner(service, requests[0].options)  # all have the same
     batch_id = uuid4().hex
+    told: dict[str, object] = {"owner": owner, "limits": service.keys.limits_of(owner)}
     jobs = [
-        _new_job(request, item, options, owner, batch_id)
+        _new_job(request, item, options, told, batch_id)
         for request, item in zip(requests, upload.items, strict=True)
     ]
     batch = _keep(service, batch_id, jobs, upload.items)
@@ -61,10 +62,10 @@ def _check_backlog(service: ApiDependencies, items: int) -> None:
 
 
 def _new_job(
-    request: CaptionRequest, item: Upload, options: CaptionOptions, owner: str | None, batch_id: str
+    request: CaptionRequest, item: Upload, options: CaptionOptions, told: dict[str, object], batch_id: str
 ) -> NewJob:
     job_id = uuid4().hex
-    told = {"owner": owner, "batch": batch_id, "sha256": item.sha256 or None}
+    told = {**told, "batch": batch_id, "sha256": item.sha256 or None}
     return NewJob(
         job_id=job_id,
         options=options,

@@ -87,7 +87,10 @@ async def submit_batch(request: Request, service: ServiceDep, caller: CallerDep)
     kind_of(request.headers)
     refuse_query(request.query_params)
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
-    limits = BatchLimits(service.settings.max_upload_bytes, service.settings.max_batch_bytes)
+    await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
+    limits = BatchLimits(
+        caller.upload_limit(service.settings.max_upload_bytes), service.settings.max_batch_bytes
+    )
     with service.batch_turns.take(), ExitStack() as stack:
         upload = await receive_batch(
             request.stream(), request.headers, limits, service.blobs, service.room, stack

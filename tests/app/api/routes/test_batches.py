@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.access.keys import ApiKey
 from app.api.dependencies import Caller
 from app.api.receiving.batch_body import BATCH_NAMES, OVERHEAD, BatchTurns
 from app.errors import WorkerLost
@@ -245,14 +246,14 @@ def test_a_batch_that_is_not_there_or_not_ones_own(
 ) -> None:
     for path in (f"/batches/{'0' * 32}", "/batches/x", f"/batches/{'0' * 32}/results.jsonl"):
         assert_problem(api.client.get(path), 404, "unknown_batch")
-    caller = Caller("ann")
+    caller = Caller(ApiKey(id="ann", name="Ann", sha256="0", created_at=0.0))
     monkeypatch.setattr("app.api.dependencies.Caller", lambda: caller)  # what a request without a key is
     body = post(api, 2).json()
     job = jobs.get(body["jobs"][0]["id"])
     assert job is not None
     assert job.submission.owner == "ann"
     assert len(get(api, f"/jobs?batch={body['id']}")["jobs"]) == 2
-    caller = Caller("bob")
+    caller = Caller(ApiKey(id="bob", name="Bob", sha256="0", created_at=0.0))
     assert_problem(api.client.get(body["urls"]["self"]), 404, "unknown_batch")
     assert_problem(api.client.delete(body["urls"]["self"]), 404, "unknown_batch")
     assert get(api, f"/jobs?batch={body['id']}")["jobs"] == []
