@@ -96,7 +96,8 @@ class Batches:
             "told",
             json.dumps(told),
         ]
-        names = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        own = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        names = [*own, keys.clock, keys.dead]
         self._jobs.submit_by(self._submit, names, arguments, [job.job_id for job in jobs])
         batch = self.get(batch_id)
         assert batch is not None
