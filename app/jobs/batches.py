@@ -25,6 +25,7 @@ from app.jobs.redis_client import LuaScript, unavailable_if_away
 BATCH_ID = re.compile(r"[0-9a-f]{32}")
 MOST_ITEMS = 100  #: jobs of one batch: all of them are read whenever it is asked for
 STATES: tuple[State, ...] = get_args(State)
+HELD_SECONDS = 600  #: longer than moving one file to the blobs may take
 
 
 class BatchItem(BaseModel):
@@ -129,6 +130,29 @@ class Batches:
                 pipe.hget(self._jobs.keys.job(item.job_id), "state")
             found = pipe.execute(raise_on_error=False)
         return BatchStates([_state(each) for each in found])
+
+
+def hold_uploads(jobs: Jobs, job_ids: Sequence[str]) -> None:
+    """Keeps the sweeper off the files of jobs that are about to be accepted, for HELD_SECONDS.
+
+    Of many files the first have long been there when the last one is: they are no orphans meanwhile. Raises
+    QueueUnavailable.
+    """
+    with unavailable_if_away():
+        until = int(jobs.server.time()[0]) + HELD_SECONDS
+        jobs.server.zadd(jobs.keys.held_uploads, dict.fromkeys(job_ids, until))
+
+
+def held_uploads(jobs: Jobs) -> set[str]:
+    """Lists the jobs whose files are held, and forgets those whose time is over. Raises QueueUnavailable."""
+    key = jobs.keys.held_uploads
+    with unavailable_if_away():
+        if jobs.server.type(key) != "zset":
+            return set()
+        now = jobs.server.time()[0]
+        jobs.server.zremrangebyscore(key, "-inf", now)
+        found: Any = jobs.server.zrange(key, 0, -1)
+    return set(found)
 
 
 def _state(found: Any) -> State:

@@ -6,6 +6,8 @@ leaves blobs without jobs, which the sweeper removes.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,7 +17,7 @@ from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
 from app.api.receiving.upload import Upload
 from app.errors import QueueUnavailable
-from app.jobs.batches import JobBatch
+from app.jobs.batches import HELD_SECONDS, JobBatch, hold_uploads
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
@@ -77,9 +79,13 @@ def _new_job(
 
 def _keep(service: ApiDependencies, batch_id: str, jobs: list[NewJob], items: list[Upload]) -> JobBatch:
     adopted: list[str] = []
+    hold_until = -math.inf
     try:
         for job, item in zip(jobs, items, strict=True):
             if item.file is not None:
+                if time.monotonic() > hold_until:
+                    hold_uploads(service.jobs, [each.job_id for each in jobs])
+                    hold_until = time.monotonic() + HELD_SECONDS / 10
                 adopted.append(job.upload)
                 service.blobs.adopt(item.file, job.upload)
         return service.batches.submit(batch_id, jobs)

@@ -396,7 +396,9 @@ def test_an_api_that_is_killed_has_accepted_all_or_none(
         deadly_api.client.post("/batches", files=files)
     assert jobs.index.counts()["queued"] == jobs.server.xlen(jobs.keys.stream("normal")) == kept
     with live_api(large) as api:
+        sweep(api, jobs, monkeypatch)
         assert len(api.uploads) == 5
+        jobs.server.zadd(jobs.keys.held_uploads, dict.fromkeys(api.uploads, 1))  # ten minutes later
         sweep(api, jobs, monkeypatch)
         assert len(api.uploads) == kept
         eventually(lambda: api.staged == [])
