@@ -17,6 +17,7 @@ from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
 from app.cli.judge import judge
+from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -67,6 +68,7 @@ weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the 
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
+cli.add_typer(keys, name="keys")
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)

@@ -82,6 +82,7 @@ class Batches:
         Raises:
             QueueUnavailable: Redis is away; whether they were accepted is not known.
             NotOnDisk: its disk took longer than two seconds; the jobs are withdrawn.
+            TooManyJobs: more of their owner than may be would not be over.
         """
         keys, first = self._jobs.keys, jobs[0]
         items = [
@@ -90,7 +91,7 @@ class Batches:
         told = {"owner": first.submission.owner, "metadata": first.submission.metadata}
         arguments: list[str | int] = [
             self._jobs.lease_ms,
-            keys.job(""),
+            *self._jobs.limit_of(first.submission),
             json.dumps([[job.job_id, job.fields()] for job in jobs]),
             "items",
             json.dumps([item.model_dump(exclude_defaults=True) for item in items]),

@@ -22,15 +22,15 @@ from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
 if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
-    from app.api.dependencies import ApiDependencies
+    from app.api.dependencies import ApiDependencies, Caller
 
 
-def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUpload) -> JobBatch:
+def accept_batch(service: ApiDependencies, caller: Caller, upload: BatchUpload) -> JobBatch:
     """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
     Args:
         service: what routes need.
-        owner: id of the key that sends it.
+        caller: who sends it.
         upload: what came.
 
     Raises:
@@ -46,7 +46,7 @@ def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUploa
     options = choose_captioner(service, requests[0].options)  # all have the same
     batch_id = uuid4().hex
     jobs = [
-        _new_job(request, item, options, owner, batch_id)
+        _new_job(request, item, options, caller, batch_id)
         for request, item in zip(requests, upload.items, strict=True)
     ]
     batch = _keep(service, batch_id, jobs, upload.items)
@@ -63,10 +63,10 @@ def _check_backlog(service: ApiDependencies, items: int) -> None:
 
 
 def _new_job(
-    request: CaptionRequest, item: Upload, options: CaptionOptions, owner: str | None, batch_id: str
+    request: CaptionRequest, item: Upload, options: CaptionOptions, caller: Caller, batch_id: str
 ) -> NewJob:
     job_id = uuid4().hex
-    told = {"owner": owner, "batch": batch_id, "sha256": item.sha256 or None}
+    told = {"owner": caller.owner, "limits": caller.limits, "batch": batch_id, "sha256": item.sha256 or None}
     return NewJob(
         job_id=job_id,
         options=options,

@@ -22,7 +22,7 @@ from app.jobs.batches import MOST_ITEMS
 from app.jobs.job_store import Jobs
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
-from tests.app.live_api import LIMIT, LiveApi, assert_problem, live_api
+from tests.app.live_api import LIMIT, LiveApi, assert_problem, key_of, live_api
 from tests.app.scripted_worker import ScriptedWorker
 from tests.app.workers import environment_of, eventually
 
@@ -246,17 +246,38 @@ def test_a_batch_that_is_not_there_or_not_ones_own(
 ) -> None:
     for path in (f"/batches/{'0' * 32}", "/batches/x", f"/batches/{'0' * 32}/results.jsonl"):
         assert_problem(api.client.get(path), 404, "unknown_batch")
-    caller = Caller("ann")
+    caller = Caller(key_of("ann"))
     monkeypatch.setattr("app.api.dependencies.Caller", lambda: caller)  # what a request without a key is
     body = post(api, 2).json()
     job = jobs.get(body["jobs"][0]["id"])
     assert job is not None
     assert job.submission.owner == "ann"
     assert len(get(api, f"/jobs?batch={body['id']}")["jobs"]) == 2
-    caller = Caller("bob")
+    caller = Caller(key_of("bob"))
     assert_problem(api.client.get(body["urls"]["self"]), 404, "unknown_batch")
     assert_problem(api.client.delete(body["urls"]["self"]), 404, "unknown_batch")
     assert get(api, f"/jobs?batch={body['id']}")["jobs"] == []
+
+
+def test_a_key_has_no_more_jobs_by_a_batch(
+    api: LiveApi, worker: ScriptedWorker, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(key_of("ann", concurrent=4, max_upload_bytes=100, max_seconds=60))
+    monkeypatch.setattr("app.api.dependencies.Caller", lambda: caller)
+    first = post(api, 3).json()
+    job = jobs.get(first["jobs"][0]["id"])
+    assert job is not None
+    assert (job.submission.owner, job.submission.limits) == ("ann", caller.limits)
+    before = set(api.uploads)
+    assert_problem(post(api, 2), 429, "too_many_jobs")
+    assert set(api.uploads) == before
+    worker.succeed(worker.take())
+    assert post(api, 2).status_code == 202
+    assert_problem(post(api, 1), 429, "too_many_jobs")
+    for _ in range(2):
+        worker.succeed(worker.take())
+    large = [("video", ("clip.mp4", b"x" * 101))]
+    assert_problem(api.client.post("/batches", files=large), 413, "upload_too_large")
 
 
 def test_a_few_batches_are_received_at_a_time(api: LiveApi) -> None:
