@@ -75,6 +75,10 @@ class Keys:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
 
+    @property
+    def held_uploads(self) -> str:
+        return f"{self.namespace}:held"
+
     def batch(self, batch_id: str) -> str:
         return f"{self.namespace}:batch:{batch_id}"
 
