@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from app.settings import Settings
 BLOCK_SECONDS = 1.0
 SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
+CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
 
 
 #: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its
@@ -76,6 +78,18 @@ def connect_async(url: str, connections: int) -> AsyncRedis:
         socket_connect_timeout=CONNECT_TIMEOUT,
     )
     return AsyncRedis.from_pool(pool)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks that speak to Redis, and waits for their end.
+
+    The client may turn a cancellation into an error of the connection that it met, so it is repeated.
+    """
+    waiting = set(tasks)
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
 
 
 @contextmanager
