@@ -67,6 +67,7 @@ class Keys:
 
     @property
     def ended(self) -> str:
+        """Names the stream of all ends; lua/common.lua knows it, and ``events``, by the clock's name."""
         return f"{self.namespace}:ended"
 
     def delivery(self, job_id: str) -> str:
@@ -78,6 +79,17 @@ class Keys:
     @property
     def deliveries(self) -> str:
         return f"{self.namespace}:deliveries"
+
+    @property
+    def index(self) -> str:
+        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:index"
+
+    def batch(self, batch_id: str) -> str:
+        return f"{self.namespace}:batch:{batch_id}"
+
+    def batch_jobs(self, batch_id: str) -> str:
+        return f"{self.batch(batch_id)}:jobs"
 
     @property
     def recent_runs(self) -> str:

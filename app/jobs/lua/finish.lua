@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- Ends a claim or a job. A terminal state is written once.
--- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 events   6 all ends   7 clock
---       8 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 clock   6 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 --       9 segments done, or ''
@@ -10,7 +9,7 @@
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
 -- the job is not there).
 
-local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local record, stream, expiry, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -20,6 +19,7 @@ expect(stream, 'stream')
 local state = is_hash(record) and redis.call('HGET', record, 'state')
 if not state then
   redis.call('ZREM', expiry, id)
+  index_job(record, id)
   return 'lost'
 end
 local is_over = state ~= 'queued' and state ~= 'running'
@@ -44,12 +44,13 @@ local function settle()
     'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  index_job(record, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if redis.call('HDEL', record, 'dead') == 1 then
     redis.pcall('HDEL', DEAD, id)
   end
-  tell_end(events, ended, record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
+  tell_end(record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
   return 'done'
 end
 
@@ -61,7 +62,8 @@ if target == 'expired' then
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
-  redis.call('DEL', events)
+  redis.call('DEL', EVENTS .. id)
+  index_job(record, id)
   return 'done'
 end
 
@@ -71,7 +73,7 @@ if token == '' then
   end
   if state == 'running' then
     if redis.call('HSET', record, 'cancel', 1) == 1 then
-      tell(events, record)
+      tell(record, id)
     end
     return 'asked'
   end
@@ -94,7 +96,8 @@ if target == 'queued' then
   if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- somebody emptied the stream
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
-  tell(events, record)
+  index_job(record, id)
+  tell(record, id)
   return 'done'
 end
 
