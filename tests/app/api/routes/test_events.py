@@ -163,6 +163,17 @@ def test_what_is_gone_is_said_to_be(api: LiveApi, jobs: Jobs, worker: ScriptedWo
     assert (state.event, state.json()["progress"]) == ("state", 0.6)
 
 
+def test_a_long_history_is_bounded(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    location = send(api).headers["location"]
+    claim = worker.take()
+    first = told_now(api, location)
+    for number in range(450):  # a film of many segments changes its stage as often
+        jobs.beat(claim, ("extract", "caption")[number % 2], 0.0)
+    assert jobs.server.xlen(jobs.keys.events(claim.job.id)) <= 400
+    with following(api, location, after=first.id) as events:
+        assert next(events).event == "lost"
+
+
 def told_now(api: LiveApi, location: str) -> ServerSentEvent:
     with following(api, location) as events:
         return next(events)
