@@ -13,8 +13,10 @@ from redis.asyncio import Redis
 
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
+from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
 from app.fetching.addresses import AllowedHosts
+from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
@@ -42,6 +44,8 @@ class ApiDependencies:
 
     settings: Settings
     jobs: Jobs
+    batches: Batches
+    batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
     events: EventReader
@@ -64,6 +68,8 @@ class ApiDependencies:
         return cls(
             settings=settings,
             jobs=jobs,
+            batches=Batches(jobs),
+            batch_turns=BatchTurns(),
             registry=registry,
             positions=positions,
             events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),

@@ -66,8 +66,18 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def index(self) -> str:
+        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:index"
+
+    def batch(self, batch_id: str) -> str:
+        return f"{self.namespace}:batch:{batch_id}"
+
+    def batch_jobs(self, batch_id: str) -> str:
+        return f"{self.batch(batch_id)}:jobs"
+
+    @property
     def ended(self) -> str:
-        """Names the stream of all ends; lua/common.lua knows it, and ``events``, by the clock's name."""
         return f"{self.namespace}:ended"
 
     def delivery(self, job_id: str) -> str:
@@ -79,17 +89,6 @@ class Keys:
     @property
     def deliveries(self) -> str:
         return f"{self.namespace}:deliveries"
-
-    @property
-    def index(self) -> str:
-        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
-        return f"{self.namespace}:index"
-
-    def batch(self, batch_id: str) -> str:
-        return f"{self.namespace}:batch:{batch_id}"
-
-    def batch_jobs(self, batch_id: str) -> str:
-        return f"{self.batch(batch_id)}:jobs"
 
     @property
     def recent_runs(self) -> str:
@@ -128,7 +127,7 @@ class Submission(BaseModel):
 
     @property
     def record_version(self) -> int:
-        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        """Tells which version a record must have: others would miss the file, or write a caption."""
         return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 

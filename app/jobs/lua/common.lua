@@ -3,7 +3,6 @@
 
 local CLOCK, DEAD = KEYS[#KEYS - 1], KEYS[#KEYS]
 local INDEX = string.gsub(CLOCK, 'clock$', 'index')
-local EVENTS, ENDED = string.gsub(CLOCK, 'clock$', 'events:'), string.gsub(CLOCK, 'clock$', 'ended')
 
 -- A number that a value stands for, or nil; neither infinite nor too large to count with.
 local function number(value)
@@ -35,8 +34,7 @@ end
 
 -- Tells those who follow a job how it stands now. segments: 'from-to', those that are done since; else none
 -- is, and both are how many there are. Of a long history the last ones are kept.
-local function tell(record, id, segments)
-  local events = EVENTS .. id
+local function tell(events, record, segments)
   local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
   local done = now[6] or '0'
   if not now[1] then  -- no record that could be read
@@ -55,10 +53,10 @@ end
 
 -- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
 -- what it has read. Where nobody reads, the youngest are kept.
-local function tell_end(record, id, segments)
-  tell(record, id, segments)
-  expect(ENDED, 'stream')
-  redis.call('XADD', ENDED, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
+local function tell_end(events, ended, record, id, segments)
+  tell(events, record, segments)
+  expect(ended, 'stream')
+  redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
 end
 
 -- Notes how many segments of a film are done ('' where that is not told), and returns 'from-to', those that
@@ -183,5 +181,5 @@ local function accept(record, stream, id, created_at, created_ms, fields)
     'attempt', 0, 'token', 0, 'progress', 0, unpack(fields))
   redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   index_job(record, id)
-  tell(record, id)
+  tell((string.gsub(record, ':job:', ':events:', 1)), record)
 end
