@@ -23,6 +23,7 @@ from app.settings import Settings
 BLOCK_SECONDS = 1.0
 SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
+CONNECTIONS = 256  #: one a thread that asks: more than an API has threads. redis-py's own limit is 100
 CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
 
 
@@ -51,6 +52,7 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
         timeout, connect_timeout, interval = answer_seconds, answer_seconds, 0
     return redis.Redis.from_url(
         url,
+        max_connections=CONNECTIONS,
         decode_responses=True,
         encoding_errors="backslashreplace",  # a value that is not UTF-8 is that value's fault alone
         socket_timeout=timeout,
