@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from app.pipeline.installed_captioners import (
     pretrained_captioners,
     pretrained_infos,
 )
+from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
@@ -108,6 +110,13 @@ class LoadedCaptioners:
 
     def _list_pretrained(self, settings: Settings) -> list[CaptionerInfo]:
         return [info for info in pretrained_infos(settings) if info.name in self.pretrained]
+
+    @cached_property
+    def semantic_space(self) -> LoadedSemanticSpace | None:
+        """What fusion's embedding makes of pictures and sentences; its networks are the captioners' own."""
+        if self._embedding is None:
+            return None
+        return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)
 
     def plan(self, choice: CaptionerChoice) -> CaptionPlan:
         """Returns one way to caption. Raises MembersDiffer."""

@@ -19,6 +19,6 @@ if is_hash(record) then
     redis.pcall('HINCRBY', record, 'token', 1)
   end
   redis.call('HSET', record, 'dead', 1)
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
 end
 return 1
