@@ -169,9 +169,9 @@ def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence
         load_evaluated_captioner("ensemble", members.split(","))
 
 
-@pytest.mark.parametrize("named", ["alone", "member"])
+@pytest.mark.parametrize(("name", "members"), [("git-base", None), ("fusion", ["stats", "git-base"])])
 def test_a_pretrained_captioner_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str] | None
 ) -> None:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     folder = tmp_path / "captioners" / "git-base"
@@ -182,10 +182,7 @@ def test_a_pretrained_captioner_is_refused_by_name(
     )
     (folder / CARD).write_text(card.model_dump_json())
     with pytest.raises(PretrainedNotScored, match=r"git-base is a pretrained captioner.*app judge"):
-        if named == "alone":
-            load_evaluated_captioner("git-base")
-        else:
-            load_evaluated_captioner("fusion", ["stats", "git-base"])
+        load_evaluated_captioner(name, members)
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(
