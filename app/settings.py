@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -70,6 +72,14 @@ class Settings(BaseSettings):
     max_backlog: int = Field(1000, gt=0, description="Jobs that may wait; more are answered with 503.")
     min_free_bytes: int = Field(256 * MIB, ge=0, description="Room that uploads must leave on the disk.")
 
+    # videos that are fetched
+    urls: Literal["on", "off"] = Field("on", description="off: videos are not fetched from addresses.")
+    url_hosts: str = Field(
+        "",
+        description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
+    )
+    url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
+
     # how a job runs
     attempts: int = Field(
         3, ge=1, le=20, description="Times that a job may kill what runs it before it has failed."
@@ -90,7 +100,13 @@ class Settings(BaseSettings):
         7 * 86400.0, gt=0, description="Seconds that a result is kept; then the job is expired."
     )
     max_results_bytes: int = Field(
-        10 * 1024 * MIB, gt=0, description="Room for results; beyond it those that finished first expire."
+        10 * 1024 * MIB,
+        gt=0,
+        description="Room for results and kept uploads; beyond it uploads go first, then results.",
+    )
+    keep_uploads: str = Field(
+        "result",
+        description="How long uploads are kept once captioned: result (as long as that), off, or seconds.",
     )
     sweep_seconds: float = Field(
         60.0, ge=5, description="How often files that belong to no job any more are looked for."
@@ -156,6 +172,20 @@ class Settings(BaseSettings):
             )
         return hosts
 
+    @field_validator("keep_uploads")
+    @classmethod
+    def _is_a_time(cls, kept: str) -> str:
+        if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
+            raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
+        return kept
+
+    @field_validator("url_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: str) -> str:
+        if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
+            raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
+        return hosts
+
     @field_validator("beat_seconds")
     @classmethod
     def _is_well_below_the_lease(cls, beat: float, info: ValidationInfo) -> float:
@@ -190,9 +220,20 @@ class Settings(BaseSettings):
         return _split_names(self.allowed_hosts)
 
     @property
+    def url_host_names(self) -> list[str]:
+        """Lists the private hosts that videos may be fetched from."""
+        return _split_names(self.url_hosts)
+
+    @property
     def captioner_names(self) -> list[str]:
         """Lists the captioners to be loaded; empty for all."""
         return _split_names(self.captioners)
+
+    @property
+    def upload_seconds(self) -> float:
+        """Seconds that an upload is kept once its job has succeeded; infinite: as long as the result."""
+        known = {"result": math.inf, "off": 0.0}
+        return known[self.keep_uploads] if self.keep_uploads in known else float(self.keep_uploads)
 
     @property
     def blob_url(self) -> str:
@@ -218,6 +259,15 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
+
+
+def _is_host(name: str) -> bool:
+    """Whether this is a name, an address or a network."""
+    try:
+        ip_network(name, strict=False)
+    except ValueError:
+        return re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
+    return True
 
 
 def _split_names(names: str) -> list[str]:

@@ -29,7 +29,7 @@ from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.connections import limited
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, jobs, submit
+from app.api.routes import captions, jobs, recaption, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
@@ -68,7 +68,15 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for routes in (submit.router, jobs.router, captions.router, api_status.router, router):
+    for routes in (
+        submit.router,
+        jobs.router,
+        recaption.router,
+        video.router,
+        captions.router,
+        api_status.router,
+        router,
+    ):
         app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(RequestError, _request_error)
@@ -104,19 +112,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _request_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
+    if error.operator_hint and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning(error.code, path=request.url.path, detail=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))
 
 
 async def _queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)
-    log.warning("queue error", path=request.url.path, error=str(error))
+    log.warning("queue error", path=request.url.path, error=str(error), hint=error.operator_hint)
     found = problems.describe_job_error(error, request.url.path)
     return _answer(request, found, {"Retry-After": "5"})
 
 
 async def _record_unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RecordUnreadable)
-    log.error("record unreadable", path=request.url.path, error=str(error))
+    log.error("record unreadable", path=request.url.path, error=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe_job_error(error, request.url.path), {})
 
 

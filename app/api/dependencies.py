@@ -1,6 +1,6 @@
 """Holds what every route needs: settings, jobs, blobs, the list of workers, metrics.
 
-One for an application.
+One for an application. Who asks is another one for each request.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from fastapi import Depends, Request
 from app.api.metrics import Metrics
 from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
-from app.jobs.job import Keys
+from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
+from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
+from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
@@ -33,6 +35,7 @@ class ApiDependencies:
     settings: Settings
     jobs: Jobs
     registry: WorkerRegistry
+    positions: QueuePositions
     blobs: Blobs
     room: Room
     metrics: Metrics
@@ -44,12 +47,16 @@ class ApiDependencies:
         Raises RedisMissing where no server is named or runs in the data folder.
         """
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        keys = Keys(settings.namespace)
+        registry = WorkerRegistry(server, keys)
+        jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
         return cls(
             settings=settings,
-            jobs=Jobs.from_settings(server, settings),
-            registry=WorkerRegistry(server, Keys(settings.namespace)),
-            blobs=Blobs(settings.blob_url, settings.staging),
-            room=Room(settings.staging, settings.min_free_bytes),
+            jobs=jobs,
+            registry=registry,
+            positions=QueuePositions(server, keys, registry),
+            blobs=blobs,
+            room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
         )
 
@@ -61,9 +68,42 @@ class ApiDependencies:
         self.jobs.server.close()
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Says who asks, as the API's keys have it. Where no key is needed everybody is the same nobody, who sees
+    all jobs.
+
+    owner: id of the key. is_admin: it sees the jobs of all keys.
+    """
+
+    owner: str | None = None
+    is_admin: bool = False
+
+    @property
+    def only(self) -> str | None:
+        """Names the owner whose jobs alone this caller sees; None where it sees all."""
+        return None if self.is_admin else self.owner
+
+    def sees(self, job: Job) -> bool:
+        return self.only is None or job.submission.owner == self.only
+
+
 def service_of(request: Request) -> ApiDependencies:
     service: ApiDependencies = request.app.state.service
     return service
 
 
 ServiceDep = Annotated[ApiDependencies, Depends(service_of)]
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = getattr(request.state, "caller", Caller())
+    return caller
+
+
+def owner_of(request: Request) -> str | None:
+    return caller_of(request).owner
+
+
+CallerDep = Annotated[Caller, Depends(caller_of)]
+OwnerDep = Annotated[str | None, Depends(owner_of)]

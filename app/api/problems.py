@@ -1,24 +1,29 @@
 """Names what can be wrong with a request, and says it as RFC 9457 problem documents.
 
     RequestError
-    ├── NotMultipart        415 not_multipart        the body is no form
+    ├── NotMultipart        415 not_multipart        the body is neither a form, nor a video, nor JSON
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
+    ├── MalformedJson       400 malformed_json       the body is no JSON object
     ├── UploadTooLarge      413 upload_too_large
     ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
-    ├── VideoMissing        422 video_missing        no field called video
+    ├── VideoMissing        422 video_missing        no field called video, and no url
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video
-    ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
-    ├── OptionInQuery       422 option_in_query      options are form fields, and not part of the address
+    ├── UrlNotSupported     422 url_not_supported    the operator has switched fetching off
+    ├── OptionInQuery       422 option_in_query      beside a form or JSON options are no part of the address
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
     ├── InvalidMembers      422 invalid_members      captioners that cannot write together
+    ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
     ├── JobHasNoCaptions    404 no_captions          it did not succeed
+    ├── VideoNotKept        404 video_not_kept       its file is not there any more, or not yet
+    ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
+    ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
@@ -76,13 +81,17 @@ class RequestError(ReelwordError):
     def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
         super().__init__(detail or self.title + ".")
         self.known = None if known is None else list(known)
+        self.headers: dict[str, str] = {}
 
 
 class NotMultipart(RequestError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     code = "not_multipart"
-    title = "The body is not a multipart form"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The body is of a kind that is not taken"
+    hint = (
+        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
+        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+    )
 
 
 class MalformedForm(RequestError):
@@ -91,11 +100,18 @@ class MalformedForm(RequestError):
     hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
 
 
+class MalformedJson(RequestError):
+    code = "malformed_json"
+    title = "The JSON cannot be read"
+    hint = 'Send one object of at most 64 KiB in UTF-8: {"url": "https://…", "beam_size": 8}.'
+
+
 class UploadTooLarge(RequestError):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     code = "upload_too_large"
     title = "The upload is too large"
-    hint = "Send a shorter or smaller video, or raise REELWORD_MAX_UPLOAD_BYTES on the server."
+    hint = "Send a shorter or smaller video."
+    operator_hint = "REELWORD_MAX_UPLOAD_BYTES is the limit of all, a key's max-upload that of its own."
 
 
 class UploadStalled(RequestError):
@@ -108,8 +124,8 @@ class UploadStalled(RequestError):
 class VideoMissing(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "video_missing"
-    title = "The form has no video"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The request has no video"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …, or its address as url."
 
 
 class VideoEmpty(RequestError):
@@ -122,7 +138,7 @@ class VideoEmpty(RequestError):
 class SeveralVideos(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "several_videos"
-    title = "The form has more than one video"
+    title = "The request has more than one video"
     hint = "Send one request for each video."
 
 
@@ -137,13 +153,16 @@ class OptionInQuery(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "option_in_query"
     title = "Options stand in the address"
-    hint = "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …"
+    hint = (
+        "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …; behind the address "
+        "they belong where the body is the video alone."
+    )
 
 
 class UnknownField(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "unknown_field"
-    title = "The form has a field that is not known"
+    title = "The request has a field that is not known"
     hint = "Use the fields listed under known."
 
 
@@ -168,11 +187,19 @@ class InvalidMembers(RequestError):
     hint = "Choose members whose vocabularies and features GET /models shows to be the same."
 
 
+class PromptNotTaken(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "prompt_not_taken"
+    title = "This captioner takes no prompt"
+    hint = "Choose one of those listed under known, or leave the prompt out."
+
+
 class UnknownJob(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_job"
     title = "There is no such job"
-    hint = "Check the id; finished jobs are forgotten after REELWORD_RESULT_TTL seconds."
+    hint = "Check the id; jobs are forgotten some time after they have ended."
+    operator_hint = "REELWORD_RESULT_TTL is how long."
 
 
 class UnknownFrame(RequestError):
@@ -204,6 +231,33 @@ class JobHasNoCaptions(RequestError):
     hint = "Look at the job's error, then send the video again."
 
 
+class VideoNotKept(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "video_not_kept"
+    title = "The job's video is not kept"
+    hint = "Play your own copy; urls.video in the job says whether there is one here."
+
+
+class RangeNotSatisfied(RequestError):
+    """size: bytes of the file."""
+
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    code = "range_not_satisfied"
+    title = "The file does not have the bytes that Range asks for"
+    hint = "Ask for bytes that it has, or without Range for all of it."
+
+    def __init__(self, detail: str = "", *, size: int = 0) -> None:
+        super().__init__(detail)
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class UploadGone(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "upload_gone"
+    title = "The job's video is not kept, so it cannot be captioned again"
+    hint = "Send the video again with POST /caption."
+
+
 class UnknownSegment(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_segment"
@@ -215,7 +269,8 @@ class BacklogFull(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "backlog_full"
     title = "Too many jobs are waiting"
-    hint = "Send the video again later, or start more workers on the server."
+    hint = "Send the video again later."
+    operator_hint = "Start more workers, or raise REELWORD_MAX_BACKLOG."
     retry_after = 30
 
 
@@ -223,21 +278,24 @@ class NotReady(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "not_ready"
     title = "The service cannot run jobs at the moment"
-    hint = "Wait until a worker has loaded its models; if it lasts, read its log or run python -m app doctor."
+    hint = "Wait some seconds; jobs that are sent meanwhile wait as well."
+    operator_hint = "If it lasts, read the worker's log or run python -m app doctor."
     retry_after = 5
 
 
 class HostNotAllowed(RequestError):
     code = "host_not_allowed"
     title = "The service is not known by this name"
-    hint = "Ask for localhost, or add the name to REELWORD_ALLOWED_HOSTS on the server."
+    hint = "Ask for the name that you were given for the service; on its own machine for localhost."
+    operator_hint = "Add the name to REELWORD_ALLOWED_HOSTS."
 
 
 class OriginNotAllowed(RequestError):
     status = HTTPStatus.FORBIDDEN
     code = "origin_not_allowed"
     title = "Pages from elsewhere may not write"
-    hint = "Use the service's own page, or add the other page's host to REELWORD_ALLOWED_HOSTS on the server."
+    hint = "Use the service's own page."
+    operator_hint = "Add the other page to REELWORD_CORS_ORIGINS, or its host to REELWORD_ALLOWED_HOSTS."
 
 
 class HeadersTooLarge(RequestError):
@@ -258,7 +316,8 @@ class TooManyConnections(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "too_many_connections"
     title = "Too many clients are connected"
-    hint = "Send the request again later, or raise REELWORD_MAX_CONNECTIONS on the server."
+    hint = "Send the request again later."
+    operator_hint = "Raise REELWORD_MAX_CONNECTIONS."
     retry_after = 5
 
 
@@ -266,8 +325,17 @@ class StorageFull(RequestError):
     status = HTTPStatus.INSUFFICIENT_STORAGE
     code = "storage_full"
     title = "The server has no room for the video"
-    hint = "Free space below REELWORD_DATA on the server, then send the video again."
+    hint = "Send the video again later."
+    operator_hint = "Free space below REELWORD_DATA."
     retry_after = 60
+
+
+def in_units(size: int) -> str:
+    """Says a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
+    for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= one:
+            return f"{size / one:.4g} {unit}"
+    return f"{size} bytes"
 
 
 def describe(error: RequestError, path: str) -> Problem:
@@ -277,10 +345,12 @@ def describe(error: RequestError, path: str) -> Problem:
 
 def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
     """Makes the problem document of an error of the queue or of a record."""
-    title = "Jobs cannot be taken or read"
+    title, detail = "Jobs cannot be taken or read", str(error)
     if isinstance(error, RecordUnreadable):
         title = "The job's record cannot be read by this version"
-    return problem(error.status, error.code, title, str(error), error.hint, path)
+    else:
+        detail = error.public
+    return problem(error.status, error.code, title, detail, error.hint, path)
 
 
 def problem(
@@ -314,7 +384,8 @@ def type_of(code: str) -> str:
 
 
 def headers_of(error: RequestError) -> dict[str, str]:
-    return {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return {**error.headers, **retry}
 
 
 def response(error: RequestError, path: str) -> Response:

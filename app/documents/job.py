@@ -10,14 +10,19 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Job, Stage, State
+from app.jobs.job import Job, Priority, Stage, State, Submission
 from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
+
+#: States of a job whose upload is gone.
+WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
 class Document(BaseModel):
@@ -75,6 +80,7 @@ class Timings(Document):
     """Holds the seconds spent in each stage; ``total`` is from acceptance to end."""
 
     queue: float | None = None
+    fetch: float | None = None
     decode: float | None = None
     extract: float | None = None
     caption: float | None = None
@@ -94,6 +100,14 @@ class JobSegment(Document):
     score: float | None = None
 
 
+class Estimate(Document):
+    """Tells what captioning a video will cost, as a job with ``validate_only`` found out."""
+
+    seconds: float | None = Field(None, description="Of one worker's time; null where nothing is known.")
+    frames: int = Field(description="How many frames will be looked at.")
+    segments: int | None = Field(None, description="Into how many a film will be cut; null where it is not.")
+
+
 class Answer(Document):
     """Holds what is known of a video; it grows while its job runs, and is kept in the job's record.
 
@@ -110,6 +124,7 @@ class Answer(Document):
     )
     model: Model | None = None
     timings: Timings | None = None
+    estimate: Estimate | None = Field(None, description="With `validate_only`: what a caption will cost.")
 
     def joined_with(self, later: Answer) -> Answer:
         """Adds what has been found since."""
@@ -137,10 +152,37 @@ class JobProgress(Document):
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
 
 
+class JobUrls(Document):
+    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+
+    self: str
+    attention: str
+    attention_png: str
+    video: str | None = Field(
+        description="The file that was sent; null where it is not kept, or not there yet."
+    )
+    events: str
+    recaption: str
+    cancel: str
+
+
 class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
+    metadata: dict[str, Any] | None = Field(None, description="As it was sent with the job.")
+    priority: Priority | None = Field(None, description="The queue that it waited in.")
+    source_url: str | None = Field(None, description="Where the video was fetched; null: it was uploaded.")
+    validate_only: bool = Field(False, description="No caption was asked for.")
+    webhook: str | None = Field(None, description="Host of the address that is told of the job's end.")
+    batch: str | None = Field(None, description="The batch that it belongs to.")
+    recaption_of: str | None = Field(None, description="The job whose video is captioned again.")
+    place: int | None = Field(None, description="In the queue: 1 is taken next. Null once it does not wait.")
+    estimated_seconds: float | None = Field(None, description="Until it starts. Null where nothing is known.")
+    workers: int | None = Field(
+        None, description="Live workers that can run it. Null once it is over; with 0 it waits for one."
+    )
+    urls: JobUrls | None = None
 
 
 class FileDocument(JobDocument):
@@ -152,15 +194,6 @@ class FileDocument(JobDocument):
     file: str
 
 
-class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
-
-    self: str
-    attention: str
-    attention_png: str
-    cancel: str
-
-
 class Accepted(Document):
     """Answers an upload."""
 
@@ -169,16 +202,45 @@ class Accepted(Document):
     urls: JobUrls
 
 
-def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
+def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -> JobDocument:
+    """Makes a job's document; what is not known (yet) is null.
+
+    Args:
+        job: as it stands.
+        blobs: where the parts of its answer lie that outgrow Redis.
+        position: where it stands in the queue; nothing is said of that without.
+
+    Raises:
+        RecordUnreadable: this version cannot read its answer.
+    """
     try:
-        return _document(job, _answer(job, blobs))
+        found = _document(job, _answer(job, blobs), position or QueuePosition())
+        return found.model_copy(update={"urls": urls_of(job, blobs)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
 
-def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
+def urls_of(job: Job, blobs: Blobs) -> JobUrls:
+    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    path = f"/jobs/{job.id}"
+    return JobUrls(
+        self=path,
+        attention=f"{path}/attention",
+        attention_png=f"{path}/attention.png",
+        video=f"{path}/video" if _has_video(job, blobs) else None,
+        events=f"{path}/events",
+        recaption=f"{path}/recaption",
+        cancel=path,
+    )
+
+
+def _has_video(job: Job, blobs: Blobs) -> bool:
+    is_there = job.submission.source_url is None and not job.is_over
+    return is_there or (job.state not in WITHOUT_VIDEO and blobs.exists(job.upload))
+
+
+def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
     return JobDocument.model_validate(
         {
             "id": job.id,
@@ -193,8 +255,20 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
+            "priority": job.priority,
+            **_submission(job.submission),
+            "place": position.place,
+            "estimated_seconds": position.estimated_seconds,
+            "workers": position.workers,
         }
     )
+
+
+def _submission(told: Submission) -> dict[str, Any]:
+    """Makes the members that say what the sender told beside options; of a webhook its host alone."""
+    shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
+    host = None if told.webhook is None else urlsplit(told.webhook).hostname
+    return {**{name: getattr(told, name) for name in shown}, "webhook": host}
 
 
 def rfc3339(seconds: float | None) -> str | None:

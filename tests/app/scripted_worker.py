@@ -80,12 +80,22 @@ class ScriptedWorker:
         WorkerRegistry(self.jobs.server, self.jobs.keys).advertise(info)
 
     def take(self) -> Claim:
-        (offer,) = self._queue.take(1, block=5)
-        claim = self.jobs.claim(
-            offer.job_id, offer.entry, offer.priority, self.name, cause=EngineCrashed("It crashed.")
-        )
-        assert isinstance(claim, Claim)
+        (claim,) = self._claims(block=5)
         return claim
+
+    def succeed_all(self, block: float = 0.1) -> None:
+        """Ends the jobs that come within ``block`` seconds, other than those that are cancelled meanwhile."""
+        for claim in self._claims(block):
+            self.succeed(claim)
+
+    def _claims(self, block: float) -> list[Claim]:
+        cause = EngineCrashed("It crashed.")
+        offers = self._queue.take(1, block=block)
+        taken = [
+            self.jobs.claim(offer.job_id, offer.entry, offer.priority, self.name, cause=cause)
+            for offer in offers
+        ]
+        return [claim for claim in taken if isinstance(claim, Claim)]
 
     def succeed(self, claim: Claim, document: Mapping[str, Any] | None = None) -> None:
         """Ends a claimed job with a caption; its attention is written unless the job refused it."""

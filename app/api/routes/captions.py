@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Response
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.routes.jobs import KEEP, JobId, find, how_it_ended
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
@@ -34,11 +34,11 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         **problems.openapi_responses(problems.UnknownJob, problems.JobHasNoCaptions, problems.JobNotFinished),
     },
 )
-def captions(job_id: JobId, kind: Kind, service: ServiceDep) -> Response:
+def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) -> Response:
     """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON, also while the job runs; of a
     job without segments one caption, which lasts as long as the video.
     """
-    job = find(service, job_id)
+    job = find(service, job_id, caller)
     _check_is_captioned(job, service)
     wanted = FORMATS[kind]
     text = wanted.write(film_of(job, service.blobs))
@@ -52,9 +52,9 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep) -> Response:
         problems.UnknownJob, problems.UnknownSegment, problems.JobHasNoAttention
     ),
 )
-def segment_attention(job_id: JobId, number: Number, service: ServiceDep) -> Response:
+def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Tells where the captioner looked for each word of a segment's best caption, on the film's clock."""
-    job = find(service, job_id)
+    job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
     try:
         data = service.blobs.read(attention_key(folder, number))
@@ -71,9 +71,9 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep) -> Res
         **problems.openapi_responses(problems.UnknownJob, problems.UnknownSegment),
     },
 )
-def segment_frame(job_id: JobId, number: Number, service: ServiceDep) -> Response:
+def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows the frame that stands for a segment: the one at `representative`."""
-    job = find(service, job_id)
+    job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
     try:
         data = service.blobs.read(frame_key(folder, number))

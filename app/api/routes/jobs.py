@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from PIL import Image
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
@@ -36,9 +36,9 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         **problems.openapi_responses(problems.UnknownJob),
     },
 )
-def job(job_id: JobId, service: ServiceDep) -> Response:
+def job(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows the job as it stands. Members that are not known (yet) are null."""
-    return _document(find(service, job_id), service)
+    return _document(find(service, job_id, caller), service)
 
 
 @router.delete(
@@ -54,17 +54,17 @@ def job(job_id: JobId, service: ServiceDep) -> Response:
         **problems.openapi_responses(problems.UnknownJob),
     },
 )
-def delete(job_id: JobId, service: ServiceDep) -> Response:
+def delete(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Cancels a job: at once where it waits, within two seconds where it runs. Deletes the result of one that
     is over, which is `expired` then.
     """
-    found = find(service, job_id)
+    found = find(service, job_id, caller)
     ending = service.jobs.cancel(found.id)
     if ending == "done":
         service.blobs.remove(found.upload)
     if ending == "over":
-        _delete_result(find(service, job_id), service)
-    return _document(find(service, job_id), service, 202 if ending == "asked" else 200)
+        _delete_result(find(service, job_id, caller), service)
+    return _document(find(service, job_id, caller), service, 202 if ending == "asked" else 200)
 
 
 def _delete_result(job: Job, service: ApiDependencies) -> None:
@@ -78,9 +78,11 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
 @router.get(
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
-def attention(job_id: JobId, service: ServiceDep) -> Response:
+def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Tells where the captioner looked for each word of the best caption."""
-    return Response(_attention(service, find(service, job_id)), media_type="application/json", headers=KEEP)
+    return Response(
+        _attention(service, find(service, job_id, caller)), media_type="application/json", headers=KEEP
+    )
 
 
 @router.get(
@@ -91,9 +93,9 @@ def attention(job_id: JobId, service: ServiceDep) -> Response:
         **problems.openapi_responses(*NO_ATTENTION),
     },
 )
-def attention_png(job_id: JobId, service: ServiceDep) -> Response:
+def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
-    job = find(service, job_id)
+    job = find(service, job_id, caller)
     document = _attention(service, job)
     key = f"{job.results}/attention.png"
     try:
@@ -112,9 +114,9 @@ def attention_png(job_id: JobId, service: ServiceDep) -> Response:
         **problems.openapi_responses(problems.UnknownJob, problems.UnknownFrame),
     },
 )
-def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
+def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
-    job = find(service, job_id)
+    job = find(service, job_id, caller)
     try:
         data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
     except BlobMissingError as error:
@@ -122,17 +124,18 @@ def frame(job_id: JobId, number: int, service: ServiceDep) -> Response:
     return Response(data, media_type="image/jpeg", headers=KEEP)
 
 
-def find(service: ApiDependencies, job_id: str) -> Job:
-    """Finds a job. Raises UnknownJob."""
+def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
+    """Finds a job that the caller may see. Raises UnknownJob, for those of other owners too."""
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
-    if job is None:
+    if job is None or not caller.sees(job):
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
     return job
 
 
 def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response:
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
-    return JSONResponse(document_of(job, service.blobs).model_dump(mode="json"), status, headers)
+    document = document_of(job, service.blobs, service.positions.of(job))
+    return JSONResponse(document.model_dump(mode="json"), status, headers)
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:

@@ -15,7 +15,9 @@ from tests.app.scripted_worker import WORDS, ScriptedWorker, attention_document
 
 MEMBERS = {
     "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
-    "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error",
+    "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error", "place",
+    "estimated_seconds", "workers", "urls",
+    "estimate", "metadata", "priority", "source_url", "validate_only", "webhook", "batch", "recaption_of",
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
@@ -48,6 +50,16 @@ def test_a_waiting_job_has_every_member(api: LiveApi) -> None:
     assert response.headers["cache-control"] == "no-store"
 
 
+def test_a_waiting_job_says_where_it_stands(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    first, second = (send(api).headers["location"] for _ in range(2))
+    bodies = [api.client.get(location).json() for location in (first, second)]
+    assert [(body["place"], body["workers"]) for body in bodies] == [(1, 0), (2, 0)]
+    assert bodies[0]["estimated_seconds"] is None  # no worker is connected
+    worker.succeed(worker.take())
+    body = api.client.get(first).json()
+    assert (body["place"], body["estimated_seconds"], body["workers"]) == (None, None, None)
+
+
 def test_a_running_job_says_how_far_it_is(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
     location = send(api).headers["location"]
     claim = worker.take()
@@ -68,7 +80,7 @@ def test_a_finished_job_has_its_answer(api: LiveApi, worker: ScriptedWorker) -> 
     assert body["captions"][0]["words"][1] == {"word": "dog", "logprob": -0.1}
     assert body["sampled"] == [0.5, 1.5, 2.5, 3.5]
     assert body["warnings"] == [{"code": "no_audio", "message": "The file has no sound."}]
-    assert set(body["timings"]) == {"queue", "decode", "extract", "caption", "total"}
+    assert set(body["timings"]) == {"queue", "fetch", "decode", "extract", "caption", "total"}
     assert body["timings"]["total"] >= body["timings"]["queue"] >= 0
     assert body["model"]["captioner"] == "stats"
 

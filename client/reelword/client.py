@@ -1,0 +1,237 @@
+"""Sends videos to a Reelword service and brings their captions; blocks until there is an answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import httpx
+from httpx_sse import connect_sse
+from tenacity import Retrying
+
+from reelword import calls, event_stream
+from reelword.calls import Call, CaptionsKind, Options, Video
+from reelword.documents import Attention, Batch, Event, Job, JobPage, JobSummary, Models
+from reelword.errors import JobFailed, NotFinished, Refused, Unreachable
+from reelword.retries import TryAgain, check, policy
+
+
+class Client:
+    """Speaks with one service. Safe to share between threads; close it, or use it as a context.
+
+    Args:
+        base_url: the service's address.
+        key: an API key, where the service asks for one (``python -m app keys add`` makes one).
+        attempts: how often a request is sent before Unreachable or Refused is raised; what is sent
+            again makes no second job.
+        timeout: seconds without a byte after which a try has failed.
+        transport: httpx' own, for tests and proxies.
+
+    All methods raise Refused where the service refuses, and Unreachable where it does not answer.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8000",
+        *,
+        key: str | None = None,
+        attempts: int = 5,
+        timeout: float = 60.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=base_url, headers=headers, timeout=timeout, transport=transport)
+        self._attempts = attempts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def caption(self, video: Video, *, timeout: float | None = None, **options: Unpack[Options]) -> Job:
+        """Sends a video and waits for its caption.
+
+        Args:
+            video: a path, an http(s) address, bytes or an open file.
+            timeout: seconds to wait at most; None waits as long as it takes.
+            options: of the job.
+
+        Raises:
+            JobFailed: the job ended without a caption.
+            NotFinished: it was not over in time, and goes on.
+        """
+        job = self.wait(self.submit(video, **options), timeout=timeout)
+        if job.state != "succeeded":
+            raise JobFailed(job)
+        return job
+
+    def submit(self, video: Video, *, idempotency_key: str | None = None, **options: Unpack[Options]) -> Job:
+        """Sends a video and returns its job, which waits or runs.
+
+        Args:
+            video: a path, an http(s) address, bytes or an open file.
+            idempotency_key: names the request: sent again, it is the same job. Random by default.
+            options: of the job.
+        """
+        return self._job(self._send(calls.submit(video, options, idempotency_key)))
+
+    def job(self, job: Job | str) -> Job:
+        """Asks how a job is."""
+        return self._job(self._send(calls.job(_id(job))))
+
+    def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
+        """Waits until a job is over, failed or not; the service tells of changes, nobody polls.
+
+        Raises NotFinished after ``timeout`` seconds.
+        """
+        began = time.monotonic()
+        found = self.job(job) if isinstance(job, str) or job.etag is None else job
+        while not found.is_over:
+            left = event_stream.seconds_left(began, timeout)
+            if left <= 0:
+                raise NotFinished(found, timeout or 0.0)
+            response = self._send(calls.job(found.id, found.etag, min(left, calls.LONG_POLL)))
+            found = found if response.status_code == 304 else self._job(response)
+            if found.etag is None:  # a service that holds no requests
+                time.sleep(min(left, event_stream.POLL_SECONDS))
+        return found
+
+    def events(self, job: Job | str, *, after: str | None = None) -> Iterator[Event]:
+        """Yields a job's events as they happen, to its end; goes on where a connection broke.
+
+        Args:
+            job: or its id.
+            after: id of an event: those behind it.
+        """
+        call = calls.job_part(_id(job), "events")
+        breaks = event_stream.Breaks(self._attempts)
+        while True:
+            headers = {} if after is None else {"Last-Event-ID": after}
+            try:
+                with connect_sse(self._http, "GET", call.path, headers=headers) as source:
+                    if source.response.is_error:
+                        source.response.read()
+                    _refuse(check(source.response))
+                    for sent in source.iter_sse():
+                        breaks.reset()
+                        event = event_stream.read(sent)
+                        after = event.id or after
+                        yield event
+                        if event.kind == "end":
+                            return
+            except (httpx.TransportError, TryAgain) as error:
+                breaks.count(error)
+            time.sleep(breaks.pause)
+
+    def recaption(
+        self, job: Job | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
+    ) -> Job:
+        """Captions the film of a job again, by another captioner or other options."""
+        return self._job(self._send(calls.recaption(_id(job), options, idempotency_key)))
+
+    def cancel(self, job: Job | str) -> Job:
+        """Cancels a job; deletes the result of one that is over."""
+        return self._job(self._send(calls.cancel(_id(job))))
+
+    def jobs(self, **filters: Any) -> Iterator[JobSummary]:
+        """Yields jobs, newest first, a page at a time.
+
+        filters: ``state``, ``captioner``, ``batch``, ``created_after``, ``created_before``, ``limit`` a page.
+        """
+        cursor: str | None = None
+        while True:
+            page = JobPage.model_validate(self._send(calls.jobs(filters, cursor)).json())
+            yield from page.jobs
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def batch(
+        self, videos: Iterable[Video], *, idempotency_key: str | None = None, **options: Unpack[Options]
+    ) -> Batch:
+        """Sends many videos with the same options; all are accepted, or none."""
+        return Batch.model_validate(self._send(calls.submit_batch(videos, options, idempotency_key)).json())
+
+    def get_batch(self, batch: Batch | str) -> Batch:
+        """Asks how a batch is."""
+        return Batch.model_validate(self._send(calls.batch(_id(batch))).json())
+
+    def cancel_batch(self, batch: Batch | str) -> Batch:
+        """Cancels those jobs of a batch that are not over."""
+        return Batch.model_validate(self._send(calls.cancel_batch(_id(batch))).json())
+
+    def wait_batch(self, batch: Batch | str, *, timeout: float | None = None) -> Iterator[Job]:
+        """Waits until all jobs of a batch are over, then yields them. Raises TimeoutError."""
+        began = time.monotonic()
+        while not (found := self.get_batch(batch)).is_over:
+            left = event_stream.seconds_left(began, timeout)
+            if left <= 0:
+                raise TimeoutError(f"Batch {found.id} is not over after {timeout:g} seconds.")
+            time.sleep(min(left, event_stream.POLL_SECONDS))
+        yield from self.batch_results(found)
+
+    def batch_results(self, batch: Batch | str) -> Iterator[Job]:
+        """Yields the jobs of a batch that are over."""
+        call = calls.batch_results(_id(batch))
+        with self._http.stream("GET", call.path) as response:
+            if response.is_error:
+                response.read()
+            _refuse(response)
+            for line in response.iter_lines():
+                if line.strip():
+                    yield Job.model_validate(json.loads(line))
+
+    def models(self) -> Models:
+        """Lists the captioners that live workers have, and the options."""
+        return Models.model_validate(self._send(calls.models()).json())
+
+    def attention(self, job: Job | str) -> Attention:
+        """Tells where the captioner looked for each word."""
+        return Attention.model_validate(self._send(calls.job_part(_id(job), "attention")).json())
+
+    def attention_png(self, job: Job | str) -> bytes:
+        """Draws the same as a picture."""
+        return self._send(calls.job_part(_id(job), "attention.png")).content
+
+    def captions(self, job: Job | str, kind: CaptionsKind = "vtt") -> str:
+        """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON."""
+        return self._send(calls.job_part(_id(job), f"captions.{kind}")).text
+
+    def _job(self, response: httpx.Response) -> Job:
+        """Reads a job; an answer to an upload names it only, and is asked for."""
+        found = response.json()
+        if response.status_code == 202 and "progress" not in found:
+            return self.job(found["id"])
+        return Job.model_validate({**found, "etag": response.headers.get("ETag")})
+
+    def _send(self, call: Call) -> httpx.Response:
+        attempts = self._attempts if call.is_repeatable else 1
+        try:
+            for attempt in Retrying(**policy(attempts)):  # type: ignore[arg-type]
+                with attempt, ExitStack() as stack:
+                    response = check(self._http.request(**call.arguments(stack)))
+        except TryAgain as refusal:
+            response = refusal.response
+        except httpx.TransportError as error:
+            raise Unreachable(f"{self._http.base_url} does not answer: {error!r}") from error
+        return _refuse(response)
+
+
+def _refuse(response: httpx.Response) -> httpx.Response:
+    if response.is_error:
+        raise Refused(response)
+    return response
+
+
+def _id(thing: Job | Batch | str) -> str:
+    return thing if isinstance(thing, str) else thing.id

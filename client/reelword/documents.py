@@ -1,0 +1,198 @@
+"""Declares what the service answers, as values with types.
+
+Members that a newer service adds are kept (``model_extra``), and those that an older one lacks are None: a
+client and a service of different versions understand each other. ``GET /docs`` of the service explains each.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
+Stage = Literal["fetch", "decode", "extract", "caption"]
+
+
+class Document(BaseModel):
+    """Is what all answers are made of."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Note(Document):
+    """Warns: the job went on, and this is what to know about its answer."""
+
+    code: str
+    message: str
+
+
+class Fault(Document):
+    """Tells why a job failed, and in ``hint`` what to do about it."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Media(Document):
+    """Describes the file as displayed. Times in seconds."""
+
+    container: str | None = None
+    codec: str | None = None
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    rotation: int | None = None
+    fps: float | None = None
+    frames: int | None = None
+    frames_expected: int | None = None
+    frames_lost: int | None = None
+    times_estimated: bool | None = None
+    has_audio: bool | None = None
+    audio_codec: str | None = None
+
+
+class ScoredWord(Document):
+    """Holds a word and the natural logarithm of its probability."""
+
+    word: str
+    logprob: float
+
+
+class ScoredCaption(Document):
+    """Holds a caption. score: its log-probability over length ** length_penalty."""
+
+    text: str
+    score: float
+    words: list[ScoredWord] = Field(default_factory=list)
+
+
+class Segment(Document):
+    """Holds a segment of a film. Times in seconds of the film; number: its place, from 0, where known."""
+
+    start: float
+    end: float
+    representative: float
+    caption: str
+    score: float | None = None
+    number: int | None = None
+
+
+class JobSummary(Document):
+    """Tells how far a job is, as the list of jobs has it."""
+
+    id: str
+    state: State
+    stage: Stage | None = None
+    progress: float = 0.0
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    attempt: int = 0
+    filename: str | None = None
+    caption: str | None = None
+    metadata: dict[str, Any] | None = None
+    batch: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("queued", "running")
+
+
+class Job(JobSummary):
+    """Holds a job with its answer, as far as it is.
+
+    etag: what the service marks this state of the job with, to be asked for changes since.
+    """
+
+    media: Media | None = None
+    sampled: list[float] | None = None
+    warnings: list[Note] = Field(default_factory=list)
+    captions: list[ScoredCaption] | None = None
+    segments: list[Segment] | None = None
+    model: dict[str, Any] | None = None
+    timings: dict[str, float | None] | None = None
+    error: Fault | None = None
+    place: int | None = None
+    estimated_seconds: float | None = None
+    workers: int | None = None
+    priority: str | None = None
+    source_url: str | None = None
+    validate_only: bool | None = None
+    estimate: dict[str, Any] | None = None
+    recaption_of: str | None = None
+    urls: dict[str, str | None] | None = None
+    etag: str | None = Field(None, exclude=True)
+
+
+class JobPage(Document):
+    """Holds a page of the list of jobs, newest first. next: the cursor of the page behind it."""
+
+    jobs: list[JobSummary]
+    next: str | None = None
+
+
+class Batch(Document):
+    """Holds a batch. counts: jobs by state, and ``total``."""
+
+    id: str
+    counts: dict[str, int]
+    jobs: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return not (self.counts.get("queued", 0) or self.counts.get("running", 0))
+
+
+class Event(Document):
+    """Holds one event of a job. kind: ``state``, ``segment``, ``end``, or ``lost`` where some are gone."""
+
+    kind: str
+    id: str | None
+    data: dict[str, Any]
+
+
+class Delivery(Document):
+    """Tells of one attempt to deliver a webhook."""
+
+    at: datetime | None = None
+    status: int | None = None
+
+
+class Captioner(Document):
+    """Describes a captioner that a live worker has."""
+
+    name: str
+    kind: str = ""
+    about: str = ""
+    members: list[str] | None = None
+    scores: dict[str, Any] = Field(default_factory=dict)
+    seconds: float | None = None
+    workers: int = 0
+
+
+class Models(Document):
+    """Lists the captioners of live workers. options: JSON Schema of each option."""
+
+    captioners: list[Captioner]
+    default: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Attention(Document):
+    """Tells where the captioner looked for each word.
+
+    times, parts: [moment], start and end in seconds. temporal: [word][moment], each row sums to one; None for
+    a word that had none. spatial: weights within each moment over a grid's cells or over boxes.
+    """
+
+    words: list[str]
+    times: list[list[float]]
+    parts: list[list[float]] | None = None
+    temporal: list[list[float] | None]
+    entropy: list[float | None] | None = None
+    spread: list[bool] | None = None
+    spatial: dict[str, Any] | None = None
+    extras: dict[str, Any] = Field(default_factory=dict)
