@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from app.jobs.blobs import BlobMissingError, Blobs
@@ -34,10 +35,16 @@ class KeptSegments:
     def as_record(self) -> dict[str, Any]:
         return {"folder": self.folder, "done": self.done}
 
-    def read(self, blobs: Blobs) -> list[dict[str, Any]]:
-        """Reads the segments that are done; fewer where they have been removed since."""
-        found = _all_in(blobs, self.folder)
-        return [segment for segment, _ in zip(found, range(self.done), strict=False)]
+    def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
+        """Reads the segments that are done; fewer where they have been removed since.
+
+        Args:
+            blobs: where they lie.
+            first: number of the first that is wanted; only the parts from there on are read.
+        """
+        part, skipped = divmod(first, PART)
+        found = _all_in(blobs, self.folder, part)
+        return list(islice(found, skipped, max(skipped, self.done - part * PART)))
 
     def at_the_end(self, blobs: Blobs) -> KeptSegments:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
@@ -158,12 +165,12 @@ def _part_key(folder: str, part: int) -> str:
     return f"{folder}/segments/parts/{part}.json"
 
 
-def _all_in(blobs: Blobs, folder: str) -> Iterator[dict[str, Any]]:
-    """Reads the segments that are done, and behind them the one that may still grow."""
-    done = 0
-    for part in _parts(blobs, folder):
-        yield from part["segments"]
-        done += len(part["segments"])
+def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
+    """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
+    done = part * PART
+    for each in _parts(blobs, folder, part):
+        yield from each["segments"]
+        done += len(each["segments"])
     if (held := _open_behind(blobs, folder, done)) is not None:
         yield held["segment"]
 
@@ -181,8 +188,7 @@ def _open_behind(blobs: Blobs, folder: str, done: int) -> dict[str, Any] | None:
     return held if held["number"] == done else None
 
 
-def _parts(blobs: Blobs, folder: str) -> Iterator[dict[str, Any]]:
-    number = 0
+def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:
     while True:
         try:
             part: dict[str, Any] = json.loads(blobs.read(_part_key(folder, number)))

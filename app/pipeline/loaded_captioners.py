@@ -112,7 +112,7 @@ class LoadedCaptioners:
 
     @cached_property
     def semantic_space(self) -> LoadedSemanticSpace | None:
-        """What fusion's embedding makes of pictures and sentences; its networks are the captioners' own."""
+        """Embeds by fusion's embedding, None without one; the networks below it are the captioners' own."""
         if self._embedding is None:
             return None
         return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)

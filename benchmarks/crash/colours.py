@@ -69,6 +69,6 @@ class Sleeping:
         answer = Answer(caption=caption.text, captions=[caption], model=Model(captioner=FALLBACK))
         return [EngineAnswer(answer, None) for _ in options]
 
-    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+    def embed(self, *_: Sequence[Frames] | Sequence[str]) -> SemanticVectors | None:
         """Knows no embedding."""
         return None

@@ -30,7 +30,7 @@ class PretrainedNotScored(UnknownCaptioner):
     """An installed pretrained captioner: what is scored reads features, and it reads frames."""
 
     code = "pretrained_not_scored"
-    hint = "Judge it by eye: python -m app judge CLIPS --captioners NAME,NAME"
+    hint = "Judge it by eye with python -m app judge."
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,17 @@ class _OncePerVideo(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **told: Any
     ) -> Any:
-        """hidden_states: (B · rows, tokens, C). attention_mask: (B · rows, 1, tokens, keys)."""
+        """Passes through the decoder, images once for each video.
+
+        Args:
+            hidden_states: (B · rows, tokens, C).
+            attention_mask: (B · rows, 1, tokens, keys).
+            cache: Keys and values of each row; without one nothing is shared.
+            told: What the decoder is told beside.
+
+        Returns:
+            What the decoder returns, of all rows.
+        """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:
             return self._decoder(hidden_states, attention_mask, cache, **told)

@@ -292,7 +292,7 @@ def test_a_film_is_canceled_within_two_seconds(staffed: Service, film: Path, com
     assert staffed.wait(job_id).state == "canceled"
     assert time.monotonic() - began < 2
     assert staffed.wait(staffed.submit(film)).state == "succeeded"
-    assert staffed.blobs.exists(f"uploads/{job.id}")  # as long as the result
+    assert not staffed.blobs.exists(f"uploads/{job_id}")
     assert not staffed.blobs.exists(f"results/{job_id}")
 
 
