@@ -33,6 +33,7 @@
     ├── HeadersTooLarge     431 headers_too_large
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
+    ├── TooManyFollowers    503 too_many_followers   of jobs' events
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -326,6 +327,15 @@ class TooManyConnections(RequestError):
     title = "Too many clients are connected"
     hint = "Send the request again later."
     operator_hint = "Raise REELWORD_MAX_CONNECTIONS."
+    retry_after = 5
+
+
+class TooManyFollowers(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_followers"
+    title = "Too many clients follow jobs"
+    hint = "Ask for the job itself now and then, or follow it later."
+    operator_hint = "Raise REELWORD_MAX_CONNECTIONS: half of them may follow jobs."
     retry_after = 5
 
 

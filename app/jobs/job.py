@@ -43,6 +43,9 @@ class Keys:
     def stream(self, priority: Priority) -> str:
         return f"{self.namespace}:queue:{priority}"
 
+    def events(self, job_id: str) -> str:
+        return f"{self.namespace}:events:{job_id}"
+
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
@@ -72,6 +75,10 @@ class Keys:
 
     def batch_jobs(self, batch_id: str) -> str:
         return f"{self.batch(batch_id)}:jobs"
+
+    @property
+    def ended(self) -> str:
+        return f"{self.namespace}:ended"
 
     @property
     def recent_runs(self) -> str:

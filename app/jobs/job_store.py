@@ -22,6 +22,7 @@ from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
+from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -139,7 +140,7 @@ class Jobs:
             self._lease_ms,
             *(part for pair in fields.items() for part in pair),
         ]
-        keys = [self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys]
+        keys = self._keys_of(job_id, priority)
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
             pipe.eval(self._submit.text, len(keys), *keys, *arguments)
@@ -216,7 +217,7 @@ class Jobs:
         nonce = uuid.uuid4().hex
         with unavailable_if_away():
             answer: list[str] = self._claim(
-                keys=self._keys_of(job_id, priority),
+                keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self._result_ttl,
@@ -249,10 +250,10 @@ class Jobs:
         job = claim.job
         with unavailable_if_away():
             pulse: Pulse = self._beat(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[
                     GROUP, claim.worker, claim.token, self._lease_ms, stage, round(progress, 4),
-                    json.dumps(answer) if answer else "",
+                    json.dumps(answer) if answer else "", _segments_done(answer),
                 ],
             )  # fmt: skip
         return pulse
@@ -326,7 +327,7 @@ class Jobs:
         )
         with unavailable_if_away():
             self._bury(
-                keys=[self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys],
+                keys=self._keys_of(job_id, priority),
                 args=[GROUP, entry, letter.name, letter_text(letter)],
             )
         log.error("dead letter", letter=letter.name, reason=reason)
@@ -341,7 +342,7 @@ class Jobs:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
         with unavailable_if_away():
             self._requeue(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[job.id],
             )
 
@@ -351,26 +352,36 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason)
+        return self._finish_script(job.id, job.priority, token, state, text, reason, _segments_done(answer))
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, text: str = "", reason: str = ""
+        self,
+        job_id: str,
+        priority: Priority,
+        token: str,
+        state: State,
+        text: str = "",
+        reason: str = "",
+        segments: int | str = "",
     ) -> Ending:
+        record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=[
-                    self.keys.job(job_id),
-                    self.keys.stream(priority),
-                    self.keys.expiry,
-                    self.keys.recent_runs,
-                    *self._shared_keys,
-                ],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],
+                keys=[record, stream, expiry, self.keys.recent_runs, *others],
+                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms, segments],
             )
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
-        return [self.keys.job(job_id), self.keys.stream(priority), self.keys.expiry, *self._shared_keys]
+        """Names what scripts need that may change a job's state."""
+        keys = self.keys
+        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), *self._shared_keys]
+
+    def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
+        """Names what scripts need that may end a job."""
+        record, stream, *others = self._keys_of(job_id, priority)
+        events, clock, dead = others
+        return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
 
     @property
     def _shared_keys(self) -> tuple[str, str]:
@@ -380,6 +391,12 @@ class Jobs:
     @property
     def _lease_ms(self) -> int:
         return round(self.lease * 1000)
+
+
+def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
+    """Counts the segments of a film that are done; empty where nothing is said of them."""
+    kept = kept_by(answer or {})
+    return "" if kept is None else kept.done
 
 
 def _error_json(error: ReelwordError) -> str:
