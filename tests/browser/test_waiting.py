@@ -98,7 +98,19 @@ def test_a_film_that_is_too_large_is_told_how_large_it_may_be(visit: Visit, clip
         visitor.page.route("**/caption", lambda route: route.fulfill(status=413, json=problem))
         visitor.send(clips["one.mp4"])
         expect(visitor.page.locator("#problem-what")).to_contain_text("at most 512 MB")
-        expect(visitor.page.locator("#again")).to_be_visible()
+        expect(visitor.page.locator("#again")).to_be_hidden()  # it would not become smaller
+
+
+def test_a_film_that_found_no_room_is_sent_again_at_one_click(visit: Visit, clips: dict[str, Path]) -> None:
+    problem = {"code": "backlog_full", "detail": "1000 jobs are waiting already.", "hint": ""}
+    with visit() as visitor:
+        visitor.page.route("**/caption", lambda route: route.fulfill(status=503, json=problem))
+        visitor.send(clips["one.mp4"])
+        expect(visitor.page.locator("#problem-what")).to_have_text("Too many films are waiting already.")
+        visitor.page.unroute("**/caption")
+        visitor.page.click("#again")
+        visitor.wait_for_caption()
+        expect(visitor.films).to_have_count(1)
 
 
 def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
@@ -117,6 +129,17 @@ def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None
         expect(announced).to_have_text(f"Caption of sample.mp4: {caption}")
         expect(announced).to_have_attribute("aria-live", "polite")
         expect(visitor.page.get_by_role("heading", name=f"Caption: {caption}")).to_be_attached()
+
+
+def test_a_job_is_followed_by_its_events(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        asked: list[str] = []
+        visitor.page.on("request", lambda request: asked.append(request.url))
+        visitor.page.click("summary")
+        visitor.page.select_option("#o-segments", "shots")
+        visitor.send_and_wait(clips["shots.mp4"])
+        assert any(url.endswith("/events") for url in asked)
+        assert sum(bool(re.search(r"/jobs/[0-9a-f]{32}$", url)) for url in asked) <= 4
 
 
 def test_enter_opens_the_chooser(visit: Visit) -> None:
