@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import redis
 import structlog
 
-from app.errors import NotOnDisk, RecordUnreadable
+from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
 from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
@@ -32,6 +32,7 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
+TOO_MANY = -1  #: what submit.lua says of an owner with as many jobs as may be
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -60,6 +61,40 @@ class Refusal:
 
     job_id: str
     reason: Literal["busy", "over", "canceled", "exhausted", "unreadable"]
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """Holds what is known of a job when it is accepted: as Jobs.submit has it."""
+
+    job_id: str
+    options: CaptionOptions
+    upload: str
+    filename: str
+    priority: Priority
+    submission: Submission
+
+    def fields(self) -> list[str]:
+        """Lists field, value, … of its record, without those that the scripts set."""
+        fields = {
+            "version": str(self.submission.record_version),
+            # without what is not set: workers of the version before know no option that is new
+            "options": self.options.model_dump_json(exclude_none=True),
+            "upload": self.upload,
+            "filename": self.filename,
+            "priority": self.priority,
+            "submission": self.submission.model_dump_json(exclude_defaults=True),
+        }
+        return [part for pair in fields.items() for part in pair]
+
+
+class EndTold(NamedTuple):
+    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+
+    answer: str = ""
+    error: str = ""
+    measured: str = ""
+    segments: int | str = ""
 
 
 class Jobs:
@@ -124,43 +159,71 @@ class Jobs:
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
+            TooManyJobs: as many of its owner as may be are not over yet.
         """
-        told = submission or Submission()
-        fields = {
-            "version": str(told.record_version),
-            # without what is not set: workers of the version before know no option that is new
-            "options": options.model_dump_json(exclude_none=True),
-            "upload": upload,
-            "filename": filename,
-            "priority": priority,
-            "submission": told.model_dump_json(exclude_defaults=True),
-        }
-        arguments: list[str | int] = [
-            job_id,
-            self._lease_ms,
-            *(part for pair in fields.items() for part in pair),
-        ]
-        keys = self._keys_of(job_id, priority)
-        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
-            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(self._submit.text, len(keys), *keys, *arguments)
-            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
-            created, flushed = pipe.execute(raise_on_error=False)
-        if isinstance(created, redis.RedisError):  # its memory or its disk is full
-            raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
-        self._check_flushed(job_id, flushed)
+        new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
+        keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
+        arguments: list[str | int] = [job_id, self.lease_ms, *self.limit_of(new.submission), *new.fields()]
+        self.submit_by(self._submit, keys, arguments, [job_id])
         job = self.get(job_id)
         assert job is not None
         return job
 
-    def _check_flushed(self, job_id: str, flushed: Any) -> None:
+    def submit_by(
+        self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], job_ids: Sequence[str]
+    ) -> None:
+        """Runs a script that accepts jobs, and waits until they are on Redis's disk.
+
+        Args:
+            script: which writes all of them or none.
+            keys: its own; those that all scripts have come behind.
+            arguments: its ARGV.
+            job_ids: the jobs, which are withdrawn where the disk takes too long.
+
+        Raises:
+            QueueUnavailable: Redis is away.
+            NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
+            TooManyJobs: their owner would have too many that are not over.
+        """
+        every = [*keys, *self._shared_keys]
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
+            pipe.eval(script.text, len(every), *every, *arguments)
+            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
+            created, flushed = pipe.execute(raise_on_error=False)
+        if isinstance(created, redis.RedisError):  # its memory or its disk is full
+            raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        if created == TOO_MANY:
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
+        self._check_flushed(job_ids, flushed)
+
+    def limit_of(self, submission: Submission) -> tuple[int, str, str]:
+        """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
+        most = 0 if submission.limits is None else submission.limits.concurrent or 0
+        return most, self.keys.active(submission.owner or ""), self.keys.job("")
+
+    def _check_flushed(self, job_ids: Sequence[str], flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
             if not self._is_warned:
                 log.warning("redis does not keep jobs on disk", reason=str(flushed))
             self._is_warned = True
         elif isinstance(flushed, Exception) or flushed[0] < 1:
-            self.cancel(job_id)
+            for job_id in job_ids:
+                self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
+
+    def check_concurrency(self, owner: str | None, limits: JobLimits | None) -> None:
+        """Raises TooManyJobs where ``submit`` would, before a long upload; and QueueUnavailable."""
+        most = 0 if limits is None else limits.concurrent or 0
+        if owner is None or not most:
+            return
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            ids: Any = self.server.smembers(self.keys.active(owner))
+            for job_id in ids:
+                pipe.hget(self.keys.job(job_id), "state")
+            active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
+        if active >= most:
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
@@ -219,8 +282,8 @@ class Jobs:
             answer: list[str] = self._claim(
                 keys=self._ending_keys(job_id, priority),
                 args=[
-                    GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl,
+                    GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
+                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -252,7 +315,7 @@ class Jobs:
             pulse: Pulse = self._beat(
                 keys=self._keys_of(job.id, job.priority),
                 args=[
-                    GROUP, claim.worker, claim.token, self._lease_ms, stage, round(progress, 4),
+                    GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "", _segments_done(answer),
                 ],
             )  # fmt: skip
@@ -273,7 +336,7 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -347,29 +410,37 @@ class Jobs:
             )
 
     def _end(
-        self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        job: Job,
+        token: str,
+        state: State,
+        answer: Mapping[str, Any] | None = None,
+        error: ReelwordError | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason, _segments_done(answer))
+        told = EndTold(
+            text,
+            "" if error is None else _error_json(error),
+            _measured(error, answer),
+            _segments_done(answer),
+        )
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self,
-        job_id: str,
-        priority: Priority,
-        token: str,
-        state: State,
-        text: str = "",
-        reason: str = "",
-        segments: int | str = "",
+        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
     ) -> Ending:
+        told = told or EndTold()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms, segments],
-            )
+                args=[
+                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
+                    told.segments, told.measured,
+                ],
+            )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
@@ -389,7 +460,7 @@ class Jobs:
         return self.keys.clock, self.keys.dead
 
     @property
-    def _lease_ms(self) -> int:
+    def lease_ms(self) -> int:
         return round(self.lease * 1000)
 
 
@@ -401,3 +472,10 @@ def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
 
 def _error_json(error: ReelwordError) -> str:
     return json.dumps(error.document())
+
+
+def _measured(error: ReelwordError | None, answer: Mapping[str, Any] | None = None) -> str:
+    """Writes what /metrics counts of an end: seconds by stage, and whether the video was the trouble."""
+    timings: Mapping[str, Any] = (answer or {}).get("timings") or {}
+    seconds = {stage: spent for stage, spent in timings.items() if spent is not None}
+    return json.dumps({"seconds": seconds, "about_media": error is not None and error.about_media})

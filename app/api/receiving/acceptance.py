@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.upload import Upload, displayable
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer, PromptRefused
 from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions
+
+if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
+    from app.api.dependencies import ApiDependencies
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,11 @@ class Acceptance:
                 filename=upload.filename or filename_of(request.submission.source_url),
                 priority=request.priority,
                 submission=request.submission.model_copy(
-                    update={"owner": self.owner, "sha256": upload.sha256}
+                    update={
+                        "owner": self.owner,
+                        "limits": self.service.keys.limits_of(self.owner),
+                        "sha256": upload.sha256,
+                    }
                 ),
             )
         except BaseException:
