@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
+from app.access.keys import make_key
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LiveApi, live_api
 from tests.app.serve.test_supervisor import Served
 from tests.browser.conftest import Visit
-from tests.browser.visitor import PATIENCE, Visitor
+from tests.browser.visitor import PATIENCE, Visitor, visiting
 
 QUEUED: dict[str, Any] = {
     "id": "0" * 32, "state": "queued", "stage": None, "progress": 0, "filename": "one.mp4", "warnings": [],
@@ -180,6 +185,41 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
         expect(page.locator("#o-captioner option").first).to_be_attached()
         assert page.locator("#o-captioner option").count() > 3
         expect(page.get_by_role("button", name="Forget my key")).to_be_visible()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[LiveApi]:
+    """A service that needs a key, and has no worker."""
+    with RedisServer(tmp_path / "redis") as redis:
+        settings = Settings(data=tmp_path, redis_url=redis.url, namespace="locked", access="keys")
+        with live_api(settings) as running:
+            yield running
+
+
+def test_a_locked_service_is_opened_by_a_key_and_one_without_workers_says_so(
+    browser: Browser, locked: LiveApi, clips: dict[str, Path]
+) -> None:
+    key, token = make_key("ada", scopes=("read", "write"))
+    locked.service.keys.store.add(key)
+    address = f"http://127.0.0.1:{locked.port}"
+    with visiting(browser, address, (1280, 800), "light", touch=False, moving=False) as visitor:
+        page = visitor.page
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.get_by_role("button", name="Not now").click()
+        expect(page.locator("#notice")).to_contain_text("Without a key")
+        visitor.send(clips["one.mp4"])
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.fill("#key", token)
+        page.keyboard.press("Enter")
+        expect(page.locator("#status")).to_contain_text("No captioner is connected at the moment.")
+        page.reload()
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(page.locator("#status")).to_contain_text("No captioner is connected at the moment.")
+        expect(visitor.films.first).to_contain_text("one.mp4")
+        page.get_by_role("button", name="Cancel", exact=True).click()
+        expect(page.locator("#problem-what")).to_have_text("Cancelled.")
+        page.get_by_role("button", name="Forget my key").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service: Served) -> None:
