@@ -33,19 +33,24 @@ export class Chapters {
     if (!segments) return;
     const differs = this.segments.findIndex(({ start, caption }, k) => start !== segments[k]?.start || caption !== segments[k].caption);
     const from = differs < 0 ? this.segments.length : differs;
-    this.segments.length = from;
-    this.rows.splice(from).forEach((row) => row.remove());
+    this.cut(from);
     segments.slice(from).forEach((segment, k) => this.append(segment, from + k));
     this.filter(from);
   }
 
-  // One that is told of as it is done.
+  // One that is told of as it is done; a number that comes again counts anew.
   add(segment) {
     const number = segment.number ?? this.segments.length;
-    if (number !== this.segments.length) return;
+    if (number > this.segments.length) return;
+    this.cut(number);
     this.box.hidden = false;
     this.append(segment, number);
     this.filter(number);
+  }
+
+  cut(from) {
+    this.segments.length = from;
+    this.rows.splice(from).forEach((row) => row.remove());
   }
 
   append(segment, number) {
@@ -53,6 +58,7 @@ export class Chapters {
     const item = make("li");
     const button = make("button", undefined, { type: "button", class: "chapter" });
     const picture = make("img", undefined, { alt: "", loading: "lazy", width: 96, height: 54, src: segmentFrameUrl(this.id, number) });
+    picture.onerror = () => picture.classList.add("is-gone");
     const texts = make("span", undefined, { class: "chapter-texts" });
     texts.append(make("span", `${clock(segment.start, false)} to ${clock(segment.end, false)}`, { class: "chapter-time" }), make("span", segment.caption, { class: "chapter-caption" }));
     button.append(picture, texts);
