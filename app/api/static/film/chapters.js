@@ -31,7 +31,7 @@ export class Chapters {
   show(segments) {
     this.box.hidden = !segments?.length;
     if (!segments) return;
-    const differs = this.segments.findIndex(({ start, caption }, k) => start !== segments[k]?.start || caption !== segments[k].caption);
+    const differs = this.segments.findIndex((segment, k) => !isSame(segment, segments[k]));
     const from = differs < 0 ? this.segments.length : differs;
     this.cut(from);
     segments.slice(from).forEach((segment, k) => this.append(segment, from + k));
@@ -41,7 +41,7 @@ export class Chapters {
   // One that is told of as it is done; a number that comes again counts anew.
   add(segment) {
     const number = segment.number ?? this.segments.length;
-    if (number > this.segments.length) return;
+    if (number > this.segments.length || isSame(this.segments[number], segment)) return;
     this.cut(number);
     this.box.hidden = false;
     this.append(segment, number);
@@ -111,6 +111,8 @@ export class Chapters {
     if (shown.length && from === 0) this.stop(shown[0].firstChild);
   }
 }
+
+const isSame = (one, other) => one?.start === other?.start && one?.caption === other?.caption;
 
 function emphasise(element, caption, words) {
   if (!words.length) return void (element.textContent = caption);
