@@ -75,6 +75,10 @@ class Keys:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
 
+    @property
+    def held_uploads(self) -> str:
+        return f"{self.namespace}:held"
+
     def batch(self, batch_id: str) -> str:
         return f"{self.namespace}:batch:{batch_id}"
 
@@ -84,6 +88,16 @@ class Keys:
     @property
     def ended(self) -> str:
         return f"{self.namespace}:ended"
+
+    def delivery(self, job_id: str) -> str:
+        return f"{self.namespace}:delivery:{job_id}"
+
+    def delivery_attempts(self, job_id: str) -> str:
+        return f"{self.namespace}:attempts:{job_id}"
+
+    @property
+    def deliveries(self) -> str:
+        return f"{self.namespace}:deliveries"
 
     @property
     def recent_runs(self) -> str:

@@ -32,7 +32,7 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
-TOO_MANY = -1  #: what submit.lua says of an owner with as many jobs as may be
+TOO_MANY = -1  #: what scripts that accept jobs say of an owner with as many as may be
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -162,9 +162,8 @@ class Jobs:
             TooManyJobs: as many of its owner as may be are not over yet.
         """
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
-        keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
         arguments: list[str | int] = [job_id, self.lease_ms, *self.limit_of(new.submission), *new.fields()]
-        self.submit_by(self._submit, keys, arguments, [job_id])
+        self.submit_by(self._submit, self._keys_of(job_id, priority), arguments, [job_id])
         job = self.get(job_id)
         assert job is not None
         return job
@@ -176,25 +175,24 @@ class Jobs:
 
         Args:
             script: which writes all of them or none.
-            keys: its own; those that all scripts have come behind.
+            keys: its KEYS.
             arguments: its ARGV.
             job_ids: the jobs, which are withdrawn where the disk takes too long.
 
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
-            TooManyJobs: their owner would have too many that are not over.
+            TooManyJobs: as many of their owner as may be are not over yet.
         """
-        every = [*keys, *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(script.text, len(every), *every, *arguments)
+            pipe.eval(script.text, len(keys), *keys, *arguments)
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
         if created == TOO_MANY:
-            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
+            raise TooManyJobs("With these, more jobs of this key than it may have would not be over.")
         self._check_flushed(job_ids, flushed)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:

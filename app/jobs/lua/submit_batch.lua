@@ -1,10 +1,10 @@
 -- Accepts the jobs of a batch: all their records and entries in the stream and the batch's own record, or nothing.
 -- KEYS  1 batch   2 the batch's jobs by creation   3 stream   4 clock   5 dead letters
--- ARGV  1 lease, ms   2 how many jobs of their owner may not be over, or 0 for any number   3 their owner's jobs
+-- ARGV  1 lease, ms   2 how many jobs of its owner may not be over, or 0 for any number   3 its owner's jobs
 --       4 what a job's key begins with   5 jobs, JSON: [[id, [field, value, …]], …]
 --       6… field, value, … of the batch
--- Returns how many jobs, 0 where the batch is there already (a retried call), or -1 where their owner would
--- have too many.
+-- Returns how many jobs, 0 where the batch is there already (a retried call), or -1 where its owner would have
+-- too many.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
@@ -12,8 +12,8 @@ end
 
 local set, stream, jobs = KEYS[2], KEYS[3], cjson.decode(ARGV[5])
 local ids = {}
-for _, job in ipairs(jobs) do
-  table.insert(ids, job[1])
+for k, job in ipairs(jobs) do
+  ids[k] = job[1]
 end
 if not takes_more(ARGV[3], ARGV[4], tonumber(ARGV[2]), ids) then
   return -1
