@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from ipaddress import ip_network
 from pathlib import Path
@@ -99,7 +100,13 @@ class Settings(BaseSettings):
         7 * 86400.0, gt=0, description="Seconds that a result is kept; then the job is expired."
     )
     max_results_bytes: int = Field(
-        10 * 1024 * MIB, gt=0, description="Room for results; beyond it those that finished first expire."
+        10 * 1024 * MIB,
+        gt=0,
+        description="Room for results and kept uploads; beyond it uploads go first, then results.",
+    )
+    keep_uploads: str = Field(
+        "result",
+        description="How long uploads are kept once captioned: result (as long as that), off, or seconds.",
     )
     sweep_seconds: float = Field(
         60.0, ge=5, description="How often files that belong to no job any more are looked for."
@@ -172,6 +179,13 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
         return hosts
 
+    @field_validator("keep_uploads")
+    @classmethod
+    def _is_a_time(cls, kept: str) -> str:
+        if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
+            raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
+        return kept
+
     @field_validator("beat_seconds")
     @classmethod
     def _is_well_below_the_lease(cls, beat: float, info: ValidationInfo) -> float:
@@ -214,6 +228,12 @@ class Settings(BaseSettings):
     def captioner_names(self) -> list[str]:
         """Lists the captioners to be loaded; empty for all."""
         return _split_names(self.captioners)
+
+    @property
+    def upload_seconds(self) -> float:
+        """Seconds that an upload is kept once its job has succeeded; infinite: as long as the result."""
+        known = {"result": math.inf, "off": 0.0}
+        return known[self.keep_uploads] if self.keep_uploads in known else float(self.keep_uploads)
 
     @property
     def blob_url(self) -> str:

@@ -29,7 +29,7 @@ from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.connections import limited
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, jobs, submit
+from app.api.routes import captions, jobs, recaption, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
@@ -68,7 +68,15 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for routes in (submit.router, jobs.router, captions.router, api_status.router, router):
+    for routes in (
+        submit.router,
+        jobs.router,
+        recaption.router,
+        video.router,
+        captions.router,
+        api_status.router,
+        router,
+    ):
         app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(RequestError, _request_error)

@@ -15,6 +15,7 @@ from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
+from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
 from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, redis_url
@@ -48,13 +49,14 @@ class ApiDependencies:
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
         keys = Keys(settings.namespace)
         registry = WorkerRegistry(server, keys)
+        jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
         return cls(
             settings=settings,
-            jobs=Jobs.from_settings(server, settings),
+            jobs=jobs,
             registry=registry,
             positions=QueuePositions(server, keys, registry),
-            blobs=Blobs(settings.blob_url, settings.staging),
-            room=Room(settings.staging, settings.min_free_bytes),
+            blobs=blobs,
+            room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
         )
 

@@ -21,6 +21,9 @@
     ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
     ├── JobHasNoAttention   404 no_attention         not asked for, or the job did not succeed
     ├── JobHasNoCaptions    404 no_captions          it did not succeed
+    ├── VideoNotKept        404 video_not_kept       its file is not there any more, or not yet
+    ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
+    ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
@@ -78,6 +81,7 @@ class RequestError(ReelwordError):
     def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
         super().__init__(detail or self.title + ".")
         self.known = None if known is None else list(known)
+        self.headers: dict[str, str] = {}
 
 
 class NotMultipart(RequestError):
@@ -227,6 +231,33 @@ class JobHasNoCaptions(RequestError):
     hint = "Look at the job's error, then send the video again."
 
 
+class VideoNotKept(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "video_not_kept"
+    title = "The job's video is not kept"
+    hint = "Play your own copy; urls.video in the job says whether there is one here."
+
+
+class RangeNotSatisfied(RequestError):
+    """size: bytes of the file."""
+
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    code = "range_not_satisfied"
+    title = "The file does not have the bytes that Range asks for"
+    hint = "Ask for bytes that it has, or without Range for all of it."
+
+    def __init__(self, detail: str = "", *, size: int = 0) -> None:
+        super().__init__(detail)
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class UploadGone(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "upload_gone"
+    title = "The job's video is not kept, so it cannot be captioned again"
+    hint = "Send the video again with POST /caption."
+
+
 class UnknownSegment(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_segment"
@@ -353,7 +384,8 @@ def type_of(code: str) -> str:
 
 
 def headers_of(error: RequestError) -> dict[str, str]:
-    return {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return {**error.headers, **retry}
 
 
 def response(error: RequestError, path: str) -> Response:

@@ -21,6 +21,9 @@ from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 
+#: States of a job whose upload is gone.
+WITHOUT_VIDEO = ("failed", "canceled", "expired")
+
 
 class Document(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -149,6 +152,20 @@ class JobProgress(Document):
     filename: str | None = Field(None, description="The file's name on its sender's disk, fit for display.")
 
 
+class JobUrls(Document):
+    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+
+    self: str
+    attention: str
+    attention_png: str
+    video: str | None = Field(
+        description="The file that was sent; null where it is not kept, or not there yet."
+    )
+    events: str
+    recaption: str
+    cancel: str
+
+
 class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
@@ -165,6 +182,7 @@ class JobDocument(Answer, JobProgress):
     workers: int | None = Field(
         None, description="Live workers that can run it. Null once it is over; with 0 it waits for one."
     )
+    urls: JobUrls | None = None
 
 
 class FileDocument(JobDocument):
@@ -174,15 +192,6 @@ class FileDocument(JobDocument):
 
     id: str | None = None  # type: ignore[assignment]
     file: str
-
-
-class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
-
-    self: str
-    attention: str
-    attention_png: str
-    cancel: str
 
 
 class Accepted(Document):
@@ -205,10 +214,30 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
         RecordUnreadable: this version cannot read its answer.
     """
     try:
-        return _document(job, _answer(job, blobs), position or QueuePosition())
+        found = _document(job, _answer(job, blobs), position or QueuePosition())
+        return found.model_copy(update={"urls": urls_of(job, blobs)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
+
+
+def urls_of(job: Job, blobs: Blobs) -> JobUrls:
+    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    path = f"/jobs/{job.id}"
+    return JobUrls(
+        self=path,
+        attention=f"{path}/attention",
+        attention_png=f"{path}/attention.png",
+        video=f"{path}/video" if _has_video(job, blobs) else None,
+        events=f"{path}/events",
+        recaption=f"{path}/recaption",
+        cancel=path,
+    )
+
+
+def _has_video(job: Job, blobs: Blobs) -> bool:
+    is_there = job.submission.source_url is None and not job.is_over
+    return is_there or (job.state not in WITHOUT_VIDEO and blobs.exists(job.upload))
 
 
 def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:

@@ -1,6 +1,6 @@
 """Keeps files: uploads and results, in a directory or at any fsspec URL.
 
-    uploads/<job>                             the file as it came
+    uploads/<job>                             the file as it came; kept as REELWORD_KEEP_UPLOADS says
     results/<job>/<token>/attention.json      weights of every word
     results/<job>/<token>/attention.png       their picture, drawn when first asked for
     results/<job>/<token>/frames/<k>.jpg      the frames that the captioner saw
@@ -27,6 +27,10 @@ from pathlib import Path, PurePosixPath
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+
+PIECE = 256 * 1024  #: bytes of a blob that are read at a time
+#: What file systems that have no hard links, or have no more for this file, say.
+CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class BlobMissingError(Exception):
@@ -86,6 +90,84 @@ class Blobs:
         except FileNotFoundError as error:
             raise BlobMissingError(key) from error
         return bytes(data)
+
+    def size(self, key: str) -> int:
+        """Tells the bytes of a blob. Raises BlobMissingError."""
+        try:
+            return int(self._files.size(self._path(key)))
+        except FileNotFoundError as error:
+            raise BlobMissingError(key) from error
+
+    def read_part(self, key: str, start: int, end: int) -> bytes:
+        """Reads some bytes of a blob.
+
+        Args:
+            key: of the blob.
+            start: the first byte.
+            end: the byte behind the last; behind the blob's own end nothing is read.
+
+        Raises:
+            BlobMissingError: it is not there.
+        """
+        try:
+            return bytes(self._files.cat_file(self._path(key), start, end))
+        except FileNotFoundError as error:
+            raise BlobMissingError(key) from error
+
+    def pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        """Reads some bytes of a blob, a piece at a time, so that memory stays flat.
+
+        Args:
+            key: of the blob.
+            start: the first byte.
+            end: the byte behind the last.
+
+        Yields:
+            The bytes in their order.
+
+        Raises:
+            BlobMissingError: it is not there.
+        """
+        try:
+            file = self._files.open(self._path(key), "rb")
+        except FileNotFoundError as error:
+            raise BlobMissingError(key) from error
+        with file:
+            file.seek(start)
+            left = end - start
+            while left > 0 and (piece := file.read(min(PIECE, left))):
+                left -= len(piece)
+                yield piece
+
+    def copy(self, key: str, to: str) -> None:
+        """Copies a blob, which is never written to again: in a folder the two share their bytes on the disk.
+
+        Raises BlobMissingError.
+        """
+        source, target = self._path(key), self._path(to)
+        try:
+            if not self._is_local:
+                self._files.cp_file(source, target)
+                return
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in CANNOT_LINK:
+                    raise
+                _copy(Path(source), Path(target))
+            _flush_directory(Path(target).parent)
+        except FileNotFoundError as error:
+            raise BlobMissingError(key) from error
+
+    def shares_disk_with_staging(self) -> bool:
+        """Tells whether what is removed here gives room to files that arrive."""
+        if not self._is_local:
+            return False
+        try:
+            return os.stat(self._root).st_dev == os.stat(self.staging).st_dev
+        except FileNotFoundError:
+            return False
 
     def exists(self, key: str) -> bool:
         return bool(self._files.exists(self._path(key)))

@@ -1,10 +1,11 @@
 """Removes leftover files while the service runs; a thread of every API and every worker.
 
     staged files    whose writer was killed, on this machine
-    uploads         of jobs that are done, or of which there is no record
+    uploads         of jobs that are done with them, or of which there is no record
     results         of jobs that ended without one, or of which there is no record
     results         of attempts that were not the one that counted
-    results         beyond the budget, those of the jobs that finished first
+    kept uploads    beyond the budget, those of the jobs that finished first
+    results         beyond the budget without any of these, in the same order
 
 A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
 a row. These are told apart by this process's own clock alone: no two machines need agree about the time. Of
@@ -13,6 +14,7 @@ all processes on one Redis, one sweeps the blobs. It does so only where the blob
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -26,6 +28,7 @@ import structlog
 from app.errors import QueueUnavailable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job_store import Jobs
+from app.jobs.kept_uploads import KeptUploads
 from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 
@@ -35,8 +38,9 @@ AT_A_TIME = 500  #: records asked for in one exchange with Redis
 ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand,
-#: and a state that this version does not know keeps everything.
-UPLOAD_DONE = ("succeeded", "canceled", "expired")
+#: one that succeeded keeps its upload as long as the settings say, and a state that this version does not
+#: know keeps everything.
+UPLOAD_DONE = ("canceled", "expired")
 RESULTS_DONE = ("failed", "canceled", "expired")
 
 log = structlog.get_logger(__name__)
@@ -53,6 +57,7 @@ class Sweeper:
 
     def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
         self._jobs, self._blobs, self._settings = jobs, blobs, settings
+        self._kept = KeptUploads(jobs, blobs)
         self._name = uuid.uuid4().hex
         self._seen: set[str] = set()
         self._written = ""  # the owner blob as this process left it
@@ -149,6 +154,7 @@ class Sweeper:
         """Removes what was an orphan in the last round already."""
         found = [
             *self._orphans("uploads", UPLOAD_DONE),
+            *self._late_uploads(),
             *self._orphans("results", RESULTS_DONE),
             *self._late_results(sizes),
         ]
@@ -194,14 +200,30 @@ class Sweeper:
                 if token is not None:
                     yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
 
+    def _late_uploads(self) -> list[str]:
+        """Finds uploads that have been kept long enough, by Redis's clock."""
+        seconds = self._settings.upload_seconds
+        if math.isinf(seconds):
+            return []
+        kept = list(self._kept.ids())
+        with unavailable_if_away():
+            now: Any = self._jobs.server.time()
+        return [
+            f"uploads/{job_id}"
+            for start in range(0, len(kept), AT_A_TIME)
+            for job_id, ended_at in self._read(kept[start : start + AT_A_TIME], "ended_at")
+            if ended_at is not None and now[0] - float(ended_at) >= seconds
+        ]
+
     def _keep_budget(self, parts: Mapping[str, int]) -> None:
-        """Forgets results, the first finished first, until the rest fits."""
+        """Forgets kept uploads, then results, the first finished first, until the rest fits."""
         budget = self._settings.max_results_bytes
         sizes: dict[str, int] = {}
         for name, size in parts.items():
             job_id = name.partition("/")[0]
             sizes[job_id] = sizes.get(job_id, 0) + size
         total = sum(sizes.values())
+        self._keep_uploads_within(budget - total)
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:
                 return
@@ -209,6 +231,18 @@ class Sweeper:
             self._jobs.expire(job_id)
             total -= sizes[job_id]
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
+
+    def _keep_uploads_within(self, room: int) -> None:
+        """Removes kept uploads, the first finished first, until the rest fits."""
+        sizes = self._blobs.sizes("uploads")
+        kept = [job_id for job_id in self._kept.ids() if job_id in sizes]
+        total = sum(sizes[job_id] for job_id in kept)
+        for job_id in kept:
+            if total <= room:
+                return
+            self._blobs.remove(f"uploads/{job_id}")
+            total -= sizes[job_id]
+            log.info("kept upload removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
         """Sorts those of the jobs that have ended."""

@@ -240,7 +240,10 @@ class JobRunner:
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
-        remove_blob(self._blobs, job.upload if is_ours else folder)
+        if not is_ours:
+            remove_blob(self._blobs, folder)
+        elif self._settings.upload_seconds == 0:
+            remove_blob(self._blobs, job.upload)
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)

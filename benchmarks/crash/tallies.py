@@ -29,16 +29,19 @@ def jobs(service: Deployment) -> Iterator[Finding]:
 
 
 def leftovers(service: Deployment) -> Iterator[Finding]:
-    """Of a service that runs on: collected without a restart."""
-    with_result = [job_id for job_id, end in service.expected.items() if end == "succeeded"]
+    """Of a service that runs on: collected without a restart. An upload is kept as long as its result."""
+    with_result = {job_id for job_id, end in service.expected.items() if end == "succeeded"}
+
+    def odd_uploads() -> set[str]:
+        return set(service.names("blobs/uploads")) ^ with_result
 
     def are_collected() -> bool:
-        return not service.names("staging") and not service.names("blobs/uploads")
+        return not service.names("staging") and not odd_uploads()
 
-    yield seconds("staged files and uploads are gone after", wait(service, are_collected), COLLECTED_SECONDS)
+    yield seconds("what nobody needs is gone after", wait(service, are_collected), COLLECTED_SECONDS)
     yield Finding("  staged files left", len(service.names("staging")), limit=0)
-    yield Finding("  uploads left", len(service.names("blobs/uploads")), limit=0)
-    odd = set(service.names("blobs/results")) ^ set(with_result)
+    yield Finding("  uploads too many or too few", len(odd_uploads()), limit=0)
+    odd = set(service.names("blobs/results")) ^ with_result
     yield Finding("  result folders too many or too few", len(odd), limit=0)
 
 
@@ -47,9 +50,12 @@ def flushed(service: Deployment) -> Iterator[Finding]:
     yield Finding("result folders", len(service.names("blobs/results")), least=1)
     with service.redis() as client:
         client.flushall()
-    took = wait(service, lambda: not service.names("blobs/results"))
-    yield seconds("  gone after", took, 5 * SWEEP_SECONDS)
-    yield Finding("  left", len(service.names("blobs/results")), limit=0)
+
+    def left() -> int:
+        return len(service.names("blobs/results")) + len(service.names("blobs/uploads"))
+
+    yield seconds("  and kept uploads, gone after", wait(service, lambda: not left()), 5 * SWEEP_SECONDS)
+    yield Finding("  left", left(), limit=0)
 
 
 def stopped(service: Deployment) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import fcntl
 import io
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,18 +27,31 @@ CANNOT_ALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class Room:
-    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
+    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free.
 
-    def __init__(self, folder: Path, min_free: int) -> None:
-        self._folder, self._min_free = folder, min_free
+    Args:
+        folder: where files arrive.
+        min_free: bytes.
+        make_room: removes what can be done without, until what it is given tells that no bytes are
+            missing; says whether there is room then.
+    """
+
+    def __init__(
+        self, folder: Path, min_free: int, make_room: Callable[[Callable[[], int]], bool] | None = None
+    ) -> None:
+        self._folder, self._min_free, self._make_room = folder, min_free, make_room
 
     def check(self, needed: int) -> None:
-        """Checks that there is room.
+        """Checks that there is room, and makes some where there is none.
 
-        Raises StorageFull where ``needed`` bytes more would go below the floor.
+        Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(self._folder).free - needed < self._min_free:
+
+        def missing() -> int:
+            return self._min_free + needed - shutil.disk_usage(self._folder).free
+
+        if missing() > 0 and not (self._make_room and self._make_room(missing)):
             raise problems.StorageFull("The disk that uploads arrive on is almost full.")
 
     def open(self, file: Path, announced: int = 0) -> ReservedFile:

@@ -63,14 +63,15 @@ class VideoSink:
 
     @property
     def sha256(self) -> str:
+        """The digest of what has come so far, in hexadecimal digits."""
         return self._digest.hexdigest()
 
     def write(self, data: bytes) -> None:
         self.size += len(data)
         if self.size > self._limit:
             raise too_large(self._limit)
-        self._digest.update(data)
         self._output.write(data)
+        self._digest.update(data)
 
     def close(self) -> None:
         self.is_complete = True

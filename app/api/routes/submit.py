@@ -22,7 +22,7 @@ from app.api.receiving.acceptance import Acceptance
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema, read_request
-from app.documents.job import Accepted, JobDocument, JobUrls, document_of
+from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -107,7 +107,7 @@ async def caption(
     `filename` stand behind the `?` of the address; a form and JSON have them inside.
     """
     kind_of(request.headers)
-    await anyio.to_thread.run_sync(_check_room, service, request.headers)
+    await anyio.to_thread.run_sync(check_room, service, request.headers)
     limit = service.settings.max_upload_bytes
     with service.blobs.staged() as file:
         upload = await receive_body(
@@ -128,7 +128,7 @@ def preferred_wait(prefer: str | None) -> float | None:
     return None if found is None else min(float(found[1]), LONGEST_WAIT)
 
 
-def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
+def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
     needed = announced_bytes(headers)
     if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
         service.room.check(needed)
@@ -155,15 +155,8 @@ async def answer(request: Request, service: ApiDependencies, job: Job, wait: flo
     if wait is not None and job.is_over:
         document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
-    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job.id))
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs))
     return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
-
-
-def urls_of(job_id: str) -> JobUrls:
-    path = f"/jobs/{job_id}"
-    return JobUrls(
-        self=path, attention=f"{path}/attention", attention_png=f"{path}/attention.png", cancel=path
-    )
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:

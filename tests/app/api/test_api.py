@@ -38,6 +38,9 @@ def test_an_upload_becomes_a_job(api: LiveApi, jobs: Jobs) -> None:
         "self": path,
         "attention": f"{path}/attention",
         "attention_png": f"{path}/attention.png",
+        "video": f"{path}/video",
+        "events": f"{path}/events",
+        "recaption": f"{path}/recaption",
         "cancel": path,
     }
     assert response.headers["location"] == path

@@ -152,3 +152,37 @@ def test_a_folder_on_another_disk_will_do(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.name == "a"
     assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode  # other users' workers read it
     assert list(blobs.staging.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_copy_outlives_what_it_was_made_of(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    if not has_links:
+        monkeypatch.setattr("app.jobs.blobs.os.link", link)
+    blobs.write("uploads/a", b"video")
+    blobs.copy("uploads/a", "uploads/b")
+    blobs.remove("uploads/a")
+    assert blobs.read("uploads/b") == b"video"
+    assert blobs.names("uploads") == {"b"}
+    with pytest.raises(BlobMissingError):
+        blobs.copy("uploads/a", "uploads/c")
+    assert blobs.names("uploads") == {"b"}
+
+
+def test_parts_of_a_blob_are_read(blobs: Blobs) -> None:
+    blobs.write("uploads/a", b"0123456789")
+    assert blobs.size("uploads/a") == 10
+    assert blobs.read_part("uploads/a", 2, 5) == b"234"
+    assert blobs.read_part("uploads/a", 8, 50) == b"89"
+    assert b"".join(blobs.pieces("uploads/a", 3, 9)) == b"345678"
+    for read in (
+        lambda: blobs.size("no"),
+        lambda: blobs.read_part("no", 0, 1),
+        lambda: list(blobs.pieces("no", 0, 1)),
+    ):
+        with pytest.raises(BlobMissingError):
+            read()

@@ -19,7 +19,7 @@ from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
-from tests.app.live_api import LiveApi, live_api, send
+from tests.app.live_api import LiveApi, finished, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
 from tests.app.workers import eventually
 
@@ -69,13 +69,15 @@ def test_a_record_that_comes_after_its_blob_keeps_it(sweeper: Sweeper, jobs: Job
     assert all_blobs(blobs) == {"uploads/late"}
 
 
+@pytest.mark.parametrize("keep_uploads", ["result", "off"])
 def test_jobs_that_are_over_keep_what_is_still_of_use(
-    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+    jobs: Jobs, blobs: Blobs, server: redis.Redis, settings: Settings, keep_uploads: str
 ) -> None:
+    sweeper = Sweeper(jobs, blobs, settings.model_copy(update={"keep_uploads": keep_uploads}))
     kept = {
         "queued": {"uploads", "results"},
         "running": {"uploads", "results"},
-        "succeeded": {"results"},
+        "succeeded": {"results"} | ({"uploads"} if keep_uploads == "result" else set()),
         "failed": {"uploads"},
         "canceled": set(),
         "expired": set(),
@@ -84,7 +86,8 @@ def test_jobs_that_are_over_keep_what_is_still_of_use(
     for state in kept:
         blobs.write(f"uploads/{state}", b"video")
         put_result(blobs, state)
-        server.hset(jobs.keys.job(state), "state", state)
+        server.hset(jobs.keys.job(state), mapping={"state": state, "ended_at": 1})
+        server.zadd(jobs.keys.expiry, {state: 1})
     sweeper.sweep()
     sweeper.sweep()
     assert all_blobs(blobs) == {f"{folder}/{state}" for state, folders in kept.items() for folder in folders}
@@ -241,6 +244,39 @@ def test_the_budget_takes_what_finished_first(api: LiveApi, worker: ScriptedWork
     kept = jobs.get(ids[1])
     assert kept is not None
     assert json.loads(blobs.read(f"{kept.results}/attention.json"))
+
+
+def test_the_budget_takes_kept_uploads_before_results(
+    api: LiveApi, worker: ScriptedWorker, jobs: Jobs
+) -> None:
+    ids = []
+    for _ in range(3):
+        ids.append(send(api, b"v" * 40_000).headers["location"].rsplit("/", 1)[1])
+        worker.succeed(worker.take())
+    waiting = send(api, b"v" * 40_000).headers["location"].rsplit("/", 1)[1]
+    blobs = api.service.blobs
+    budget = sum(blobs.sizes("results").values()) + 2 * 40_000
+    settings = api.service.settings.model_copy(update={"max_results_bytes": budget})
+    jobs.server.delete(f"{jobs.keys.namespace}:sweeper")  # the API's own holds it
+    Sweeper(jobs, blobs, settings).sweep()
+    assert blobs.names("uploads") == {ids[1], ids[2], waiting}
+    documents = [api.client.get(f"/jobs/{job_id}").json() for job_id in ids]
+    assert [document["state"] for document in documents] == ["succeeded"] * 3
+    assert [document["urls"]["video"] is None for document in documents] == [True, False, False]
+
+
+def test_uploads_that_are_kept_for_some_seconds_go_after_them(
+    api: LiveApi, worker: ScriptedWorker, jobs: Jobs, server: redis.Redis
+) -> None:
+    old, new = (finished(api, worker).rsplit("/", 1)[1] for _ in range(2))
+    server.hincrbyfloat(jobs.keys.job(old), "ended_at", -100)
+    settings = api.service.settings.model_copy(update={"keep_uploads": "60"})
+    server.delete(f"{jobs.keys.namespace}:sweeper")  # the API's own holds it
+    sweeper = Sweeper(jobs, api.service.blobs, settings)
+    sweeper.sweep()
+    sweeper.sweep()
+    assert api.service.blobs.names("uploads") == {new}
+    assert api.service.blobs.names("results") == {old, new}
 
 
 def test_results_of_an_attempt_that_did_not_count_go(

@@ -85,7 +85,14 @@ def test_a_job_is_done(staffed: Service, video: Path) -> None:
     assert staffed.blobs.read(f"{job.results}/frames/3.jpg").startswith(b"\xff\xd8")
     assert not staffed.blobs.exists(f"{job.results}/frames/4.jpg")
     assert b'"words"' in staffed.blobs.read(f"{job.results}/attention.json")
-    assert not staffed.blobs.exists(f"uploads/{job.id}")
+    assert staffed.blobs.read(f"uploads/{job.id}") == video.read_bytes()
+
+
+def test_uploads_are_kept_only_where_the_setting_says(crew: Service, video: Path) -> None:
+    crew.start_worker(REELWORD_KEEP_UPLOADS="off")
+    job = crew.wait(crew.submit(video))
+    eventually(lambda: not crew.blobs.exists(f"uploads/{job.id}"))
+    assert job.state == "succeeded"
 
 
 def test_a_record_without_a_choice_still_runs(staffed: Service, video: Path) -> None:

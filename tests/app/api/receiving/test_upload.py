@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import resource
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
@@ -54,6 +55,7 @@ def test_video_and_options_arrive_however_the_body_is_cut(file: Path, size: int)
     assert file.read_bytes() == video
     assert (got.file, got.size) == (file, len(video))
     assert got.fields == {"beam_size": "3", "attention": "false"}
+    assert got.sha256 == hashlib.sha256(video).hexdigest()
 
 
 VIDEO = part("video", b"data", "a.mp4")

@@ -16,7 +16,7 @@ from tests.app.scripted_worker import WORDS, ScriptedWorker, attention_document
 MEMBERS = {
     "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
     "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error", "place",
-    "estimated_seconds", "workers",
+    "estimated_seconds", "workers", "urls",
     "estimate", "metadata", "priority", "source_url", "validate_only", "webhook", "batch", "recaption_of",
 }  # fmt: skip
 MEDIA_MEMBERS = {

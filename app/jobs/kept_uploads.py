@@ -1,0 +1,89 @@
+"""Removes the uploads that are kept of finished jobs, those of the jobs that finished first before others'.
+
+A job that has succeeded needs its upload no more: it is kept to be played and to be captioned again, as long
+as REELWORD_KEEP_UPLOADS says and there is room. A removal takes nothing else of its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from app.errors import QueueUnavailable
+from app.jobs.blobs import Blobs
+from app.jobs.job_store import Jobs
+from app.jobs.redis_client import unavailable_if_away
+
+AT_A_TIME = 500  #: records asked for in one exchange with Redis
+log = structlog.get_logger(__name__)
+
+
+class KeptUploads:
+    """Finds and removes uploads of jobs that have succeeded.
+
+    Args:
+        jobs: the records.
+        blobs: where the uploads lie.
+    """
+
+    def __init__(self, jobs: Jobs, blobs: Blobs) -> None:
+        self._jobs, self._blobs = jobs, blobs
+
+    def ids(self) -> Iterator[str]:
+        """Yields the jobs whose upload is kept, in the order in which they ended. Raises QueueUnavailable."""
+        names = self._blobs.names("uploads")
+        for ended in self._ended() if names else ():
+            yield from self._succeeded([job_id for job_id in ended if job_id in names])
+
+    def make_room(self, missing: Callable[[], int]) -> bool:
+        """Removes uploads until there is room on the disk that new ones arrive on.
+
+        Args:
+            missing: tells how many bytes must become free; asked again after each removal.
+
+        Returns:
+            Whether there is room now. False, and nothing is removed, where all of them together would not
+            do, where they lie elsewhere, and where Redis does not say whose go.
+        """
+        if not self._blobs.shares_disk_with_staging():
+            return False
+        try:
+            sizes = self._blobs.sizes("uploads")
+            kept = [job_id for job_id in self.ids() if job_id in sizes]
+        except QueueUnavailable as error:
+            log.warning("no kept upload is removed: redis is away", reason=str(error))
+            return False
+        if sum(sizes[job_id] for job_id in kept) < missing():
+            return False
+        for job_id in kept:
+            self._blobs.remove(f"uploads/{job_id}")
+            log.info("kept upload removed: the disk is almost full", job=job_id, bytes=sizes[job_id])
+            if missing() <= 0:
+                return True
+        return False
+
+    def _ended(self) -> Iterator[list[str]]:
+        """Yields the jobs that are over and not expired, some at a time, the first that ended first."""
+        first = 0
+        while True:
+            with unavailable_if_away():
+                found: Any = self._jobs.server.zrange(self._jobs.keys.expiry, first, first + AT_A_TIME - 1)
+            if not found:
+                return
+            yield list(found)
+            first += AT_A_TIME
+
+    def _succeeded(self, ids: Sequence[str]) -> list[str]:
+        """Sorts those that have succeeded by the moment of their end; a score counts whole seconds."""
+        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hmget(self._jobs.keys.job(job_id), "state", "ended_at")
+            records = pipe.execute(raise_on_error=False)
+        found = [
+            (float(record[1] or 0), job_id)
+            for job_id, record in zip(ids, records, strict=True)
+            if not isinstance(record, Exception) and record[0] == "succeeded"
+        ]
+        return [job_id for _, job_id in sorted(found)]
