@@ -9,6 +9,7 @@ carries a fencing token that only grows: whoever comes late with an old one chan
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ import structlog
 
 from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
+from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
@@ -107,6 +109,7 @@ class Jobs:
         filename: str = "",
         priority: Priority = "normal",
         submission: Submission | None = None,
+        reservation: Reservation | None = None,
     ) -> Job:
         """Accepts a job, which is on Redis's disk when this returns.
 
@@ -117,8 +120,10 @@ class Jobs:
             filename: the file's name on its sender's disk, fit for display.
             priority: the queue that it waits in.
             submission: what else its sender told.
+            reservation: of the idempotency key that stands for this job from now on.
 
         Raises:
+            KeyTaken: it stands for another one already.
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
         """
@@ -132,9 +137,11 @@ class Jobs:
             "priority": priority,
             "submission": told.model_dump_json(exclude_defaults=True),
         }
+        held = reservation or Reservation("", "")
         arguments: list[str | int] = [
             job_id,
             self._lease_ms,
+            *(held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)),
             *(part for pair in fields.items() for part in pair),
         ]
         keys = [self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys]
@@ -145,6 +152,8 @@ class Jobs:
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        if created == -1:
+            raise KeyTaken
         self._check_flushed(job_id, flushed)
         job = self.get(job_id)
         assert job is not None
