@@ -1,6 +1,6 @@
 """Runs the jobs in a worker's hands, stores their results, and decides what the death of a child costs them.
 
-    decode each → caption all together → finish each
+    fetch those with an address → decode each → caption all together → finish each
                         ↓ the engine died
                   each again, alone
 
@@ -38,6 +38,7 @@ from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.film_segments import FilmSegments, film_answer
 from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
+from app.worker.url_fetches import UrlFetches
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
@@ -78,6 +79,7 @@ class JobRunner:
         self._jobs, self._blobs, self._watch = jobs, blobs, watch
         self._decoder, self._engine, self._settings = decoder, engine, settings
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._fetches = UrlFetches(blobs, watch, settings)
         self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
 
     def work(self, claims: Sequence[Claim]) -> None:
@@ -91,16 +93,42 @@ class JobRunner:
                 raise
 
     def _work(self, runs: Sequence[Attempt]) -> None:
+        away = [run for run in runs if run.claim.job.submission.source_url is not None]
+        films = self._caption_clips([run for run in runs if run not in away])
+        films += self._caption_clips(self._fetch(away))  # nobody waits for another's server
+        self._hand_back(films[1:])
+        for film in films[:1]:
+            self._caption_film(film)
+
+    def _fetch(self, runs: Sequence[Attempt]) -> list[Attempt]:
+        """Fetches the videos of runs that have an address; returns those whose video is there."""
+        there: list[Attempt] = []
+        left = [run for run in runs if not self._settle_if_stopped(run)]
+        while left:
+            failed = self._fetches.fetch(left)
+            there += [run for run in left if run not in failed and not self._settle_if_stopped(run)]
+            left = [run for run in failed if self._is_fetched_again(run, failed[run])]
+        return there
+
+    def _is_fetched_again(self, run: Attempt, error: Exception) -> bool:
+        """Whether the next attempt has begun after this error; where it has not, the job has ended."""
+        if self._settle_if_stopped(run):
+            return False
+        if isinstance(error, JobFailure):
+            self._fail(run, error)
+            return False
+        log.error("the job's video could not be fetched", job=run.claim.job.id, exc_info=error)
+        return self._again(run, WorkerFault("The worker met an error while it fetched the video."))
+
+    def _caption_clips(self, runs: Sequence[Attempt]) -> list[Attempt]:
+        """Captions clips, together where that goes well; returns the runs that turned out to be films."""
         read = [run for run in runs if self._decode(run, self._read_frames)]
         batches = deque([[run for run in read if run.film is None]])
         while batches:
             batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
             if batch:
                 batches.extend([run] for run in self._caption(batch))
-        films = [run for run in read if run.film is not None]
-        self._hand_back(films[1:])
-        for film in films[:1]:
-            self._caption_film(film)
+        return [run for run in read if run.film is not None]
 
     def _caption_film(self, run: Attempt) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments."""
