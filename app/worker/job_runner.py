@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -36,6 +37,7 @@ from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.estimates import CostEstimator
 from app.worker.film_segments import FilmSegments, film_answer
 from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
 from app.worker.url_fetches import UrlFetches
@@ -122,7 +124,10 @@ class JobRunner:
 
     def _caption_clips(self, runs: Sequence[Attempt]) -> list[Attempt]:
         """Captions clips, together where that goes well; returns the runs that turned out to be films."""
-        read = [run for run in runs if self._decode(run, self._read_frames)]
+        for run in [run for run in runs if run.claim.job.submission.validate_only]:
+            self._validate(run)
+        asked = [run for run in runs if not run.claim.job.submission.validate_only]
+        read = [run for run in asked if self._decode(run, self._read_frames)]
         batches = deque([[run for run in read if run.film is None]])
         while batches:
             batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
@@ -191,6 +196,35 @@ class JobRunner:
         run.options = run.options.model_copy(update={"segments": "none"})
         run.answer = media_answer(run.decoded, time.monotonic() - began)
 
+    def _validate(self, run: Attempt) -> None:
+        """Ends a job that asks for no caption with what its video is and what one would cost."""
+        while self._decode(run, self._read_estimate) and not self._settle_if_stopped(run):
+            try:
+                self._end_well(run, run.record())
+                return
+            except QueueUnavailable:
+                raise
+            except Exception:
+                log.exception("the job's estimate could not be kept", job=run.claim.job.id)
+                if not self._again(run, WorkerFault("The worker met an error while it kept the result.")):
+                    return
+
+    def _read_estimate(self, run: Attempt) -> None:
+        """Reads what a caption would be written of, and estimates what that costs."""
+        estimator = CostEstimator(self._decoder, self._engine.start(), self._limits)
+        began = time.monotonic()
+        self._read_frames(run)
+        assert run.options is not None
+        estimator.check(run.options)
+        if run.decoded is not None:
+            run.answer = estimator.clip(run.options, run.decoded, time.monotonic() - began)
+            return
+        with (
+            self._blobs.local(run.claim.job.upload) as path,
+            self._watch.guard([run], self._decoder.kill),
+        ):
+            run.answer = estimator.film(run.options, path)
+
     def _read_film(self, run: Attempt) -> None:
         """Captions the film's segments, and reads what sums it up."""
         self._engine.start()
@@ -258,18 +292,21 @@ class JobRunner:
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
         assert run.decoded is not None
-        job, folder = run.claim.job, run.claim.results
         if run.film is not None:
             answer = film_answer(run, answer)
-        store_result(self._blobs, folder, run.decoded, answer.attention)
+        store_result(self._blobs, run.claim.results, run.decoded, answer.attention)
         whole = run.record(run.answer.joined_with(answer.answer))
-        record = store_large_answer(self._blobs, folder, whole)
+        self._end_well(run, store_large_answer(self._blobs, run.claim.results, whole))
+
+    def _end_well(self, run: Attempt, record: Mapping[str, Any]) -> None:
+        """Ends the job as succeeded, on the record."""
+        job = run.claim.job
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
         run.is_settled = True
-        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
+        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=record.get("caption"))
         if not is_ours:
-            remove_blob(self._blobs, folder)
+            remove_blob(self._blobs, run.claim.results)
         elif self._settings.upload_seconds == 0:
             remove_blob(self._blobs, job.upload)
 

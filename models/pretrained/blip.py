@@ -32,7 +32,7 @@ FRAMES = 6
 
 @dataclass(frozen=True, eq=False)
 class BlipVideos:
-    """Holds encoded videos. memory: (B, T · (1 + cells), C). prefix: (P,), tokens that captions go on from."""
+    """Holds encoded videos. memory: (B, T · (1 + cells), C). prefix: (P,), tokens that come before words."""
 
     memory: Tensor
     prefix: Tensor
