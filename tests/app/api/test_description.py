@@ -66,7 +66,8 @@ def test_nothing_is_found_that_the_description_does_not_tell(
     worker = ScriptedWorker(jobs, open_api.service.blobs)
     worker.advertise("stats", "g2l")
     with working(worker):
-        assert not schemathesis_finds(open_api, tmp_path)
+        said = schemathesis_finds(open_api, tmp_path)
+    assert not said, said
 
 
 def test_nothing_is_found_about_a_job_that_has_everything(
@@ -80,4 +81,4 @@ def test_nothing_is_found_about_a_job_that_has_everything(
         said = schemathesis_finds(
             open_api, tmp_path, "--include-path-regex", "^/jobs/", "--exclude-method", "DELETE"
         )
-    assert not said
+    assert not said, said
