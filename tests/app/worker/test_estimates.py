@@ -108,8 +108,8 @@ def test_nothing_is_estimated_where_nobody_measured(crew: Service, clip: Path) -
 def test_an_estimate_is_asked_for_by_http(crew: Service, clip: Path) -> None:
     with live_api(crew.settings) as api:
         headers = {"Prefer": "wait=30"}
-        files = {"video": ("clip.mp4", clip.read_bytes()), "validate_only": (None, "true")}
-        response = api.client.post("/caption", files=files, headers=headers)
+        files, fields = {"video": ("clip.mp4", clip.read_bytes())}, {"validate_only": "true"}
+        response = api.client.post("/caption", files=files, data=fields, headers=headers)
         assert response.status_code == 200
         body = response.json()
         assert body["estimate"]["frames"] == 4

@@ -87,7 +87,7 @@ def test_parallel_requests_to_two_servers_make_one_job(api: LiveApi, settings: S
         def post(number: int) -> httpx.Response:
             started.wait()
             data = b"x" * 200_000
-            response = send((api, second)[number % 2], data, KEY)
+            response: httpx.Response = send((api, second)[number % 2], data, KEY)
             while response.status_code == 409:
                 assert_problem(response, 409, "idempotency_in_progress")
                 assert int(response.headers["retry-after"]) > 0
