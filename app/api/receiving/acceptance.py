@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.repeated_requests import Held, check_same, reserve
 from app.api.receiving.upload import Upload, displayable
@@ -23,6 +22,9 @@ from app.errors import (
 from app.jobs.idempotency import KeptAnswer, KeyTaken, Reservation, fingerprint_of
 from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions
+
+if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
+    from app.api.dependencies import ApiDependencies
 
 
 @dataclass(frozen=True)

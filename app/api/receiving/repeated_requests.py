@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import anyio.to_thread
 from fastapi import Header
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies
 from app.errors import QueueUnavailable
 from app.jobs.idempotency import RENEW_SECONDS, IdempotencyKeys, KeptAnswer, Reservation
+
+if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
+    from app.api.dependencies import ApiDependencies
 
 REPLAYED = {
     "Idempotency-Replayed": {

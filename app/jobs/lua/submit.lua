@@ -1,5 +1,5 @@
 -- Accepts a job: its record, its entry in the stream and what its idempotency key stands for, all or none.
--- KEYS  1 record   2 stream   3 clock   4 dead letters
+-- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 job id   2 lease, ms   3 idempotency key, or ''   4 token that has it reserved   5 fingerprint
 --       6 seconds that it is remembered   7… field, value, …  (what the submitter knows)
 -- Returns 1, 0 where the job is there already (a retried call), or -1 where another request has the key.

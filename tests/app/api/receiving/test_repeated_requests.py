@@ -177,11 +177,11 @@ def test_keys_of_two_owners_are_two(keys_of: IdempotencyKeys) -> None:
 
 
 def test_a_job_that_could_not_be_kept_frees_its_key(api: LiveApi, server: redis.Redis, jobs: Jobs) -> None:
-    kept, jobs_submit = [], api.service.jobs._check_flushed
+    kept, jobs_submit = list[str](), api.service.jobs._check_flushed
 
-    def not_flushed(job_id: str, _flushed: object) -> None:
-        kept.append(job_id)
-        jobs_submit(job_id, redis.RedisError("the disk is slow"))
+    def not_flushed(job_ids: list[str], _flushed: object) -> None:
+        kept.extend(job_ids)
+        jobs_submit(job_ids, redis.RedisError("the disk is slow"))
 
     object.__setattr__(api.service.jobs, "_check_flushed", not_flushed)
     assert_problem(send(api, headers=KEY), 503, "not_on_disk")
