@@ -69,6 +69,14 @@ RETRY_AFTER = {
 }
 
 
+class Cause(BaseModel):
+    """One thing that is wrong with the service, as ``/readyz`` lists them."""
+
+    code: str = Field(description="Stable name; docs/operate.md lists all.")
+    message: str
+    hint: str = Field(description="What its operator can do, in a sentence.")
+
+
 class Problem(BaseModel):
     """The body of every answer that is not a success."""
 
@@ -80,6 +88,7 @@ class Problem(BaseModel):
     code: str = Field(description="Stable name of the problem; docs/api.md lists all.")
     hint: str = Field(description="What to do about it, in a sentence.")
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+    causes: list[Cause] | None = Field(None, description="Of `not_ready`: everything that is wrong.")
 
 
 class RequestError(ReelwordError):
@@ -388,6 +397,11 @@ class NotReady(RequestError):
     operator_hint = "If it lasts, read the worker's log or run python -m app doctor."
     retry_after = 5
 
+    def __init__(self, detail: str = "", *, causes: Sequence[Cause] = ()) -> None:
+        super().__init__(detail or (causes[0].message if causes else ""))
+        self.causes = list(causes) or None
+        self.hint = causes[0].hint if causes else self.hint
+
 
 class HostNotAllowed(RequestError):
     code = "host_not_allowed"
@@ -455,7 +469,8 @@ def in_units(size: int) -> str:
 
 def describe(error: RequestError, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
-    return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+    found = problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+    return found.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else found
 
 
 def describe_job_error(error: QueueError | RecordUnreadable | TooManyJobs, path: str) -> Problem:

@@ -69,6 +69,11 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def counts(self) -> str:
+        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:counts"
+
+    @property
     def index(self) -> str:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
@@ -152,7 +157,7 @@ class Job:
     waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
     changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
     grows while the job runs. error: code, message and hint of a failed job. results_of: token of the
-    claim that succeeded.
+    claim that succeeded. worker: the one that took it last.
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -175,6 +180,7 @@ class Job:
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
     submission: Submission = Submission()
+    worker: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -220,6 +226,7 @@ class Job:
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
                 submission=Submission.model_validate_json(record.get("submission") or "{}"),
+                worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:
             raise RecordUnreadable(

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import redis
 import structlog
@@ -89,6 +89,15 @@ class NewJob:
             "submission": self.submission.model_dump_json(exclude_defaults=True),
         }
         return [part for pair in fields.items() for part in pair]
+
+
+class EndTold(NamedTuple):
+    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+
+    answer: str = ""
+    error: str = ""
+    measured: str = ""
+    segments: int | str = ""
 
 
 class Jobs:
@@ -292,7 +301,7 @@ class Jobs:
                 keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl,
+                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -345,7 +354,7 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -419,29 +428,37 @@ class Jobs:
             )
 
     def _end(
-        self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        job: Job,
+        token: str,
+        state: State,
+        answer: Mapping[str, Any] | None = None,
+        error: ReelwordError | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason, _segments_done(answer))
+        told = EndTold(
+            text,
+            "" if error is None else _error_json(error),
+            _measured(error, answer),
+            _segments_done(answer),
+        )
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self,
-        job_id: str,
-        priority: Priority,
-        token: str,
-        state: State,
-        text: str = "",
-        reason: str = "",
-        segments: int | str = "",
+        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
     ) -> Ending:
+        told = told or EndTold()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self.lease_ms, segments],
-            )
+                args=[
+                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
+                    told.segments, told.measured,
+                ],
+            )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
@@ -473,3 +490,10 @@ def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
 
 def _error_json(error: ReelwordError) -> str:
     return json.dumps(error.document())
+
+
+def _measured(error: ReelwordError | None, answer: Mapping[str, Any] | None = None) -> str:
+    """Writes what /metrics counts of an end: seconds by stage, and whether the video was the trouble."""
+    timings: Mapping[str, Any] = (answer or {}).get("timings") or {}
+    seconds = {stage: spent for stage, spent in timings.items() if spent is not None}
+    return json.dumps({"seconds": seconds, "about_media": error is not None and error.about_media})
