@@ -77,6 +77,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
             problems.PromptNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.TooManyBatches,
             problems.StorageFull,
