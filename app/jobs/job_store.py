@@ -158,8 +158,13 @@ class Jobs:
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
         keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
         held = reservation or Reservation("", "")
-        kept = [held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)]
-        arguments = [job_id, self.lease_ms, *kept, *new.fields()]
+        kept: list[str | int] = [
+            held.key,
+            held.token,
+            held.fingerprint,
+            LONGEST_QUEUE + math.ceil(self._result_ttl),
+        ]
+        arguments: list[str | int] = [job_id, self.lease_ms, *kept, *new.fields()]
         if self.submit_by(self._submit, keys, arguments, [job_id]) == -1:
             raise KeyTaken
         job = self.get(job_id)
