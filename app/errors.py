@@ -19,7 +19,9 @@ extractors/media/errors.py.)
     │   ├── UrlRefused              url_refused           403  the server there refuses it
     │   ├── UrlTooLarge             url_too_large         413  the file has more bytes than an upload may
     │   └── UrlTimeout              url_timeout           504  it did not come in time
+    ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
     ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
@@ -164,6 +166,15 @@ class UrlTimeout(JobFailure):
     status = 504
 
 
+class TooManyJobs(JobError):
+    """An owner has as many jobs that are not over as its key allows."""
+
+    code = "too_many_jobs"
+    hint = "Wait until one of them is over, or cancel one, then send the video again."
+    operator_hint = "The key has this limit from python -m app keys add --concurrent."
+    status = 429
+
+
 class RecordUnreadable(JobError):
     """This version cannot read what Redis holds of a job."""
 
@@ -173,6 +184,15 @@ class RecordUnreadable(JobError):
         "See why with python -m app dead list, and requeue the job once all processes are of the version "
         "that wrote it."
     )
+    status = 409
+
+
+class JobNotRequeued(JobError):
+    """A job cannot be put into its queue again."""
+
+    code = "job_not_requeued"
+    hint = "Send the video again where it is gone."
+    operator_hint = "See jobs and their states with python -m app jobs list."
     status = 409
 
 

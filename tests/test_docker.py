@@ -120,8 +120,21 @@ def test_accepted_jobs_are_on_disk(root: Path) -> None:
 
 def test_only_the_api_is_reached_from_outside(root: Path) -> None:
     compose = _compose(root)
-    assert [name for name, service in compose["services"].items() if "ports" in service] == ["api"]
+    reached = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert set(reached) == {"api", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for port in reached["grafana"])
     assert compose["networks"]["inside"]["internal"]
+
+
+def test_the_published_port_serves_nobody_without_a_key(root: Path) -> None:
+    given = _compose(root)["services"]["api"]["environment"]["REELWORD_ACCESS"]
+    assert given == "${REELWORD_ACCESS:-keys}"
+    command = [
+        shlex.split(rest) for step, rest in _steps(root / "docker" / "api.Dockerfile") if step == "CMD"
+    ]
+    assert Settings(host=re.sub(r"[^\d.]", "", command[-1][-3])).needs_key
+    header = (root / "docker-compose.yml").read_text().partition("name: reelword")[0]
+    assert "docker compose exec api python -m app keys add" in header
 
 
 def test_targets_of_compose_are_stages(root: Path) -> None:

@@ -69,9 +69,18 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def counts(self) -> str:
+        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:counts"
+
+    @property
     def index(self) -> str:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
+
+    @property
+    def held_uploads(self) -> str:
+        return f"{self.namespace}:held"
 
     def batch(self, batch_id: str) -> str:
         return f"{self.namespace}:batch:{batch_id}"
@@ -87,6 +96,21 @@ class Keys:
     def recent_runs(self) -> str:
         return f"{self.namespace}:runs"
 
+    @property
+    def api_keys(self) -> str:
+        return f"{self.namespace}:keys"
+
+    def session(self, digest: str) -> str:
+        return f"{self.namespace}:session:{digest}"
+
+    @property
+    def rates(self) -> str:
+        return f"{self.namespace}:rate"
+
+    def active(self, owner: str) -> str:
+        """Names the set of an owner's jobs that were not over when somebody last looked."""
+        return f"{self.namespace}:active:{owner}"
+
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
@@ -98,6 +122,8 @@ class JobLimits(BaseModel):
 
     seconds: float | None = Field(None, gt=0, description="How long the video may last.")
     pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
+    upload_bytes: int | None = Field(None, gt=0, description="How large a video may be that is fetched.")
+    concurrent: int | None = Field(None, gt=0, description="How many jobs of its owner may not be over.")
 
 
 class Submission(BaseModel):
@@ -131,7 +157,7 @@ class Job:
     waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
     changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
     grows while the job runs. error: code, message and hint of a failed job. results_of: token of the
-    claim that succeeded.
+    claim that succeeded. worker: the one that took it last.
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -154,6 +180,7 @@ class Job:
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
     submission: Submission = Submission()
+    worker: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -199,6 +226,7 @@ class Job:
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
                 submission=Submission.model_validate_json(record.get("submission") or "{}"),
+                worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:
             raise RecordUnreadable(

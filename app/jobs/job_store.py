@@ -14,15 +14,15 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import redis
 import structlog
 
-from app.errors import NotOnDisk, RecordUnreadable
+from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
-from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
 from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
@@ -34,6 +34,8 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
+TOO_MANY = -1  #: what scripts that accept jobs say of an owner with as many as may be
+KEY_TAKEN = -2  #: and of an idempotency key that stands for something already
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -87,6 +89,15 @@ class NewJob:
             "submission": self.submission.model_dump_json(exclude_defaults=True),
         }
         return [part for pair in fields.items() for part in pair]
+
+
+class EndTold(NamedTuple):
+    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+
+    answer: str = ""
+    error: str = ""
+    measured: str = ""
+    segments: int | str = ""
 
 
 class Jobs:
@@ -154,18 +165,19 @@ class Jobs:
             KeyTaken: it stands for another one already.
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
+            TooManyJobs: as many of its owner as may be are not over yet.
         """
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
-        keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
         held = reservation or Reservation("", "")
-        kept: list[str | int] = [
-            held.key,
-            held.token,
-            held.fingerprint,
-            LONGEST_QUEUE + math.ceil(self._result_ttl),
+        kept = (held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl))
+        arguments: list[str | int] = [
+            job_id,
+            self.lease_ms,
+            *self.limit_of(new.submission),
+            *kept,
+            *new.fields(),
         ]
-        arguments: list[str | int] = [job_id, self.lease_ms, *kept, *new.fields()]
-        if self.submit_by(self._submit, keys, arguments, [job_id]) == -1:
+        if self.submit_by(self._submit, self._keys_of(job_id, priority), arguments, [job_id]) == KEY_TAKEN:
             raise KeyTaken
         job = self.get(job_id)
         assert job is not None
@@ -178,7 +190,7 @@ class Jobs:
 
         Args:
             script: which writes all of them or none.
-            keys: its own; those that all scripts have come behind.
+            keys: its KEYS.
             arguments: its ARGV.
             job_ids: the jobs, which are withdrawn where the disk takes too long.
 
@@ -188,17 +200,24 @@ class Jobs:
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
+            TooManyJobs: as many of their owner as may be are not over yet.
         """
-        every = [*keys, *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(script.text, len(every), *every, *arguments)
+            pipe.eval(script.text, len(keys), *keys, *arguments)
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        if created == TOO_MANY:
+            raise TooManyJobs("With these, more jobs of this key than it may have would not be over.")
         self._check_flushed(job_ids, flushed)
         return int(created)
+
+    def limit_of(self, submission: Submission) -> tuple[int, str, str]:
+        """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
+        most = 0 if submission.limits is None else submission.limits.concurrent or 0
+        return most, self.keys.active(submission.owner or ""), self.keys.job("")
 
     def _check_flushed(self, job_ids: Sequence[str], flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
@@ -209,6 +228,19 @@ class Jobs:
             for job_id in job_ids:
                 self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
+
+    def check_concurrency(self, owner: str | None, limits: JobLimits | None) -> None:
+        """Raises TooManyJobs where ``submit`` would, before a long upload; and QueueUnavailable."""
+        most = 0 if limits is None else limits.concurrent or 0
+        if owner is None or not most:
+            return
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            ids: Any = self.server.smembers(self.keys.active(owner))
+            for job_id in ids:
+                pipe.hget(self.keys.job(job_id), "state")
+            active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
+        if active >= most:
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
@@ -268,7 +300,7 @@ class Jobs:
                 keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl,
+                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -321,7 +353,7 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -395,29 +427,37 @@ class Jobs:
             )
 
     def _end(
-        self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        job: Job,
+        token: str,
+        state: State,
+        answer: Mapping[str, Any] | None = None,
+        error: ReelwordError | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason, _segments_done(answer))
+        told = EndTold(
+            text,
+            "" if error is None else _error_json(error),
+            _measured(error, answer),
+            _segments_done(answer),
+        )
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self,
-        job_id: str,
-        priority: Priority,
-        token: str,
-        state: State,
-        text: str = "",
-        reason: str = "",
-        segments: int | str = "",
+        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
     ) -> Ending:
+        told = told or EndTold()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self.lease_ms, segments],
-            )
+                args=[
+                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
+                    told.segments, told.measured,
+                ],
+            )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
@@ -449,3 +489,10 @@ def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
 
 def _error_json(error: ReelwordError) -> str:
     return json.dumps(error.document())
+
+
+def _measured(error: ReelwordError | None, answer: Mapping[str, Any] | None = None) -> str:
+    """Writes what /metrics counts of an end: seconds by stage, and whether the video was the trouble."""
+    timings: Mapping[str, Any] = (answer or {}).get("timings") or {}
+    seconds = {stage: spent for stage, spent in timings.items() if spent is not None}
+    return json.dumps({"seconds": seconds, "about_media": error is not None and error.about_media})

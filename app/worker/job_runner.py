@@ -38,7 +38,7 @@ from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.estimates import CostEstimator
-from app.worker.film_segments import FilmSegments, film_answer
+from app.worker.film_segments import FilmSegments, film_answer, limits_of
 from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
 from app.worker.url_fetches import UrlFetches
 from app.worker.watchdog import Attempt, Watchdog
@@ -180,7 +180,9 @@ class JobRunner:
         if wanted not in (None, "none"):
             run.film = 0.0
             return
-        limits = self._limits if wanted == "none" else replace(self._limits, max_duration=CLIP_SECONDS)
+        whole = limits_of(run.claim.job, self._limits)
+        longest = whole.max_duration if wanted == "none" else min(CLIP_SECONDS, whole.max_duration)
+        limits = replace(whole, max_duration=longest)
         began = time.monotonic()
         with (
             self._blobs.local(run.claim.job.upload) as path,
@@ -189,7 +191,7 @@ class JobRunner:
             try:
                 run.decoded = self._decoder.decode(path, request, limits)
             except TooLong:
-                if wanted == "none":
+                if longest == whole.max_duration:
                     raise
                 run.film, run.options = 0.0, run.options.model_copy(update={"segments": "shots"})
                 return
@@ -211,7 +213,7 @@ class JobRunner:
 
     def _read_estimate(self, run: Attempt) -> None:
         """Reads what a caption would be written of, and estimates what that costs."""
-        estimator = CostEstimator(self._decoder, self._engine.start(), self._limits)
+        estimator = CostEstimator(self._decoder, self._engine.start(), limits_of(run.claim.job, self._limits))
         began = time.monotonic()
         self._read_frames(run)
         assert run.options is not None

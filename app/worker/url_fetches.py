@@ -20,6 +20,7 @@ from app.errors import UrlNotAllowed
 from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits, fetch
 from app.jobs.blobs import Blobs
+from app.jobs.job import Job
 from app.settings import Settings
 from app.worker.watchdog import Attempt, Watchdog
 
@@ -85,7 +86,7 @@ class UrlFetches:
             raise UrlNotAllowed("This server does not fetch videos.")
         job = run.claim.job
         size = await fetch(
-            str(job.submission.source_url), file, self._limits, partial(run.set_stage, "fetch")
+            str(job.submission.source_url), file, self._limits_of(job), partial(run.set_stage, "fetch")
         )
         if run.stopped is None:
             await anyio.to_thread.run_sync(self.blobs.adopt, file, job.upload)
@@ -98,10 +99,10 @@ class UrlFetches:
             await anyio.sleep(LOOK_SECONDS)
         scope.cancel()
 
-    @property
-    def _limits(self) -> FetchLimits:
+    def _limits_of(self, job: Job) -> FetchLimits:
+        most, own = self.settings.max_upload_bytes, job.submission.limits
         return FetchLimits(
-            max_bytes=self.settings.max_upload_bytes,
+            max_bytes=min(most, (own and own.upload_bytes) or most),
             seconds=self.settings.url_seconds,
             min_free=self.settings.min_free_bytes,
             hosts=AllowedHosts(self.settings.url_host_names),

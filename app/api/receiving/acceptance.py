@@ -95,7 +95,11 @@ class Acceptance:
                 filename=upload.filename or filename_of(request.submission.source_url),
                 priority=request.priority,
                 submission=request.submission.model_copy(
-                    update={"owner": self.owner, "sha256": upload.sha256}
+                    update={
+                        "owner": self.owner,
+                        "limits": self.service.keys.limits_of(self.owner),
+                        "sha256": upload.sha256,
+                    }
                 ),
                 reservation=held,
             )

@@ -115,10 +115,11 @@ async def caption(
     `filename` stand behind the `?` of the address; a form and JSON have them inside.
     """
     kind_of(request.headers)
-    limit = service.settings.max_upload_bytes
+    limit = caller.upload_limit(service.settings.max_upload_bytes)
     async with reserved(service, idempotency_key, caller.owner) as held:
         if not isinstance(held, KeptAnswer):
             await anyio.to_thread.run_sync(check_room, service, request.headers)
+            await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
         with service.blobs.staged() as file:
             body = renewed(service, held, request.stream())
             upload = await receive_body(

@@ -6,6 +6,7 @@
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
 --       10 error to record where no attempt is left   11 seconds a result is kept
+--       12 what is measured of that, JSON (common.lua, count_end)
 -- Returns {outcome, field, value, …}; outcome is one of
 --   claimed    the fields are the record's
 --   busy       another worker's lease is good
@@ -33,6 +34,7 @@ local function finish(state, reason)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('HINCRBY', record, 'token', 1)
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  count_end(record, state, now.ms, reason, ARGV[12])
   index_job(record, id)
   tell_end(events, ended, record, id)
   drop()
@@ -73,14 +75,16 @@ if not is_same_attempt then
     finish('failed', cause)
     return {'exhausted'}
   end
-  redis.call('HINCRBY', record, 'attempt', 1)
+  if redis.call('HINCRBY', record, 'attempt', 1) > 1 then
+    count('retried')
+  end
 end
 
 redis.call('HSETNX', record, 'started_at', now.text)
 redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
-  'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
+  'state', 'running', 'worker', worker, 'last_worker', worker, 'nonce', nonce, 'shared', shared,
   'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')

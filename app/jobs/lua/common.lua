@@ -2,6 +2,7 @@
 -- The last two of every script's KEYS are the clock (a hash) and the dead letters (a hash).
 
 local CLOCK, DEAD = KEYS[#KEYS - 1], KEYS[#KEYS]
+local COUNTS = string.gsub(CLOCK, 'clock$', 'counts')
 local INDEX = string.gsub(CLOCK, 'clock$', 'index')
 
 -- A number that a value stands for, or nil; neither infinite nor too large to count with.
@@ -114,6 +115,56 @@ local function tick(lease)
     ms = elapsed, is_settling = elapsed < settles}
 end
 
+-- Counts something for /metrics, in the very step in which it happens: once, whoever asks and however many ask.
+local function count(name, amount)
+  expect(COUNTS, 'hash')
+  redis.call('HINCRBY', COUNTS, name, amount or 1)
+end
+
+-- Upper bounds of the histograms' buckets, in seconds; app/operations/service_figures.py has the same.
+local BOUNDS = {'0.05', '0.1', '0.25', '0.5', '1', '2.5', '5', '10', '30', '60', '150', '300', '900', '3600'}
+local function count_seconds(stage, seconds)
+  local within = '+Inf'
+  for i = #BOUNDS, 1, -1 do
+    within = seconds <= tonumber(BOUNDS[i]) and BOUNDS[i] or within
+  end
+  count('seconds:' .. stage .. ':' .. within)
+  count('ms:' .. stage, math.floor(seconds * 1000 + 0.5))
+end
+
+local function count_since_created(record, stage, ms)
+  local created = number(redis.call('HGET', record, 'created_ms'))
+  if created and ms then
+    count_seconds(stage, math.max(0, ms - created) / 1000)
+  end
+end
+
+-- Counts a job that ends now; ms: by our clock. measured: '' or JSON, `seconds` by stage and whether the error is
+-- `about_media`. Jobs that somebody canceled say nothing of how long jobs take.
+local function count_end(record, state, ms, reason, measured)
+  count('ended:' .. state)
+  if state == 'canceled' then
+    return
+  end
+  local is_read, about = pcall(cjson.decode, measured)
+  about = is_read and type(about) == 'table' and about or {}
+  if state == 'failed' then
+    local is_error, error = pcall(cjson.decode, reason)
+    local code = is_error and type(error) == 'table' and tostring(error.code) or 'unknown'
+    count('failed:' .. code)
+    if about.about_media then
+      count('rejected:' .. code)
+    end
+  end
+  for stage, seconds in pairs(type(about.seconds) == 'table' and about.seconds or {}) do
+    if number(seconds) then
+      count_seconds(stage, number(seconds))
+    end
+  end
+  count_since_created(record, 'queue', number(redis.call('HGET', record, 'started_ms')))
+  count_since_created(record, 'total', ms)
+end
+
 -- The index of jobs (app/jobs/job_index.py): sorted sets of ids by microseconds of creation, one of all, one a
 -- state, one an owner, and a hash from ids to owners, which a record that has vanished tells no more.
 local STATES = {'queued', 'running', 'succeeded', 'failed', 'canceled', 'expired'}
@@ -179,4 +230,28 @@ local function accept(record, stream, id, created_at, created_ms, fields)
   redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   index_job(record, id)
   tell((string.gsub(record, ':job:', ':events:', 1)), record)
+  count('accepted')
+end
+
+-- Notes jobs of an owner who may have `most` that are not over, or any number where that is 0; false where they
+-- would be too many. Jobs leave the set when it is full, and not as they end: however one ended, or was lost, it
+-- counts no longer.
+local function takes_more(active, records, most, ids)
+  if most == 0 then
+    return true
+  end
+  expect(active, 'set')
+  if redis.call('SCARD', active) + #ids > most then
+    for _, id in ipairs(redis.call('SMEMBERS', active)) do
+      local state = is_hash(records .. id) and redis.call('HGET', records .. id, 'state')
+      if state ~= 'queued' and state ~= 'running' then
+        redis.call('SREM', active, id)
+      end
+    end
+  end
+  if redis.call('SCARD', active) + #ids > most then
+    return false
+  end
+  redis.call('SADD', active, unpack(ids))
+  return true
 end

@@ -5,6 +5,7 @@
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 --       9 segments done, or ''
+--       10 what was measured, JSON, or '' (common.lua, count_end)
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
@@ -13,7 +14,7 @@
 local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local answer, reason, keep, lease, measured = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[10]
 
 expect(expiry, 'zset')
 expect(stream, 'stream')
@@ -45,6 +46,7 @@ local function settle()
     'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  count_end(record, target, now.ms, reason, measured)
   index_job(record, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
@@ -78,12 +80,13 @@ if target == 'expired' then
     return 'lost'
   end
   redis.call('HSET', record, 'state', 'expired')
+  count('left:' .. state)
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
   index_job(record, id)
-  redis.call('DEL', events)
   expire_batch()
+  redis.call('DEL', events)
   return 'done'
 end
 

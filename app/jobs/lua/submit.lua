@@ -1,24 +1,32 @@
 -- Accepts a job: its record, its entry in the stream and what its idempotency key stands for, all or none.
 -- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
--- ARGV  1 job id   2 lease, ms   3 idempotency key, or ''   4 token that has it reserved   5 fingerprint
---       6 seconds that it is remembered   7… field, value, …  (what the submitter knows)
--- Returns 1, 0 where the job is there already (a retried call), or -1 where another request has the key.
+-- ARGV  1 job id   2 lease, ms   3 how many jobs of its owner may not be over, or 0 for any number
+--       4 its owner's jobs   5 what a job's key begins with   6 idempotency key, or ''
+--       7 token that has it reserved   8 fingerprint   9 seconds that it is remembered
+--       10… field, value, …  (what the submitter knows)
+-- Returns 1, 0 where the job is there already (a retried call), -1 where its owner has too many, or -2 where
+-- another request has the key.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end
 
-local key = ARGV[3]
+local key = ARGV[6]
 if key ~= '' then
   expect(key, 'hash')
   local kept = redis.call('HMGET', key, 'token', 'id')
-  if kept[2] or kept[1] and kept[1] ~= ARGV[4] then
-    return -1
+  if kept[2] or kept[1] and kept[1] ~= ARGV[7] then
+    return -2
   end
-  redis.call('HSET', key, 'token', ARGV[4], 'id', ARGV[1], 'record', KEYS[1], 'fingerprint', ARGV[5])
-  redis.call('EXPIRE', key, ARGV[6])
+end
+if not takes_more(ARGV[4], ARGV[5], tonumber(ARGV[3]), {ARGV[1]}) then
+  return -1
+end
+if key ~= '' then
+  redis.call('HSET', key, 'token', ARGV[7], 'id', ARGV[1], 'record', KEYS[1], 'fingerprint', ARGV[8])
+  redis.call('EXPIRE', key, ARGV[9])
 end
 expect(KEYS[2], 'stream')
 local now = tick(tonumber(ARGV[2]))
-accept(KEYS[1], KEYS[2], ARGV[1], now.text, now.ms, {unpack(ARGV, 7)})
+accept(KEYS[1], KEYS[2], ARGV[1], now.text, now.ms, {unpack(ARGV, 10)})
 return 1
