@@ -213,7 +213,7 @@ class JobRunner:
 
     def _read_estimate(self, run: Attempt) -> None:
         """Reads what a caption would be written of, and estimates what that costs."""
-        estimator = CostEstimator(self._decoder, self._engine.start(), self._limits)
+        estimator = CostEstimator(self._decoder, self._engine.start(), limits_of(run.claim.job, self._limits))
         began = time.monotonic()
         self._read_frames(run)
         assert run.options is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from app.jobs.job import Job, Keys, Submission
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.options import CaptionOptions
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -43,10 +43,10 @@ def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: P
         yield running
 
 
-def submit(crew: Service, url: str, **options: Any) -> str:
+def submit(crew: Service, url: str, limits: JobLimits | None = None, **options: Any) -> str:
     job_id = uuid.uuid4().hex
     wanted = CaptionOptions.model_validate({"captioner": "echo", **options})
-    told = Submission(source_url=url)
+    told = Submission(source_url=url, limits=limits)
     return crew.jobs.submit(job_id, wanted, f"uploads/{job_id}", submission=told).id
 
 
@@ -93,6 +93,13 @@ def test_a_video_that_cannot_be_had_fails_its_job_by_name(
     assert job.error is not None
     assert job.error["code"] == code
     assert (staged(crew), crew.blobs.names("uploads")) == ([], set())
+
+
+def test_a_key_s_own_limit_holds_for_what_is_fetched(crew: Service, films: FilmServer) -> None:
+    crew.start_worker()
+    job = crew.wait(submit(crew, films.url(), JobLimits(upload_bytes=len(films.film) - 1)))
+    assert job.error is not None
+    assert job.error["code"] == "url_too_large"
 
 
 def test_private_hosts_are_refused_unless_they_are_named(crew: Service, films: FilmServer) -> None:
