@@ -96,6 +96,7 @@ Prefer = Annotated[
             problems.PromptNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
         ),
