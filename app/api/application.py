@@ -29,6 +29,7 @@ from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.connections import limited
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
+from app.api.request_tracing import TraceRequests
 from app.api.routes import captions, job_list, jobs, recaption, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
@@ -91,6 +92,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_middleware(HeadAsGet)
+    if service.tracing.is_on:
+        app.add_middleware(TraceRequests, tracing=service.tracing)
     return app
 
 

@@ -5,6 +5,8 @@ One for an application. Who asks is another one for each request.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,7 +15,7 @@ from fastapi import Depends, Request
 from app.api.metrics import Metrics
 from app.api.receiving.disk_space import Room
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, Keys
+from app.jobs.job import Job, Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
@@ -21,6 +23,7 @@ from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
+from app.tracing.spans import Tracing, connect_tracing
 
 PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
 #: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
@@ -39,6 +42,7 @@ class ApiDependencies:
     blobs: Blobs
     room: Room
     metrics: Metrics
+    tracing: Tracing
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
@@ -58,14 +62,31 @@ class ApiDependencies:
             blobs=blobs,
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
+            tracing=connect_tracing(settings, "api"),
         )
 
     def waiting(self) -> int:
         """Counts the jobs that no worker has taken. Raises QueueUnavailable."""
         return waiting(self.jobs.server, self.jobs.keys)
 
+    @contextmanager
+    def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
+        """Spans the submission of a job, whose record then names that span.
+
+        Args:
+            job_id: the job.
+            submission: what is told with it.
+
+        Yields:
+            What is to be told with it.
+        """
+        with self.tracing.span("submit", {"reelword.job.id": job_id}):
+            parent = self.tracing.traceparent()
+            yield submission if parent is None else submission.model_copy(update={"traceparent": parent})
+
     def close(self) -> None:
         self.jobs.server.close()
+        self.tracing.close()
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,10 @@ from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
+from app.tracing.spans import Tracing
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.film_segments import FilmSegments, film_answer
+from app.worker.job_spans import spans_of
 from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
@@ -60,6 +62,7 @@ class JobRunner:
         engine: captions them.
         watch: keeps the leases meanwhile.
         settings: limits of time and memory.
+        tracing: is told of each job's turn.
 
     Raises:
         QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
@@ -74,9 +77,11 @@ class JobRunner:
         engine: EngineProcess,
         watch: Watchdog,
         settings: Settings,
+        tracing: Tracing | None = None,
     ) -> None:
         self._jobs, self._blobs, self._watch = jobs, blobs, watch
         self._decoder, self._engine, self._settings = decoder, engine, settings
+        self._tracing = tracing or Tracing()
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
         self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
 
@@ -89,6 +94,12 @@ class JobRunner:
             except Exception:
                 self._hand_back(runs)
                 raise
+            finally:
+                self._tell(runs)
+
+    def _tell(self, runs: Sequence[Attempt]) -> None:
+        for run in runs if self._tracing.is_on else ():
+            self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))
 
     def _work(self, runs: Sequence[Attempt]) -> None:
         read = [run for run in runs if self._decode(run, self._read_frames)]
@@ -207,9 +218,10 @@ class JobRunner:
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
+        run.error = cause if taken.reason == "exhausted" else None
         if taken.reason in ("canceled", "exhausted"):
             remove_blob(self._blobs, run.claim.job.upload)
-        run.is_settled = True
+        run.settle()
         return False
 
     def _finish(self, run: Attempt, answer: EngineAnswer | JobFailure) -> bool:
@@ -238,7 +250,7 @@ class JobRunner:
         record = store_large_answer(self._blobs, folder, whole)
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
-        run.is_settled = True
+        run.settle()
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
         if not is_ours:
             remove_blob(self._blobs, folder)
@@ -247,8 +259,9 @@ class JobRunner:
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
+        run.error = error
         is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
-        run.is_settled = True
+        run.settle()
         log.warning(
             "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint
         )
@@ -266,7 +279,7 @@ class JobRunner:
             delete_blobs(self._blobs, run.claim.job.id)
         elif run.stopped == "handed back":
             self._jobs.hand_back(run.claim)
-        run.is_settled = True
+        run.settle()
         return True
 
     def _lateness(self, run: Attempt) -> str:

@@ -24,6 +24,7 @@ from app.jobs.kept_segments import KeptSegments
 from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
+from extractors.errors import ReelwordError
 from extractors.media.request import Decoded
 
 ADVERTISE_SECONDS = 2.0
@@ -39,6 +40,8 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 #: Of the progress of a film that is cut: its segments. What is left is its summary.
 SEGMENTS_SHARE = 0.95
 
+MOST_MARKS = 90  #: stages of an attempt whose beginnings are kept: a film has three for each segment
+
 log = structlog.get_logger(__name__)
 
 
@@ -47,9 +50,11 @@ class Attempt:
     """Holds how far an attempt at a job is. The main thread moves it on; the watchdog may stop it.
 
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
-    the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
+    the record. ended_at: when its end, or its return to the queue, was there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
     captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments.
+    error: why the job has failed. marks: when each stage began, in seconds since 1970, as far as there is
+    room. first_attempt: which one this turn began with.
     """
 
     claim: Claim
@@ -60,12 +65,27 @@ class Attempt:
     reported: tuple[Answer | None, KeptSegments | None] = (None, None)
     decoded: Decoded | None = None
     stopped: Stop | None = None
-    is_settled: bool = False
     spent: float = 0.0
     film: float | None = None
     clip: SummaryClip | None = None
     kept: KeptSegments | None = None
+    error: ReelwordError | None = None
+    began_at: float = field(default_factory=time.time)
+    ended_at: float | None = None
+    marks: list[tuple[Stage, float]] = field(default_factory=list)
+    first_attempt: int = field(init=False)
     _since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.first_attempt = self.claim.job.attempt
+
+    @property
+    def is_settled(self) -> bool:
+        return self.ended_at is not None
+
+    def settle(self) -> None:
+        """Says that its end, or its return to the queue, is on the record."""
+        self.ended_at = self.ended_at or time.time()
 
     @property
     def progress(self) -> float:
@@ -78,6 +98,9 @@ class Attempt:
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share
+        is_new = not self.marks or self.marks[-1][0] != stage
+        if is_new and len(self.marks) < MOST_MARKS:
+            self.marks.append((stage, time.time()))
 
     def resume(self) -> None:
         self._since = time.monotonic()

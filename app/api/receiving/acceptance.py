@@ -44,16 +44,16 @@ class Acceptance:
             options = choose_captioner(self.service, request.options)
             if upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
-            job = self.service.jobs.submit(
-                job_id,
-                options,
-                key,
-                filename=upload.filename or filename_of(request.submission.source_url),
-                priority=request.priority,
-                submission=request.submission.model_copy(
-                    update={"owner": self.owner, "sha256": upload.sha256}
-                ),
-            )
+            told = request.submission.model_copy(update={"owner": self.owner, "sha256": upload.sha256})
+            with self.service.submitting(job_id, told) as submission:
+                job = self.service.jobs.submit(
+                    job_id,
+                    options,
+                    key,
+                    filename=upload.filename or filename_of(submission.source_url),
+                    priority=request.priority,
+                    submission=submission,
+                )
         except BaseException:
             if upload.file is not None:
                 upload.file.unlink(missing_ok=True)
