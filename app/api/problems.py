@@ -25,6 +25,10 @@
     ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
     ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
+    ├── BatchTooLarge       413 batch_too_large      its videos together
+    ├── TooManyItems        422 too_many_items       more videos than a batch may have
+    ├── UnknownBatch        404 unknown_batch
+    ├── TooManyBatches      503 too_many_batches     are being received at the moment
     ├── InvalidCursor       422 invalid_cursor       no page of a list ended with it
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
@@ -33,6 +37,7 @@
     ├── HeadersTooLarge     431 headers_too_large
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
+    ├── TooManyFollowers    503 too_many_followers   of jobs' events
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -275,6 +280,37 @@ class UnknownSegment(RequestError):
     hint = "Count from 0, up to the number of segments that the job lists."
 
 
+class BatchTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "batch_too_large"
+    title = "The batch is too large"
+    hint = "Send the videos in several batches."
+    operator_hint = "REELWORD_MAX_BATCH_BYTES is the limit."
+
+
+class TooManyItems(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "too_many_items"
+    title = "The batch has too many videos"
+    hint = "Send the videos in several batches."
+
+
+class UnknownBatch(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_batch"
+    title = "There is no such batch"
+    hint = "Check the id; a batch is forgotten with the last of its jobs."
+    operator_hint = "REELWORD_RESULT_TTL is how long jobs are kept."
+
+
+class TooManyBatches(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_batches"
+    title = "Too many batches are being received"
+    hint = "Send the batch again in some seconds."
+    retry_after = 10
+
+
 class InvalidCursor(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "invalid_cursor"
@@ -340,6 +376,15 @@ class TooManyConnections(RequestError):
     title = "Too many clients are connected"
     hint = "Send the request again later."
     operator_hint = "Raise REELWORD_MAX_CONNECTIONS."
+    retry_after = 5
+
+
+class TooManyFollowers(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_followers"
+    title = "Too many clients follow jobs"
+    hint = "Ask for the job itself now and then, or follow it later."
+    operator_hint = "Raise REELWORD_MAX_CONNECTIONS: half of them may follow jobs."
     retry_after = 5
 
 

@@ -43,6 +43,9 @@ class Keys:
     def stream(self, priority: Priority) -> str:
         return f"{self.namespace}:queue:{priority}"
 
+    def events(self, job_id: str) -> str:
+        return f"{self.namespace}:events:{job_id}"
+
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
@@ -77,6 +80,10 @@ class Keys:
 
     def batch_jobs(self, batch_id: str) -> str:
         return f"{self.batch(batch_id)}:jobs"
+
+    @property
+    def ended(self) -> str:
+        return f"{self.namespace}:ended"
 
     @property
     def recent_runs(self) -> str:
@@ -116,7 +123,7 @@ class Submission(BaseModel):
 
     @property
     def record_version(self) -> int:
-        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        """Tells which version a record must have: others would miss the file, or write a caption."""
         return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 

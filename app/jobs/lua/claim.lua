@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
 -- is still counted.
--- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 events   5 all ends   6 clock   7 dead letters
 -- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
@@ -14,7 +14,7 @@
 --   canceled   cancellation had been asked for
 --   exhausted  no attempt was left: it has failed
 
-local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
+local record, stream, expiry, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local shared, held, cause, keep = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
@@ -36,6 +36,7 @@ local function finish(state, reason)
   redis.call('ZADD', expiry, now.seconds + keep, id)
   count_end(record, state, now.ms, reason, ARGV[12])
   index_job(record, id)
+  tell_end(events, ended, record, id)
   drop()
 end
 
@@ -88,5 +89,6 @@ redis.call('HSET', record,
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
 index_job(record, id)
+tell(events, record)
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

@@ -33,6 +33,42 @@ local function is_hash(key)
   return redis.call('TYPE', key).ok == 'hash'
 end
 
+-- Tells those who follow a job how it stands now. segments: 'from-to', those that are done since; else none
+-- is, and both are how many there are. Of a long history the last ones are kept.
+local function tell(events, record, segments)
+  local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
+  local done = now[6] or '0'
+  local function add()
+    return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
+      'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done)
+  end
+  local reply = add()
+  if type(reply) == 'table' and reply.err then
+    expect(events, 'stream')
+    add()
+  end
+end
+
+-- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
+-- what it has read. Where nobody reads, the youngest are kept.
+local function tell_end(events, ended, record, id, segments)
+  tell(events, record, segments)
+  expect(ended, 'stream')
+  redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
+end
+
+-- Notes how many segments of a film are done ('' where that is not told), and returns 'from-to', those that
+-- are new, or nil. An attempt that begins anew has fewer than the last one: all of its own are new.
+local function new_segments(record, done)
+  local told = number(redis.call('HGET', record, 'segments_told')) or 0
+  local count = number(done)
+  if not count or count == told then
+    return nil
+  end
+  redis.call('HSET', record, 'segments_told', count)
+  return string.format('%d-%d', count < told and 0 or told, count)
+end
+
 -- The job that a stream entry names, or nil.
 local function job_of(fields)
   for i = 1, #fields, 2 do
@@ -194,4 +230,5 @@ local function accept(record, stream, id, created_at, created_ms, fields)
   redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   index_job(record, id)
   count('accepted')
+  tell((string.gsub(record, ':job:', ':events:', 1)), record)
 end
