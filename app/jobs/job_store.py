@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import redis
 import structlog
@@ -85,6 +85,15 @@ class NewJob:
             "submission": self.submission.model_dump_json(exclude_defaults=True),
         }
         return [part for pair in fields.items() for part in pair]
+
+
+class EndTold(NamedTuple):
+    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+
+    answer: str = ""
+    error: str = ""
+    measured: str = ""
+    segments: int | str = ""
 
 
 class Jobs:
@@ -387,20 +396,27 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        told = ("" if error is None else _error_json(error), _segments_done(answer), _measured(error, answer))
-        return self._finish_script(job.id, job.priority, token, state, (text, *told))
+        told = EndTold(
+            text,
+            "" if error is None else _error_json(error),
+            _measured(error, answer),
+            _segments_done(answer),
+        )
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, told: Sequence[int | str] = ("",) * 4
+        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
     ) -> Ending:
-        """told: the answer, the error, segments done, and what was measured."""
+        told = told or EndTold()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
-        answer, error, *rest = told
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
-                args=[GROUP, job_id, token, state, answer, error, self._result_ttl, self.lease_ms, *rest],
-            )
+                args=[
+                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
+                    told.segments, told.measured,
+                ],
+            )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:

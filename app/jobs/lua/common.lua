@@ -229,6 +229,6 @@ local function accept(record, stream, id, created_at, created_ms, fields)
     'attempt', 0, 'token', 0, 'progress', 0, unpack(fields))
   redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   index_job(record, id)
-  count('accepted')
   tell((string.gsub(record, ':job:', ':events:', 1)), record)
+  count('accepted')
 end

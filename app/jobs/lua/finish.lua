@@ -4,7 +4,8 @@
 --       8 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
---       9 segments done, or ''   10 what was measured, JSON, or '' (common.lua, count_end)
+--       9 segments done, or ''
+--       10 what was measured, JSON, or '' (common.lua, count_end)
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
