@@ -201,7 +201,8 @@ class PortInUse(StartError):
 
 class TracingMissing(StartError):
     code = "tracing_missing"
-    hint = "Install it: pip install --constraint constraints.txt --group tracing, or unset REELWORD_TRACES."
+    hint = "Install it: pip install --constraint constraints.txt --group tracing."
+    operator_hint = "Or unset REELWORD_TRACES."
 
 
 class EngineStartFailed(StartError):
