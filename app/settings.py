@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,7 @@ from app.errors import UsageError
 MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
+ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
 #: Engines under the names that they had before: users' settings go on.
@@ -58,6 +59,21 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(
         "",
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
+    )
+    access: Literal["auto", "keys", "open"] = Field(
+        "auto",
+        description="keys: nobody without an API key; open: everybody; auto: open on loopback, else keys.",
+    )
+    metrics_access: Literal["admin", "open"] = Field(
+        "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
+    )
+    cors_origins: str = Field(
+        "",
+        description="Sites whose pages may ask from a browser, as https://app.example, with commas between.",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between.",
     )
     max_connections: int = Field(
         500, ge=1, description="Clients that may be connected to the API; more are answered with 503."
@@ -178,6 +194,26 @@ class Settings(BaseSettings):
             )
         return hosts
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: str) -> str:
+        wrong = [origin for origin in _split_names(origins) if not ORIGIN_PATTERN.fullmatch(origin)]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is no origin: give it as https://app.example, without a path, or *")
+        return origins
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, proxies: str) -> str:
+        for proxy in _split_names(proxies):
+            try:
+                ip_network(proxy)
+            except ValueError as error:
+                raise ValueError(
+                    f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
+                ) from error
+        return proxies
+
     @field_validator("keep_uploads")
     @classmethod
     def _is_a_time(cls, kept: str) -> str:
@@ -233,6 +269,24 @@ class Settings(BaseSettings):
         return _split_names(self.allowed_hosts)
 
     @property
+    def needs_key(self) -> bool:
+        """Says whether the API serves nobody without a key.
+
+        A proxy on this machine makes loopback the whole world's, so that naming one needs keys as well.
+        """
+        if self.access == "auto":
+            return not _is_loopback(self.host) or bool(self.trusted_proxies)
+        return self.access == "keys"
+
+    @property
+    def origins(self) -> list[str]:
+        return [origin.lower() for origin in _split_names(self.cors_origins)]
+
+    @property
+    def proxies(self) -> list[str]:
+        return _split_names(self.trusted_proxies)
+
+    @property
     def url_host_names(self) -> list[str]:
         """Lists the private hosts that videos may be fetched from."""
         return _split_names(self.url_hosts)
@@ -272,6 +326,13 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name, which may stand for any address
+        return False
 
 
 def _is_host(name: str) -> bool:

@@ -12,13 +12,16 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.access.key_ring import KeyRing
+from app.access.keys import ApiKey, KeyStore
+from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, Keys, Submission
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
@@ -50,6 +53,8 @@ class ApiDependencies:
     room: Room
     metrics: Metrics
     tracing: Tracing
+    keys: KeyRing
+    rates: Rates
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
@@ -74,6 +79,8 @@ class ApiDependencies:
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
             tracing=connect_tracing(settings, "api"),
+            keys=KeyRing(KeyStore(server, keys)),
+            rates=Rates(server, keys),
         )
 
     def waiting(self) -> int:
@@ -102,14 +109,32 @@ class ApiDependencies:
 
 @dataclass(frozen=True)
 class Caller:
-    """Says who asks, as the API's keys have it. Where no key is needed everybody is the same nobody, who sees
-    all jobs.
+    """Says who asks. Where no key is needed everybody is the same nobody, who sees all jobs.
 
-    owner: id of the key. is_admin: it sees the jobs of all keys.
+    key: that the request was sent with; None where none is needed.
     """
 
-    owner: str | None = None
-    is_admin: bool = False
+    key: ApiKey | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """Names the id that its jobs are kept under."""
+        return None if self.key is None else self.key.id
+
+    @property
+    def is_admin(self) -> bool:
+        """Says whether it sees the jobs of all keys."""
+        return self.key is not None and self.key.allows("admin")
+
+    @property
+    def limits(self) -> JobLimits | None:
+        """Says what its jobs are limited to, for their submissions."""
+        return None if self.key is None else self.key.job_limits
+
+    def upload_limit(self, most: int) -> int:
+        """Says how many bytes a video may have, where the service takes ``most``."""
+        own = None if self.key is None else self.key.max_upload_bytes
+        return most if own is None else min(own, most)
 
     @property
     def only(self) -> str | None:

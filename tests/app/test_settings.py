@@ -100,3 +100,25 @@ def test_an_engine_goes_by_its_old_name_too(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("REELWORD_ENGINE", "app.pipeline:Engine")
     assert Settings().engine == Settings.model_fields["engine"].default
     assert pkgutil.resolve_name(Settings().engine).__name__ == "Engine"
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "127.0.0.2"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "::"}, True),
+        ({"host": "192.168.1.5"}, True),
+        ({"host": "reel.example"}, True),
+        ({"host": ""}, True),
+        ({"trusted_proxies": "127.0.0.1"}, True),
+        ({"access": "keys"}, True),
+        ({"access": "open", "host": "0.0.0.0"}, False),
+        ({"access": "open", "trusted_proxies": "127.0.0.1"}, False),
+    ],
+)
+def test_keys_are_needed_off_loopback_unless_said_otherwise(given: dict[str, str], needed: bool) -> None:
+    assert Settings.model_validate(given).needs_key is needed

@@ -47,8 +47,12 @@ class Acceptance:
             options = choose_captioner(self.service, request.options)
             if upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
-            told = request.submission.model_copy(update={"owner": self.owner, "sha256": upload.sha256})
-            with self.service.submitting(job_id, told) as submission:
+            told = {
+                "owner": self.owner,
+                "limits": self.service.keys.limits_of(self.owner),
+                "sha256": upload.sha256,
+            }
+            with self.service.submitting(job_id, request.submission.model_copy(update=told)) as submission:
                 job = self.service.jobs.submit(
                     job_id,
                     options,

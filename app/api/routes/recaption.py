@@ -125,7 +125,8 @@ def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
 def _submit_again(service: ApiDependencies, job: Job, fields: Mapping[str, Any], caller: Caller) -> Job:
     """Makes a job of a copy of the upload; where that fails, neither is left. Raises UploadGone."""
     options = choose_captioner(service, options_over(job, fields))
-    told = {"owner": caller.owner, "recaption_of": job.id, "batch": None, "webhook": None}
+    told: dict[str, object] = {"owner": caller.owner, "limits": caller.limits, "recaption_of": job.id}
+    told |= {"batch": None, "webhook": None}
     submission = job.submission.model_copy(update={**told, "source_url": None, "validate_only": False})
     again = uuid4().hex
     key = f"uploads/{again}"

@@ -232,3 +232,26 @@ local function accept(record, stream, id, created_at, created_ms, fields)
   tell((string.gsub(record, ':job:', ':events:', 1)), record)
   count('accepted')
 end
+
+-- Notes jobs of an owner who may have `most` that are not over, or any number where that is 0; false where they
+-- would be too many. Jobs leave the set when it is full, and not as they end: however one ended, or was lost, it
+-- counts no longer.
+local function takes_more(active, records, most, ids)
+  if most == 0 then
+    return true
+  end
+  expect(active, 'set')
+  if redis.call('SCARD', active) + #ids > most then
+    for _, id in ipairs(redis.call('SMEMBERS', active)) do
+      local state = is_hash(records .. id) and redis.call('HGET', records .. id, 'state')
+      if state ~= 'queued' and state ~= 'running' then
+        redis.call('SREM', active, id)
+      end
+    end
+  end
+  if redis.call('SCARD', active) + #ids > most then
+    return false
+  end
+  redis.call('SADD', active, unpack(ids))
+  return true
+end
