@@ -21,6 +21,7 @@ MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
 ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
 #: Engines under the names that they had before: users' settings go on.
@@ -98,6 +99,17 @@ class Settings(BaseSettings):
         description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
     )
     url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
+
+    # webhooks
+    webhook_secrets: str = Field(
+        "",
+        repr=False,
+        description="Secrets (whsec_…) that sign webhooks, with commas; all sign. Without one none are sent.",
+    )
+    webhook_hosts: str = Field(
+        "",
+        description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas.",
+    )
 
     # how a job runs
     attempts: int = Field(
@@ -246,6 +258,17 @@ class Settings(BaseSettings):
             )
         return beat
 
+    @field_validator("webhook_secrets")
+    @classmethod
+    def _are_secrets(cls, secrets: str) -> str:
+        for secret in _split_names(secrets):
+            if not SECRET_PATTERN.fullmatch(secret) or not 24 <= _bytes_of(secret) <= 64:
+                raise ValueError(
+                    "a secret is whsec_ and 24 to 64 random bytes in base64, as from "
+                    "echo whsec_$(openssl rand -base64 32)"
+                )
+        return secrets
+
     @field_validator("engine")
     @classmethod
     def _is_where_it_is_now(cls, engine: str) -> str:
@@ -290,6 +313,15 @@ class Settings(BaseSettings):
     def url_host_names(self) -> list[str]:
         """Lists the private hosts that videos may be fetched from."""
         return _split_names(self.url_hosts)
+
+    @property
+    def webhook_secret_list(self) -> list[str]:
+        return _split_names(self.webhook_secrets)
+
+    @property
+    def webhook_host_names(self) -> list[str]:
+        """Lists the private hosts that webhooks may be sent to."""
+        return _split_names(self.webhook_hosts)
 
     @property
     def captioner_names(self) -> list[str]:
@@ -342,6 +374,11 @@ def _is_host(name: str) -> bool:
     except ValueError:
         return re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
     return True
+
+
+def _bytes_of(secret: str) -> int:
+    """Counts the bytes that a secret's base64 stands for."""
+    return len(secret.removeprefix("whsec_").rstrip("=")) * 3 // 4
 
 
 def _split_names(names: str) -> list[str]:

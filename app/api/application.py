@@ -33,7 +33,18 @@ from app.api.guards.keys import RequireKey
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
 from app.api.request_tracing import TraceRequests
-from app.api.routes import batches, captions, events, job_list, jobs, recaption, session, submit, video
+from app.api.routes import (
+    batches,
+    captions,
+    events,
+    job_list,
+    jobs,
+    recaption,
+    session,
+    submit,
+    video,
+    webhooks,
+)
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
@@ -81,6 +92,7 @@ def create_app(settings: Settings) -> FastAPI:
         events.router,
         recaption.router,
         video.router,
+        webhooks.router,
         captions.router,
         session.router,
         api_status.router,
@@ -122,7 +134,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     checking = asyncio.create_task(_say_where_no_key_is(service))
     with Sweeper(service.jobs, service.blobs, service.settings):
-        async with service.events:
+        async with service.events, service.webhooks:
             yield
     checking.cancel()
     await anyio.to_thread.run_sync(service.close)

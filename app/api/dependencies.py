@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
+from redis.asyncio import Redis
 
 from app.access.key_ring import KeyRing
 from app.access.keys import ApiKey, KeyStore
@@ -19,6 +20,7 @@ from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
+from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
@@ -30,11 +32,15 @@ from app.jobs.redis_client import connect, connect_async, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 from app.tracing.spans import Tracing, connect_tracing
+from app.webhooks.deliverer import Deliverer
+from app.webhooks.delivery_store import DeliveryStore
+from app.webhooks.sender import Sender
 
 PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
 #: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
 #: the two seconds that Redis may take to write a job to its disk.
 ANSWER_SECONDS = 2.5
+SENDERS = 3  #: connections to Redis of those who deliver webhooks
 READERS = 4  #: connections to Redis for all who follow jobs: one waits for news, the others look things up
 
 
@@ -51,6 +57,7 @@ class ApiDependencies:
     events: EventReader
     blobs: Blobs
     room: Room
+    webhooks: Deliverer
     metrics: Metrics
     tracing: Tracing
     keys: KeyRing
@@ -77,6 +84,7 @@ class ApiDependencies:
             events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),
             blobs=blobs,
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
+            webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs),
             metrics=Metrics(),
             tracing=connect_tracing(settings, "api"),
             keys=KeyRing(KeyStore(server, keys)),
@@ -105,6 +113,12 @@ class ApiDependencies:
     def close(self) -> None:
         self.jobs.server.close()
         self.tracing.close()
+
+
+def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs) -> Deliverer:
+    secrets = settings.webhook_secret_list
+    sender = Sender(secrets, AllowedHosts(settings.webhook_host_names)) if secrets else None
+    return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender)
 
 
 @dataclass(frozen=True)

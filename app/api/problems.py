@@ -42,6 +42,7 @@
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
     ├── TooManyFollowers    503 too_many_followers   of jobs' events
+    ├── WebhooksOff         422 webhooks_off         the operator has set up no secret to sign them with
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -431,6 +432,14 @@ class TooManyFollowers(RequestError):
     hint = "Ask for the job itself now and then, or follow it later."
     operator_hint = "Raise REELWORD_MAX_CONNECTIONS: half of them may follow jobs."
     retry_after = 5
+
+
+class WebhooksOff(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "webhooks_off"
+    title = "This server sends no webhooks"
+    hint = "Send the video without webhook and follow the job, or ask the operator to switch webhooks on."
+    operator_hint = "Set REELWORD_WEBHOOK_SECRETS."
 
 
 class StorageFull(RequestError):

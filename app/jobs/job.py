@@ -89,6 +89,16 @@ class Keys:
     def ended(self) -> str:
         return f"{self.namespace}:ended"
 
+    def delivery(self, job_id: str) -> str:
+        return f"{self.namespace}:delivery:{job_id}"
+
+    def delivery_attempts(self, job_id: str) -> str:
+        return f"{self.namespace}:attempts:{job_id}"
+
+    @property
+    def deliveries(self) -> str:
+        return f"{self.namespace}:deliveries"
+
     @property
     def recent_runs(self) -> str:
         return f"{self.namespace}:runs"

@@ -72,9 +72,11 @@ class Acceptance:
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks what a job is told beside its options. Raises UrlNotSupported."""
+    """Checks what a job is told beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
         raise problems.UrlNotSupported("The request has a url.")
+    if submission.webhook is not None and service.webhooks.sender is None:
+        raise problems.WebhooksOff("The request has a webhook.")
 
 
 def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:

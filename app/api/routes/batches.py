@@ -73,6 +73,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.TooManyBatches,
             problems.StorageFull,

@@ -92,6 +92,7 @@ Prefer = Annotated[
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
         ),

@@ -38,6 +38,9 @@ end
 local function tell(events, record, segments)
   local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
   local done = now[6] or '0'
+  if not now[1] then  -- no record that could be read
+    return
+  end
   local function add()
     return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
       'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done)
