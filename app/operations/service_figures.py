@@ -62,8 +62,8 @@ class EndedFigures:
     """Holds what has been counted since this Redis is in use.
 
     ended: by state. left: of those, the ones that expired or were sent in again. failed: by code.
-    rejected: of those, the ones whose file could not be decoded. webhooks: attempts at deliveries, by what came
-    of them. seconds: by stage.
+    rejected: of those, the ones whose file could not be decoded. webhooks: attempts at deliveries, by what
+    came of them. seconds: by stage.
     """
 
     accepted: int = 0
