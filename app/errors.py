@@ -126,7 +126,7 @@ class TooManyJobs(JobError):
     """An owner has as many jobs that are not over as its key allows."""
 
     code = "too_many_jobs"
-    hint = "Wait until one of them is over, or cancel one, then send the video again."
+    hint = "Wait until one of them is over, or cancel one; send fewer videos at a time."
     operator_hint = "The key has this limit from python -m app keys add --concurrent."
     status = 429
 

@@ -223,7 +223,7 @@ class JobRunner:
         run.error = cause if taken.reason == "exhausted" else None
         if taken.reason in ("canceled", "exhausted"):
             remove_blob(self._blobs, run.claim.job.upload)
-        run.settle()
+        run.is_settled = True
         return False
 
     def _finish(self, run: Attempt, answer: EngineAnswer | JobFailure) -> bool:
@@ -252,7 +252,7 @@ class JobRunner:
         record = store_large_answer(self._blobs, folder, whole)
         self._watch.release(run)
         is_ours = self._jobs.succeed(run.claim, record)
-        run.settle()
+        run.is_settled = True
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=answer.answer.caption)
         if not is_ours:
             remove_blob(self._blobs, folder)
@@ -262,8 +262,8 @@ class JobRunner:
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
         run.error = error
-        is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
-        run.settle()
+        is_ours = self._jobs.fail(run.claim, error, run.record())
+        run.is_settled = True
         log.warning(
             "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint
         )
@@ -281,7 +281,7 @@ class JobRunner:
             delete_blobs(self._blobs, run.claim.job.id)
         elif run.stopped == "handed back":
             self._jobs.hand_back(run.claim)
-        run.settle()
+        run.is_settled = True
         return True
 
     def _lateness(self, run: Attempt) -> str:
