@@ -133,7 +133,8 @@ def _submit_again(service: ApiDependencies, job: Job, fields: Mapping[str, Any],
     key = f"uploads/{again}"
     try:
         service.blobs.copy(job.upload, key)
-        return service.jobs.submit(again, options, key, filename=job.filename, submission=submission)
+        with service.submitting(again, submission) as sent:
+            return service.jobs.submit(again, options, key, filename=job.filename, submission=sent)
     except BlobMissingError as error:
         raise problems.UploadGone(f"The video of job {job.id} is not kept.") from error
     except BaseException:
