@@ -295,7 +295,13 @@ class Jobs:
         return self.claim(job.id, job.entry, job.priority, held.worker, cause=cause, held=held)
 
     def beat(
-        self, claim: Claim, stage: Stage, progress: float, answer: Mapping[str, Any] | None = None
+        self,
+        claim: Claim,
+        stage: Stage,
+        progress: float,
+        answer: Mapping[str, Any] | None = None,
+        *,
+        has_gained: bool = False,
     ) -> Pulse:
         """Renews the lease.
 
@@ -304,6 +310,8 @@ class Jobs:
             stage: that runs.
             progress: share of the whole job that is done.
             answer: what is known so far, where there is news.
+            has_gained: whether this attempt has finished a part that the next one goes on behind; it is
+                not counted then, should it end.
 
         Returns:
             ``canceled`` or ``lost`` where the job must stop.
@@ -314,7 +322,7 @@ class Jobs:
                 keys=self._keys_of(job.id, job.priority),
                 args=[
                     GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
-                    json.dumps(answer) if answer else "", _segments_done(answer),
+                    json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
                 ],
             )  # fmt: skip
         return pulse

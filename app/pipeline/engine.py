@@ -17,7 +17,13 @@ from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
+from app.pipeline.engine_protocol import (
+    EngineAnswer,
+    EngineInfo,
+    Report,
+    SemanticVectors,
+    ignore_progress,
+)
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
@@ -91,6 +97,20 @@ class Engine:
                 found = self._caption(plan, [inputs[place] for place in places], wanted, timings)
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(videos))]
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures and sentences by the semantic embedding of the weights, None where there is none.
+
+        Args:
+            pictures: each a video of one frame.
+            sentences: of any words; those that it was not trained on count as unknown.
+        """
+        space = self._captioners.semantic_space
+        if space is None:
+            return None
+        return SemanticVectors(
+            space.pictures([picture.pixels[0] for picture in pictures]), space.sentences(sentences)
+        )
 
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice

@@ -249,7 +249,7 @@ class JobRunner:
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
-        is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
+        is_ours = self._jobs.fail(run.claim, error, run.record())
         run.is_settled = True
         log.warning(
             "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint

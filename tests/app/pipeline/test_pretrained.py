@@ -22,6 +22,7 @@ from app.pipeline.installed_captioners import captioner_choices, pretrained_capt
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.decode import decode_here
+from models.pretrained.installed import InstalledCaptioners, PretrainedCard
 from models.pretrained.load import load_pretrained_captioner
 from tests.media import write_video
 from tests.models.pretrained.tiny_folders import random_video, write_git
@@ -128,6 +129,19 @@ def test_a_damaged_one_is_left_out_and_the_others_serve(settings: Settings) -> N
 def test_a_name_that_is_not_installed_stops_the_start(settings: Settings) -> None:
     with pytest.raises(EngineStartFailed, match=r"names nobody, and installed are only: .*tiny-git"):
         Engine(settings.model_copy(update={"captioners": "nobody"}))
+
+
+def test_cards_are_read_once_at_the_start(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    of_name = InstalledCaptioners.card
+
+    def card(installed: InstalledCaptioners, name: str) -> PretrainedCard:
+        read.append(name)
+        return of_name(installed, name)
+
+    monkeypatch.setattr(InstalledCaptioners, "card", card)
+    Engine(settings.model_copy(update={"captioners": "tiny-git"}))
+    assert read == ["tiny-git"]
 
 
 # ---- members of a fusion ----

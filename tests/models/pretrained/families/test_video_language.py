@@ -15,9 +15,9 @@ from extractors.features import Frames
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import PretrainedDamaged
+from models.pretrained.families.video_language import VideoLanguageCaptioner
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
-from models.pretrained.video_language import VideoLanguageCaptioner
 from tests.models.pretrained.attention_arrays import AttentionArrays
 from tests.models.pretrained.generation import SEARCHES, Generated, assert_same, generated
 from tests.models.pretrained.tiny_folders import random_video
