@@ -28,6 +28,7 @@ help:
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
+	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
@@ -57,6 +58,10 @@ format: setup
 .PHONY: crash
 crash: setup
 	$(BIN)/python -m benchmarks.crash
+
+.PHONY: soak
+soak: setup
+	PYTHONPATH=client $(BIN)/python -m benchmarks.soak
 
 .PHONY: fuzz
 fuzz: setup
