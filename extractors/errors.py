@@ -11,7 +11,9 @@ nothing, so that the API's image carries this one file.
     └── single ones beside what raises them, such as CheckpointError (models/checkpoint.py)
 
 ``str(error)`` is one sentence about what happened, ``code`` names the kind and never changes, and ``hint``
-says what to do. Those that say that an argument is wrong are ValueErrors too.
+says what to do, to whoever sent the video: somebody at a page, who has no settings. ``operator_hint`` says
+what whoever runs the service can do about it, with settings by name; it stands in logs and on the command
+line, and in no answer. Those that say that an argument is wrong are ValueErrors too.
 """
 
 from __future__ import annotations
@@ -25,14 +27,20 @@ class ReelwordError(Exception):
 
     code: ClassVar[str] = "reelword_error"
     hint: str = ""
+    operator_hint: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """Says what to do to somebody who may do all of it: a command's user."""
+        return f"{self.hint} {self.operator_hint}".strip()
 
     @property
     def advice(self) -> str:
         """Says what happened and what to do, as a command prints it."""
-        return f"{self} {self.hint}".strip()
+        return f"{self} {self.remedy}".strip()
 
     def document(self) -> dict[str, str]:
-        """The error as JSON: in a failed job, in a report of a command."""
+        """The error as JSON, fit for visitors: in a failed job, in a report of a command."""
         return {"code": self.code, "message": str(self), "hint": self.hint}
 
 

@@ -210,6 +210,17 @@ def test_each_error_that_a_user_meets_has_a_code_and_a_hint() -> None:
     assert [kind.__name__ for kind in needs if not re.fullmatch(r"\S.*[.…]", kind.hint)] == []
 
 
+def test_no_visitor_is_told_of_settings() -> None:
+    """Somebody at a page cannot set an environment variable; ``operator_hint`` is for who can."""
+    named = [kind for kind in _errors() if issubclass(kind, ReelwordError)]
+    assert any("REELWORD_" in kind.operator_hint for kind in named)
+    private = re.compile(r"REELWORD_|REDIS_URL|on the server|[\d,]{4,} bytes")
+    for kind in named:
+        told = [kind.hint, getattr(kind, "title", ""), getattr(kind, "public", "")]
+        assert [text for text in told if private.search(text)] == [], kind.__name__
+        assert not kind.operator_hint or re.fullmatch(r"[A-Z].*\.", kind.operator_hint), kind.__name__
+
+
 def test_what_is_no_named_error_never_leaves_its_own_caller() -> None:
     """Signals between two functions or two processes; whoever gets one turns it into a named error."""
     signals = {kind.__name__ for kind in _errors() if not issubclass(kind, ReelwordError)}

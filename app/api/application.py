@@ -104,19 +104,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _request_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
+    if error.operator_hint and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning(error.code, path=request.url.path, detail=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))
 
 
 async def _queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)
-    log.warning("queue error", path=request.url.path, error=str(error))
+    log.warning("queue error", path=request.url.path, error=str(error), hint=error.operator_hint)
     found = problems.describe_job_error(error, request.url.path)
     return _answer(request, found, {"Retry-After": "5"})
 
 
 async def _record_unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RecordUnreadable)
-    log.error("record unreadable", path=request.url.path, error=str(error))
+    log.error("record unreadable", path=request.url.path, error=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe_job_error(error, request.url.path), {})
 
 

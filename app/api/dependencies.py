@@ -16,6 +16,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
 from app.jobs.queue import waiting
+from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
@@ -33,6 +34,7 @@ class ApiDependencies:
     settings: Settings
     jobs: Jobs
     registry: WorkerRegistry
+    positions: QueuePositions
     blobs: Blobs
     room: Room
     metrics: Metrics
@@ -44,10 +46,13 @@ class ApiDependencies:
         Raises RedisMissing where no server is named or runs in the data folder.
         """
         server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
+        keys = Keys(settings.namespace)
+        registry = WorkerRegistry(server, keys)
         return cls(
             settings=settings,
             jobs=Jobs.from_settings(server, settings),
-            registry=WorkerRegistry(server, Keys(settings.namespace)),
+            registry=registry,
+            positions=QueuePositions(server, keys, registry),
             blobs=Blobs(settings.blob_url, settings.staging),
             room=Room(settings.staging, settings.min_free_bytes),
             metrics=Metrics(),

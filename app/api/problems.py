@@ -95,7 +95,8 @@ class UploadTooLarge(RequestError):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     code = "upload_too_large"
     title = "The upload is too large"
-    hint = "Send a shorter or smaller video, or raise REELWORD_MAX_UPLOAD_BYTES on the server."
+    hint = "Send a shorter or smaller video."
+    operator_hint = "REELWORD_MAX_UPLOAD_BYTES is the limit of all, a key's max-upload that of its own."
 
 
 class UploadStalled(RequestError):
@@ -172,7 +173,8 @@ class UnknownJob(RequestError):
     status = HTTPStatus.NOT_FOUND
     code = "unknown_job"
     title = "There is no such job"
-    hint = "Check the id; finished jobs are forgotten after REELWORD_RESULT_TTL seconds."
+    hint = "Check the id; jobs are forgotten some time after they have ended."
+    operator_hint = "REELWORD_RESULT_TTL is how long."
 
 
 class UnknownFrame(RequestError):
@@ -215,7 +217,8 @@ class BacklogFull(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "backlog_full"
     title = "Too many jobs are waiting"
-    hint = "Send the video again later, or start more workers on the server."
+    hint = "Send the video again later."
+    operator_hint = "Start more workers, or raise REELWORD_MAX_BACKLOG."
     retry_after = 30
 
 
@@ -223,21 +226,24 @@ class NotReady(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "not_ready"
     title = "The service cannot run jobs at the moment"
-    hint = "Wait until a worker has loaded its models; if it lasts, read its log or run python -m app doctor."
+    hint = "Wait some seconds; jobs that are sent meanwhile wait as well."
+    operator_hint = "If it lasts, read the worker's log or run python -m app doctor."
     retry_after = 5
 
 
 class HostNotAllowed(RequestError):
     code = "host_not_allowed"
     title = "The service is not known by this name"
-    hint = "Ask for localhost, or add the name to REELWORD_ALLOWED_HOSTS on the server."
+    hint = "Ask for the name that you were given for the service; on its own machine for localhost."
+    operator_hint = "Add the name to REELWORD_ALLOWED_HOSTS."
 
 
 class OriginNotAllowed(RequestError):
     status = HTTPStatus.FORBIDDEN
     code = "origin_not_allowed"
     title = "Pages from elsewhere may not write"
-    hint = "Use the service's own page, or add the other page's host to REELWORD_ALLOWED_HOSTS on the server."
+    hint = "Use the service's own page."
+    operator_hint = "Add the other page to REELWORD_CORS_ORIGINS, or its host to REELWORD_ALLOWED_HOSTS."
 
 
 class HeadersTooLarge(RequestError):
@@ -258,7 +264,8 @@ class TooManyConnections(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "too_many_connections"
     title = "Too many clients are connected"
-    hint = "Send the request again later, or raise REELWORD_MAX_CONNECTIONS on the server."
+    hint = "Send the request again later."
+    operator_hint = "Raise REELWORD_MAX_CONNECTIONS."
     retry_after = 5
 
 
@@ -266,8 +273,17 @@ class StorageFull(RequestError):
     status = HTTPStatus.INSUFFICIENT_STORAGE
     code = "storage_full"
     title = "The server has no room for the video"
-    hint = "Free space below REELWORD_DATA on the server, then send the video again."
+    hint = "Send the video again later."
+    operator_hint = "Free space below REELWORD_DATA."
     retry_after = 60
+
+
+def in_units(size: int) -> str:
+    """Says a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
+    for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= one:
+            return f"{size / one:.4g} {unit}"
+    return f"{size} bytes"
 
 
 def describe(error: RequestError, path: str) -> Problem:
@@ -277,10 +293,12 @@ def describe(error: RequestError, path: str) -> Problem:
 
 def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
     """Makes the problem document of an error of the queue or of a record."""
-    title = "Jobs cannot be taken or read"
+    title, detail = "Jobs cannot be taken or read", str(error)
     if isinstance(error, RecordUnreadable):
         title = "The job's record cannot be read by this version"
-    return problem(error.status, error.code, title, str(error), error.hint, path)
+    else:
+        detail = error.public
+    return problem(error.status, error.code, title, detail, error.hint, path)
 
 
 def problem(

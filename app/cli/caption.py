@@ -162,7 +162,7 @@ def _check_choice(options: CaptionOptions, settings: Settings) -> None:
     except CaptionerUnavailable as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
-        raise UsageError(f"{failure} {failure.hint}") from failure
+        raise UsageError(failure.advice) from failure
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
 
@@ -201,5 +201,4 @@ def _list_failures(failed: Sequence[Outcome], count: int) -> None:
     complain(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:")
     for outcome in failed:
         if outcome.error is not None:
-            error = outcome.error.document()
-            complain(f"  {outcome.file}: {error['message']} {error['hint']} [{error['code']}]")
+            complain(f"  {outcome.file}: {outcome.error.advice} [{outcome.error.code}]")

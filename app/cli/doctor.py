@@ -131,7 +131,7 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
         yield Finding(subject, _name_server(info))
         yield from _check_workers(client)
     except QueueUnavailable as error:
-        yield Finding(subject, "does not answer", f"{error} {error.hint}")
+        yield Finding(subject, "does not answer", error.advice)
     except redis.RedisError as error:
         yield Finding(
             subject, "refuses", f"Redis refuses to answer ({error}): check the password in REDIS_URL."
@@ -144,7 +144,7 @@ def _check_embedded() -> Iterator[Finding]:
     try:
         yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
     except RedisMissing as error:
-        yield Finding("Redis", "none", f"{error} {error.hint}")
+        yield Finding("Redis", "none", error.advice)
 
 
 def _name_server(info: object) -> str:

@@ -103,7 +103,7 @@ def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
     try:
         return read_manifest(folder.manifest)
     except ManifestDamaged as error:
-        complain(f"{error} {error.hint}")
+        complain(error.advice)
         raise SystemExit(2) from error
 
 
@@ -136,7 +136,7 @@ def _do_each(
             failed.append((known.name, error))
     for name, failure in failed:
         # some sentences name the very command; what the hint adds would be less
-        hint = "" if COMMAND in str(failure) else f" {failure.hint}"
+        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
         complain(f"{name}: {failure}{hint} [{failure.code}]")
     return 1 if failed else 0
 

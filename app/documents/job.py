@@ -17,6 +17,7 @@ from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Stage, State
 from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 
 
@@ -141,6 +142,11 @@ class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
+    place: int | None = Field(None, description="In the queue: 1 is taken next. Null once it does not wait.")
+    estimated_seconds: float | None = Field(None, description="Until it starts. Null where nothing is known.")
+    workers: int | None = Field(
+        None, description="Live workers that can run it. Null once it is over; with 0 it waits for one."
+    )
 
 
 class FileDocument(JobDocument):
@@ -169,16 +175,25 @@ class Accepted(Document):
     urls: JobUrls
 
 
-def document_of(job: Job, blobs: Blobs) -> JobDocument:
-    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable."""
+def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -> JobDocument:
+    """Makes a job's document; what is not known (yet) is null.
+
+    Args:
+        job: as it stands.
+        blobs: where the parts of its answer lie that outgrow Redis.
+        position: where it stands in the queue; nothing is said of that without.
+
+    Raises:
+        RecordUnreadable: this version cannot read its answer.
+    """
     try:
-        return _document(job, _answer(job, blobs))
+        return _document(job, _answer(job, blobs), position or QueuePosition())
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
 
-def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
+def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
     return JobDocument.model_validate(
         {
             "id": job.id,
@@ -193,6 +208,9 @@ def _document(job: Job, answer: Mapping[str, Any]) -> JobDocument:
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
+            "place": position.place,
+            "estimated_seconds": position.estimated_seconds,
+            "workers": position.workers,
         }
     )
 

@@ -96,7 +96,7 @@ class ExtractionFailure:
 
     @classmethod
     def of(cls, error: ReelwordError) -> ExtractionFailure:
-        return cls(error.code, str(error), error.hint)
+        return cls(error.code, str(error), error.remedy)
 
 
 def choose_format(name: FormName) -> FileFormat:

@@ -61,6 +61,10 @@ class Keys:
     def expiry(self) -> str:
         return f"{self.namespace}:expiry"
 
+    @property
+    def recent_runs(self) -> str:
+        return f"{self.namespace}:runs"
+
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 

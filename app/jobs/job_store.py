@@ -359,6 +359,7 @@ class Jobs:
                     self.keys.job(job_id),
                     self.keys.stream(priority),
                     self.keys.expiry,
+                    self.keys.recent_runs,
                     *self._shared_keys,
                 ],
                 args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],

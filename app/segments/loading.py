@@ -87,7 +87,7 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     except CaptionerUnavailable as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
-        raise UsageError(f"{failure} {failure.hint}") from failure
+        raise UsageError(failure.advice) from failure
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
     digests = {info.name: info.weights_sha256 for info in infos}

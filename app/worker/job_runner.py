@@ -115,7 +115,8 @@ class JobRunner:
                 read(run)
                 return True
             except DecoderFault as fault:
-                self._fail(run, WorkerFault(f"The worker could not read the file: {fault}"))
+                log.error("the decoder met an error", job=run.claim.job.id, error=str(fault))
+                self._fail(run, WorkerFault("The worker met an error while it read the file."))
                 return False
             except DecoderError as death:
                 if not self._again(run, death):
@@ -131,9 +132,9 @@ class JobRunner:
             except (EngineDied, EngineRaised) as trouble:
                 if not self._again(run, _engine_failure(trouble)):
                     return False
-            except Exception as error:
+            except Exception:
                 log.exception("the job's file could not be read", job=run.claim.job.id)
-                if not self._again(run, WorkerFault(f"The worker could not read the file: {error}")):
+                if not self._again(run, WorkerFault("The worker met an error while it read the file.")):
                     return False
         return False
 
@@ -222,9 +223,9 @@ class JobRunner:
             self._succeed(run, answer)
         except QueueUnavailable:
             raise
-        except Exception as error:
+        except Exception:
             log.exception("the job's result could not be kept", job=run.claim.job.id)
-            return not self._again(run, WorkerFault(f"The worker could not keep the result: {error}"))
+            return not self._again(run, WorkerFault("The worker met an error while it kept the result."))
         return True
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
@@ -245,7 +246,9 @@ class JobRunner:
         self._watch.release(run)
         is_ours = self._jobs.fail(run.claim, error, run.answer.as_record())
         run.is_settled = True
-        log.warning("job failed", job=run.claim.job.id, code=error.code, message=str(error))
+        log.warning(
+            "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint
+        )
         if is_ours:
             remove_blob(self._blobs, run.claim.job.upload)
 
@@ -278,6 +281,8 @@ class JobRunner:
 
 
 def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
+    """Says it for visitors; the log has what an exception's text tells of this machine."""
     if isinstance(trouble, EngineDied):
         return EngineCrashed(f"The job killed the engine ({trouble}).")
-    return EngineFault(f"The engine met an error: {trouble}")
+    log.error("the engine met an error", error=str(trouble))
+    return EngineFault("The engine met an error while it looked at the video.")

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.engines.engine import EngineName, NetworkEngine, Precision
+from extractors.engines.engine import EngineName, NetworkEngine, Precision, UnbuiltModule
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, default_cache
 from extractors.features import Frames, Stream, StreamSpec
@@ -34,7 +34,7 @@ from extractors.networks.efficientnet_lite import (
     scale_pixels,
 )
 from extractors.preprocessing.images import squash, to_device
-from extractors.pretrained.load import WeightsChoice, load_pretrained
+from extractors.pretrained.load import WeightsChoice, digest_weights, load_pretrained
 from extractors.pretrained.parameters import randomize
 from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor
@@ -125,9 +125,9 @@ class EfficientNetLite2(WindowExtractor):
             torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
         )
         self.windows, self.device = windows, options.device
-        network, tag = self.load_weighted(weights)
+        tag = self.name_weights(weights)
         self.engine: NetworkEngine = choose_engine(
-            self.maps(network),
+            UnbuiltModule(lambda: self.maps(self.load_network(weights))),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
             f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
             options,
@@ -149,12 +149,14 @@ class EfficientNetLite2(WindowExtractor):
         )
 
     @staticmethod
-    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        """Loads the network for ``maps``, and the name tag of its streams. Raises WeightsError."""
-        network, sha256 = load_pretrained(
-            NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite())
-        )
-        return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
+    def name_weights(choice: WeightsChoice) -> StreamSpec:
+        """Makes the name tag of the streams; the weights are found, not read. Raises WeightsError."""
+        return StreamSpec(NETWORK, digest_weights(NETWORK, choice), PREPROCESSING)
+
+    @staticmethod
+    def load_network(choice: WeightsChoice) -> Any:
+        """Loads the network for ``maps``. Raises WeightsError."""
+        return load_pretrained(NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite()))[0]
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
         """Describes pictures uint8 (N, H, W, 3) of any one size: stream → (N, cells, channels)."""

@@ -23,7 +23,7 @@ from extractors.networks.efficientnet_lite import (
     from_layers,
     scale_pixels,
 )
-from extractors.pretrained.load import WeightsChoice, load_pretrained
+from extractors.pretrained.load import WeightsChoice, digest_weights, load_pretrained
 from extractors.pretrained.parameters import randomize
 
 NETWORK = "efficientnet-lite3"
@@ -69,11 +69,12 @@ class EfficientNetLite3(EfficientNetLite2):
     maps = Lite3FromBytes
 
     @staticmethod
-    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        network, sha256 = load_pretrained(
-            NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3))
-        )
-        return network, StreamSpec(NETWORK, sha256, PREPROCESSING)
+    def name_weights(choice: WeightsChoice) -> StreamSpec:
+        return StreamSpec(NETWORK, digest_weights(NETWORK, choice), PREPROCESSING)
+
+    @staticmethod
+    def load_network(choice: WeightsChoice) -> Any:
+        return load_pretrained(NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3)))[0]
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return maps

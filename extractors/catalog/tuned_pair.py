@@ -33,7 +33,7 @@ from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
-from extractors.pretrained.load import SEEDED, WeightsChoice, find_weights
+from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights
 from extractors.pretrained.parameters import Checkpoint
 from extractors.pretrained.weight_deltas import apply_delta, quantize_delta
 from extractors.pretrained.weights_folder import write_weights
@@ -142,19 +142,27 @@ class TunedPair(EfficientNetLite2):
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
 
     @staticmethod
-    def load_weighted(choice: WeightsChoice) -> tuple[Any, StreamSpec]:
-        """Loads both networks and the changes; seeded weights are the untouched networks' own."""
-        lite2, untouched = EfficientNetLite2.load_weighted(choice)
-        lite3, beside = EfficientNetLite3.load_weighted(choice)
-        pair = TunedPairFromBytes(lite2, lite3)
+    def name_weights(choice: WeightsChoice) -> StreamSpec:
+        """Makes the name tag; seeded weights are the untouched networks' own."""
         if choice == SEEDED:
-            return pair, make_spec(SEEDED, SEEDED, SEEDED)
+            return make_spec(SEEDED, SEEDED, SEEDED)
+        names = (TUNED, efficientnet_lite2.NETWORK, efficientnet_lite3.NETWORK)
+        return make_spec(*(digest_weights(name, choice) for name in names))
+
+    @staticmethod
+    def load_network(choice: WeightsChoice) -> Any:
+        """Loads both networks and the changes."""
+        pair = TunedPairFromBytes(
+            EfficientNetLite2.load_network(choice), EfficientNetLite3.load_network(choice)
+        )
+        if choice == SEEDED:
+            return pair
         found = find_weights(TUNED)
         try:
             apply_changes(pair.end, read_checkpoint(found.file))
         except WrongCheckpoint as error:
             raise WrongCheckpoint(f"{found.file}: {error}") from error
-        return pair, make_spec(found.sha256, untouched.weights_sha256, beside.weights_sha256)
+        return pair
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
         return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}

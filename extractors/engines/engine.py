@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -23,6 +24,18 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: Layers that multiply matrices, and whose weights may be kept in 16 bits.
 MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
+
+
+@dataclass(frozen=True)
+class UnbuiltModule:
+    """Builds a network when it is asked for: where a converted one is kept, its weights are never read."""
+
+    build: Callable[[], nn.Module]
+
+
+def built(module: nn.Module | UnbuiltModule) -> nn.Module:
+    """Returns the module, built now where it has not been."""
+    return module.build() if isinstance(module, UnbuiltModule) else module
 
 
 class NetworkEngine(ABC):

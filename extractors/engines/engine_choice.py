@@ -13,7 +13,7 @@ from typing import Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.engine import EngineName, NetworkEngine, Precision, TorchEngine
+from extractors.engines.engine import EngineName, NetworkEngine, Precision, TorchEngine, UnbuiltModule, built
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,17 @@ class EngineOptions(Protocol):
 
 
 def choose_engine(
-    module: nn.Module, example: Tensor, key: str, options: EngineOptions, free: tuple[int, ...] = (0,)
+    module: nn.Module | UnbuiltModule,
+    example: Tensor,
+    key: str,
+    options: EngineOptions,
+    free: tuple[int, ...] = (0,),
 ) -> NetworkEngine:
     """Makes the engine asked for.
 
     Args:
-        module: returns a tensor or a tuple of tensors; it is copied, and stays as it is.
+        module: returns a tensor or a tuple of tensors; it is copied, and stays as it is. An
+            UnbuiltModule is built where no converted model is kept.
         example: an input, its free axes longer than 1.
         key: names the network and its weights; a converted model is kept for it.
         options: which engine, and how it runs.
@@ -68,12 +73,12 @@ def choose_engine(
     if engine == "openvino" and device.type != "cpu":
         raise ValueError(f"the OpenVINO engine runs on a CPU, not on {device}: choose torch")
     if engine in ("torch", "compile") or device.type != "cpu":
-        return TorchEngine(module, device, precision, example=example, compiled=engine == "compile")
+        return TorchEngine(built(module), device, precision, example=example, compiled=engine == "compile")
     try:
         from extractors.engines.openvino import OpenVinoEngine
     except ImportError as error:
         if engine == "openvino":
             raise
         log.warning("torch runs the network, more slowly, because OpenVINO cannot be imported: %s", error)
-        return TorchEngine(module, device, precision, example=example)
+        return TorchEngine(built(module), device, precision, example=example)
     return OpenVinoEngine(module, example, key, options.cache, precision, options.threads, free)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
+import importlib.util
+import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import torch
+from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
-from torch.export import Dim
 
-from extractors.engines.engine import NetworkEngine, Precision
+from extractors.engines.engine import NetworkEngine, Precision, UnbuiltModule, built
+from extractors.files import atomic_write, sha256_of
 
 # Importing OpenVINO would report to its maker's statistics: without the reporter it takes a silent stand-in.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
@@ -33,7 +37,7 @@ class OpenVinoEngine(NetworkEngine):
     """Runs a module compiled for this processor.
 
     example: rows as the module takes them; free: its axes whose length may vary. folder: where the converted
-    model is kept, under a name made of ``key`` (network and weights), the input, versions and source;
+    model is kept, found by ``key`` (network and weights), the input, versions and source;
     threads: of inference. precision: None takes bf16 where this processor multiplies it in hardware, else
     fp32.
     """
@@ -42,7 +46,7 @@ class OpenVinoEngine(NetworkEngine):
 
     def __init__(
         self,
-        module: nn.Module,
+        module: nn.Module | UnbuiltModule,
         example: Tensor,
         key: str,
         folder: Path,
@@ -51,7 +55,7 @@ class OpenVinoEngine(NetworkEngine):
         free: tuple[int, ...] = (0,),
     ) -> None:
         self.precision = precision or fastest_precision()
-        model = load_or_convert(module, example, folder / _model_name(module, example, key, free), free)
+        model = _find_model(module, example, key, folder, free)
         hints = {
             "INFERENCE_PRECISION_HINT": HINTS[self.precision],
             "INFERENCE_NUM_THREADS": threads,
@@ -68,6 +72,46 @@ class OpenVinoEngine(NetworkEngine):
 def fastest_precision() -> Precision:
     """Returns bf16 where this processor has instructions for it, else fp32."""
     return "bf16" if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "fp32"
+
+
+class KeptModel(BaseModel):
+    """Says which folder has the converted model of a network, and which sources the network is written in."""
+
+    folder: str
+    sources: dict[str, str]  #: module → sha256 of its file
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all sources are what they were when the network was converted."""
+        return all(_digest_of_source(name) == digest for name, digest in self.sources.items())
+
+
+def _find_model(
+    module: nn.Module | UnbuiltModule, example: Tensor, key: str, folder: Path, free: tuple[int, ...]
+) -> openvino.Model:
+    """Reads the converted model that is kept for the key; else builds the network and converts it."""
+    facts = _facts_of(example, key, free)
+    note = folder / f"{hashlib.sha256(facts).hexdigest()[:16]}.json"
+    kept = _read_note(note)
+    if kept is not None and (folder / kept.folder).exists() and kept.is_current:
+        try:
+            return openvino.Core().read_model(folder / kept.folder / MODEL_FILE)
+        except RuntimeError:
+            pass  # damaged: load_or_convert says so and makes it anew
+    network = built(module)
+    sources = _sources_of(network)
+    named = hashlib.sha256(facts + json.dumps(sources, sort_keys=True).encode()).hexdigest()[:16]
+    model = load_or_convert(network, example, folder / named, free)
+    with suppress(OSError), atomic_write(note) as unfinished:  # where nothing can be kept, that has been said
+        unfinished.write_text(KeptModel(folder=named, sources=sources).model_dump_json())
+    return model
+
+
+def _read_note(note: Path) -> KeptModel | None:
+    try:
+        return KeptModel.model_validate_json(note.read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def load_or_convert(
@@ -99,6 +143,8 @@ def load_or_convert(
 
 
 def _convert(module: nn.Module, example: Tensor, free: tuple[int, ...]) -> openvino.Model:
+    from torch.export import Dim  # brings half of torch's compiler, which a kept model does not need
+
     axes = {axis: Dim("rows", min=1, max=4096) if axis == 0 else Dim.DYNAMIC for axis in free}
     with torch.no_grad():
         exported = torch.export.export(module.eval(), (example,), dynamic_shapes=(axes,))
@@ -120,13 +166,30 @@ def _save(model: openvino.Model, kept: Path) -> None:
                 raise
 
 
-def _model_name(module: nn.Module, example: Tensor, key: str, free: tuple[int, ...]) -> str:
-    """Makes sixteen digits that change with the weights, the input, the versions and the source."""
+def _facts_of(example: Tensor, key: str, free: tuple[int, ...]) -> bytes:
+    """Writes down what a converted model depends on, without the network's sources: its weights (the key),
+    the input, and the versions."""
     lengths = [None if axis in free else length for axis, length in enumerate(example.shape)]
-    parts = (key, example.dtype, lengths, torch.__version__, openvino.__version__)
-    digest = hashlib.sha256("\n".join(map(str, parts)).encode())
-    modules = {type(part).__module__: type(part) for part in module.modules()}
-    for name in sorted(modules):
-        if name.split(".")[0] != "torch":
-            digest.update(Path(inspect.getfile(modules[name])).read_bytes())
-    return digest.hexdigest()[:16]
+    return "\n".join(
+        map(str, (key, example.dtype, lengths, torch.__version__, openvino.__version__))
+    ).encode()
+
+
+def _sources_of(module: nn.Module) -> dict[str, str]:
+    """Digests the files that the module's classes are written in, torch's own left out."""
+    names = {type(part).__module__ for part in module.modules()}
+    return {name: _digest_of_source(name) for name in sorted(names) if name.split(".")[0] != "torch"}
+
+
+def _digest_of_source(name: str) -> str:
+    """Digests a module's file; empty where there is none."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None) or getattr(_spec_of(name), "origin", None)
+    return sha256_of(Path(file)) if file and Path(file).is_file() else ""
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None

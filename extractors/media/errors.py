@@ -111,12 +111,12 @@ class LimitError(MediaError):
 
 class TooLong(LimitError):
     code = "too_long"
-    hint = "Cut the video into shorter parts, or raise the duration limit."
+    hint = "Cut the video into shorter parts."
 
 
 class TooManyPixels(LimitError):
     code = "too_many_pixels"
-    hint = "Scale the video down to 4K or less, or raise the pixel limit."
+    hint = "Scale the video down to 4K or less."
 
 
 class TooManyFrames(LimitError):
@@ -126,12 +126,14 @@ class TooManyFrames(LimitError):
 
 class DecodeTimeout(LimitError):
     code = "decode_timeout"
-    hint = "Send a shorter or smaller video, or raise the decoding time limit."
+    hint = "Send a shorter or smaller video."
+    operator_hint = "REELWORD_DECODE_SECONDS is the longest time for reading one."
 
 
 class DecodeMemory(LimitError):
     code = "decode_memory"
-    hint = "Scale the video down, or raise the decoding memory limit."
+    hint = "Scale the video down."
+    operator_hint = "REELWORD_DECODE_MEMORY is what reading one may take."
 
 
 class DecoderError(MediaError):

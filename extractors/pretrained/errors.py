@@ -32,7 +32,8 @@ class WeightsError(ReelwordError):
 
 class ManifestDamaged(WeightsError):
     code = "manifest_damaged"
-    hint = "Correct the file that REELWORD_MANIFEST names; docs/weights.md says what an entry has."
+    hint = "Correct the file; docs/weights.md says what an entry has."
+    operator_hint = "REELWORD_MANIFEST names it."
 
 
 class UnknownWeights(WeightsError):
@@ -66,7 +67,8 @@ class NotForDownload(DownloadError):
 
 class Offline(DownloadError):
     code = "offline"
-    hint = "Unset REELWORD_OFFLINE, or bring the file: python -m app weights add FILE --as NAME."
+    hint = "Bring the file: python -m app weights add FILE --as NAME."
+    operator_hint = "Or unset REELWORD_OFFLINE."
 
 
 class ServerUnreachable(DownloadError):
@@ -86,4 +88,5 @@ class DownloadDamaged(DownloadError):
 
 class NoRoom(DownloadError):
     code = "no_room"
-    hint = "Free space below REELWORD_DATA, or point REELWORD_DATA at another disk."
+    hint = "Free space below the data folder."
+    operator_hint = "Or point REELWORD_DATA at another disk."

@@ -61,6 +61,14 @@ def load_pretrained(
         raise WrongCheckpoint(f"{found.file}: {error}") from error
 
 
+def digest_weights(name: str, choice: WeightsChoice) -> str:
+    """Returns what ``load_pretrained`` says of the weights (sha256, or "seeded") without reading them.
+
+    Raises UnknownWeights, WeightsMissing or WeightsDamaged.
+    """
+    return SEEDED if choice == SEEDED else find_weights(name).sha256
+
+
 def find_weights(name: str, *, data: Path | None = None) -> FoundWeights:
     """Finds and checks the file of weights. Raises UnknownWeights, WeightsMissing or WeightsDamaged."""
     return WeightsFolder.of(data).find(name)

@@ -94,7 +94,8 @@ class HubUnreachable(PretrainedError):
 
 class DownloadsForbidden(PretrainedError):
     code = "downloads_forbidden"
-    hint = "Unset REELWORD_OFFLINE, or copy the folder here and name that instead."
+    hint = "Copy the folder here and name that instead."
+    operator_hint = "Or unset REELWORD_OFFLINE."
 
 
 class FilesDiffer(PretrainedError):
@@ -104,7 +105,8 @@ class FilesDiffer(PretrainedError):
 
 class DiskTooSmall(PretrainedError):
     code = "disk_too_small"
-    hint = "Free space on the disk of REELWORD_DATA, or set REELWORD_DATA to a folder on a larger one."
+    hint = "Free space on the disk of the data folder."
+    operator_hint = "Or set REELWORD_DATA to a folder on a larger one."
 
 
 class NameTaken(PretrainedError):

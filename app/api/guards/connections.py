@@ -74,7 +74,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._has_begun and not self._is_in_request:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES:
-                self._refuse(problems.HeadersTooLarge(f"They have more than {HEADER_BYTES:,} bytes."))
+                self._refuse(
+                    problems.HeadersTooLarge(f"They have more than {problems.in_units(HEADER_BYTES)}.")
+                )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -95,7 +97,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.cycle.response_started:
             self.transport.abort()
         else:
-            self._refuse(problems.HeadersTooLarge(f"Its trailers have more than {HEADER_BYTES:,} bytes."))
+            self._refuse(
+                problems.HeadersTooLarge(f"Its trailers have more than {problems.in_units(HEADER_BYTES)}.")
+            )
 
     def on_headers_complete(self) -> None:
         self._unread_bytes = 0

@@ -76,7 +76,7 @@ class OptionSink:
     def write(self, data: bytes) -> None:
         self._bytes += data
         if len(self._bytes) > FIELD_LIMIT:
-            raise problems.InvalidOption(f"{self._name} is longer than {FIELD_LIMIT} bytes.")
+            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(FIELD_LIMIT)}.")
 
     def close(self) -> None:
         pass
@@ -179,7 +179,9 @@ async def receive(
 
 
 def too_large(limit: int) -> problems.UploadTooLarge:
-    return problems.UploadTooLarge(f"The video is larger than the {limit:,} bytes that this server takes.")
+    return problems.UploadTooLarge(
+        f"The video is larger than {problems.in_units(limit)}, the most that is taken."
+    )
 
 
 def _refuse_by_header(headers: Mapping[str, str], max_video_bytes: int) -> None:
@@ -213,7 +215,7 @@ async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
             return
         except TimeoutError as error:
             raise problems.UploadStalled(
-                f"Fewer than {PACE:,} bytes have come in {seconds:g} seconds."
+                f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
         left, wanted = left - (anyio.current_time() - began), wanted - len(piece)
         if wanted <= 0:
@@ -247,7 +249,9 @@ def _check_overhead(size: int) -> None:
     Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
     """
     if size > FORM_OVERHEAD:
-        raise problems.MalformedForm(f"More than {FORM_OVERHEAD:,} bytes of the form are not its video.")
+        raise problems.MalformedForm(
+            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
+        )
 
 
 def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:

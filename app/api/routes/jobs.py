@@ -134,7 +134,8 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
 
 def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response:
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
-    return JSONResponse(document_of(job, service.blobs).model_dump(mode="json"), status, headers)
+    document = document_of(job, service.blobs, service.positions.of(job))
+    return JSONResponse(document.model_dump(mode="json"), status, headers)
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:

@@ -79,6 +79,7 @@ redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
   'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
+  'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Ends a claim or a job. A terminal state is written once.
--- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 clock   6 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
@@ -8,7 +8,8 @@
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
 -- the job is not there).
 
-local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
+local record, stream, expiry, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
@@ -22,8 +23,21 @@ end
 local is_over = state ~= 'queued' and state ~= 'running'
 local entry = redis.call('HGET', record, 'entry')
 
+-- Keeps from when to when the worker had the job.
+local function keep_run(now)
+  local kept = redis.call('HMGET', record, 'claimed_ms', 'worker')
+  if kept[1] and kept[2] then
+    expect(runs, 'list')
+    redis.call('LPUSH', runs, string.format('%s %d %s', kept[1], now.ms, kept[2]))
+    redis.call('LTRIM', runs, 0, RUNS - 1)
+  end
+end
+
 local function settle()
   local now = tick(lease)
+  if target ~= 'canceled' then
+    keep_run(now)
+  end
   redis.call('HSET', record,
     'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')

@@ -39,7 +39,7 @@ def test_known_values_are_listed_or_left_out() -> None:
 @pytest.mark.parametrize("error", [QueueUnavailable("Redis does not answer."), NotOnDisk("Not kept.")])
 def test_queue_errors_are_told_the_same_way(error: QueueError) -> None:
     document = problems.describe_job_error(error, "/jobs/1")
-    assert (document.status, document.code, document.detail) == (503, error.code, str(error))
+    assert (document.status, document.code, document.detail) == (503, error.code, error.public)
     assert document.hint == error.hint
 
 
@@ -53,3 +53,19 @@ def test_openapi_lists_problems_of_one_status_together() -> None:
     assert set(responses) == {422, 503}
     content = responses[422]["content"]["application/problem+json"]
     assert set(content["examples"]) == {"video_missing", "video_empty"}
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(300, "300 bytes"), (8 * 1024, "8 KiB"), (512 * 2**20, "512 MiB"), (3 * 2**29, "1.5 GiB")],
+)
+def test_sizes_are_said_in_units(size: int, words: str) -> None:
+    assert problems.in_units(size) == words
+
+
+def test_a_queue_s_trouble_is_the_operator_s_to_read() -> None:
+    error = QueueUnavailable("Redis does not answer (Error 111 connecting to /srv/reel/redis.sock).")
+    said = problems.describe_job_error(error, "/jobs/1").model_dump_json()
+    assert "redis.sock" not in said
+    assert "REDIS_URL" not in said
+    assert "REDIS_URL" in error.advice

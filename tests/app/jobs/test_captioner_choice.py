@@ -97,7 +97,7 @@ def test_engine_and_precision_are_no_difference() -> None:
 def test_fusion_without_an_embedding_says_what_is_missing() -> None:
     with pytest.raises(EmbeddingMissing, match="no semantic embedding") as refused:
         choose(CaptionerChoices([info("stats")]), "fusion")
-    assert "semantic_embedding.safetensors" in refused.value.hint
+    assert "semantic_embedding.safetensors" in refused.value.operator_hint
 
 
 # ---- the default ----

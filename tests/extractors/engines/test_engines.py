@@ -3,6 +3,7 @@ runs what OpenVINO is not there for."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ from extractors.engines.engine import (
     NetworkEngine,
     Precision,
     TorchEngine,
+    UnbuiltModule,
     fastest_precision,
     fill_up,
 )
@@ -147,7 +149,7 @@ def test_windows_of_another_length_are_another_conversion_of_one_key(tmp_path: P
     for length in (4, 2):
         stacks = STACKS[:, :length]
         agree(of_clips(tmp_path, "openvino", "fp32", stacks).outputs(stacks), Clips(), stacks, 1e-5)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert sum(kept.is_dir() for kept in tmp_path.iterdir()) == 2
 
 
 def test_the_module_that_was_given_stays_as_it_is() -> None:
@@ -226,7 +228,7 @@ def test_two_processes_may_convert_at_once_and_report_to_nobody(tmp_path: Path, 
         racer.stdin.write(b"\n")
         racer.stdin.close()
     assert [racer.wait(300) for racer in racers] == [0, 0]
-    (kept,) = cache.iterdir()
+    (kept,) = (found for found in cache.iterdir() if found.is_dir())
     assert {file.name for file in kept.iterdir()} == {"model.xml", "model.bin"}
     assert not list(home.rglob("*openvino*"))
 
@@ -310,3 +312,41 @@ def test_torch_computes_in_the_precision_asked_for() -> None:
     cpu = torch.device("cpu")
     assert float(TorchEngine(linear, cpu, "fp32")(one)) == 257
     assert float(TorchEngine(linear, cpu, "bf16")(one)) == 256
+
+
+def test_a_network_whose_converted_model_is_kept_is_not_built(tmp_path: Path) -> None:
+    options = ExtractorOptions(torch.device("cpu"), "openvino", "fp32", 1, tmp_path)
+
+    def refuse() -> nn.Module:
+        raise AssertionError("its weights were read")
+
+    choose_engine(UnbuiltModule(Clips), STACKS, "clips", options)
+    engine = choose_engine(UnbuiltModule(refuse), STACKS, "clips", options)
+    agree(engine.outputs(STACKS), Clips(), STACKS, TOLERANCES["fp32"])
+    with pytest.raises(AssertionError, match="its weights were read"):
+        choose_engine(UnbuiltModule(refuse), STACKS, "clips of other weights", options)
+
+
+@pytest.mark.parametrize("harm", ["source", "note", "model"])
+def test_what_is_kept_is_made_anew_where_it_does_not_fit(harm: str, tmp_path: Path) -> None:
+    options = ExtractorOptions(torch.device("cpu"), "openvino", "fp32", 1, tmp_path)
+    choose_engine(Clips(), STACKS, "clips", options)
+    (note,) = tmp_path.glob("*.json")
+    if harm == "source":  # the network is written differently now
+        kept = json.loads(note.read_bytes())
+        note.write_text(json.dumps({**kept, "sources": dict.fromkeys(kept["sources"], "0" * 64)}))
+    elif harm == "note":
+        note.write_text("{")
+    else:
+        next(tmp_path.glob("*/model.xml")).write_text("<")
+    count = 0
+
+    def build() -> nn.Module:
+        nonlocal count
+        count += 1
+        return Clips()
+
+    for _ in range(2):
+        engine = choose_engine(UnbuiltModule(build), STACKS, "clips", options)
+        agree(engine.outputs(STACKS), Clips(), STACKS, TOLERANCES["fp32"])
+    assert count == 1

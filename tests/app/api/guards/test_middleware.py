@@ -49,7 +49,7 @@ def test_the_services_own_names_are_answered(api: LiveApi, host: str) -> None:
 def test_other_names_are_refused_for_reading_and_writing(api: LiveApi, host: str) -> None:
     response = api.client.get("/livez", headers={"Host": host})
     body = assert_problem(response, 400, "host_not_allowed")
-    assert "REELWORD_ALLOWED_HOSTS" in body["hint"]
+    assert "REELWORD_" not in body["hint"]
     assert response.headers["x-content-type-options"] == "nosniff"
     assert_problem(send(api, headers={"Host": host}), 400, "host_not_allowed")
 

@@ -75,7 +75,7 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
             "more than once",
         ),
         (form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO), problems.InvalidOption, "longer than"),
-        (form(TOO_LARGE), problems.UploadTooLarge, "1,000,000 bytes"),
+        (form(TOO_LARGE), problems.UploadTooLarge, "976.6 KiB"),
         (form(VIDEO)[:-24], problems.MalformedForm, "in the middle"),
         (form(VIDEO)[:-6], problems.MalformedForm, "in the middle"),
         (form(part("beam_size", b"3"))[:-6], problems.MalformedForm, "before its last boundary"),

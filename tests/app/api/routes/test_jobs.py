@@ -15,7 +15,8 @@ from tests.app.scripted_worker import WORDS, ScriptedWorker, attention_document
 
 MEMBERS = {
     "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
-    "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error",
+    "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error", "place",
+    "estimated_seconds", "workers",
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
@@ -46,6 +47,16 @@ def test_a_waiting_job_has_every_member(api: LiveApi) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", body["created_at"])
     assert response.headers["retry-after"] == "1"
     assert response.headers["cache-control"] == "no-store"
+
+
+def test_a_waiting_job_says_where_it_stands(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    first, second = (send(api).headers["location"] for _ in range(2))
+    bodies = [api.client.get(location).json() for location in (first, second)]
+    assert [(body["place"], body["workers"]) for body in bodies] == [(1, 0), (2, 0)]
+    assert bodies[0]["estimated_seconds"] is None  # no worker is connected
+    worker.succeed(worker.take())
+    body = api.client.get(first).json()
+    assert (body["place"], body["estimated_seconds"], body["workers"]) == (None, None, None)
 
 
 def test_a_running_job_says_how_far_it_is(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
