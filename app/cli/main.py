@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
+from app.cli.bulk import bulk
 from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
@@ -67,6 +68,7 @@ weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the 
 cli.add_typer(weights, name="weights")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
+cli.command(cls=PlainCommand)(bulk)
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)
