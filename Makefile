@@ -103,7 +103,7 @@ $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := worker cli pretrained
 $(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
 $(STAMPS)/train: GROUPS := api worker cli embedded pretrained train
-$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing test
+$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing bulk test
 
 # What a larger set-up brings need not be set up again.
 $(STAMPS)/serve: COVERED := api worker
