@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from app.api.metrics import Metrics
 from app.api.receiving.disk_space import Room
+from app.feature_cache.feature_cache import FeatureCache
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
@@ -37,6 +38,7 @@ class ApiDependencies:
     registry: WorkerRegistry
     positions: QueuePositions
     blobs: Blobs
+    features: FeatureCache
     room: Room
     metrics: Metrics
 
@@ -56,6 +58,7 @@ class ApiDependencies:
             registry=registry,
             positions=QueuePositions(server, keys, registry),
             blobs=blobs,
+            features=FeatureCache(settings, blobs),
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             metrics=Metrics(),
         )

@@ -42,12 +42,13 @@ class Blobs:
 
     url: a directory or an fsspec URL, e.g. ``s3://bucket/reelword`` (the package of its protocol installed).
     staging: a directory on this machine, best on the same file system where ``url`` is a directory too.
+    is_local: ``url`` is a directory.
     """
 
     def __init__(self, url: str, staging: Path) -> None:
         self._files, root = fsspec.core.url_to_fs(url)
         self._root = root.rstrip("/")
-        self._is_local = isinstance(self._files, LocalFileSystem)
+        self.is_local = isinstance(self._files, LocalFileSystem)
         self.staging = staging
 
     @contextmanager
@@ -66,7 +67,7 @@ class Blobs:
     def adopt(self, file: Path, key: str) -> None:
         """Moves a finished file, flushed to disk by its writer, to ``key``."""
         target = self._path(key)
-        if self._is_local:
+        if self.is_local:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             _move(file, Path(target))
             _flush_directory(Path(target).parent)
@@ -146,7 +147,7 @@ class Blobs:
         """
         source, target = self._path(key), self._path(to)
         try:
-            if not self._is_local:
+            if not self.is_local:
                 self._files.cp_file(source, target)
                 return
             Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +163,7 @@ class Blobs:
 
     def shares_disk_with_staging(self) -> bool:
         """Tells whether what is removed here gives room to files that arrive."""
-        if not self._is_local:
+        if not self.is_local:
             return False
         try:
             return os.stat(self._root).st_dev == os.stat(self.staging).st_dev
@@ -185,7 +186,7 @@ class Blobs:
         path = self._path(key)
         if not self._files.exists(path):
             raise BlobMissingError(key)
-        if self._is_local:
+        if self.is_local:
             yield Path(path)
             return
         with self.staged() as copy:

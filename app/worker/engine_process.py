@@ -12,7 +12,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -115,14 +115,19 @@ class EngineProcess:
         return content
 
     def run(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+        self,
+        videos: Sequence[Frames | bytes],
+        options: Sequence[CaptionOptions],
+        report: Report,
+        keep: Collection[int] = (),
     ) -> list[EngineAnswer | JobFailure]:
         """Captions videos together; the engine has been started.
 
         Args:
-            videos: the frames of each.
+            videos: the frames of each, or its packed streams.
             options: of each.
             report: is called with the progress of all.
+            keep: places of the videos whose answers are to have their streams, packed.
 
         Returns:
             For each video its answer, or why it cannot have one.
@@ -133,7 +138,7 @@ class EngineProcess:
         """
         process = self._process
         assert process is not None
-        _send(process, (write_frames(videos, process.shared), list(options)))
+        _send(process, (write_frames(videos, process.shared), list(options), frozenset(keep)))
         while True:
             kind, content = _receive(process)
             if kind == "progress":

@@ -36,8 +36,9 @@ from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.feature_reuse import FeatureReuse
 from app.worker.film_segments import FilmSegments, film_answer
-from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
+from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
@@ -78,6 +79,7 @@ class JobRunner:
         self._jobs, self._blobs, self._watch = jobs, blobs, watch
         self._decoder, self._engine, self._settings = decoder, engine, settings
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._reuse = FeatureReuse(settings, blobs)
         self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
 
     def work(self, claims: Sequence[Claim]) -> None:
@@ -147,6 +149,9 @@ class JobRunner:
         if wanted not in (None, "none"):
             run.film = 0.0
             return
+        if self._reuse.find(run, engine):
+            run.options = run.options.model_copy(update={"segments": "none"})
+            return
         limits = self._limits if wanted == "none" else replace(self._limits, max_duration=CLIP_SECONDS)
         began = time.monotonic()
         with (
@@ -179,11 +184,12 @@ class JobRunner:
 
         self._engine.start()
         report("extract", 0.0)
-        videos = [run.decoded.footage for run in batch if run.decoded is not None]
+        videos = [run.video for run in batch]
         options = [run.options for run in batch if run.options is not None]
+        keep = [place for place, run in enumerate(batch) if run.is_kept]
         try:
             with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
-                answers = self._engine.run(videos, options, report)
+                answers = self._engine.run(videos, options, report, keep)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
             return self._all_again(batch, _engine_failure(death))
@@ -229,11 +235,11 @@ class JobRunner:
         return True
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
-        assert run.decoded is not None
         job, folder = run.claim.job, run.claim.results
         if run.film is not None:
             answer = film_answer(run, answer)
-        store_result(self._blobs, folder, run.decoded, answer.attention)
+        frames = seen_frames(run)
+        store_result(self._blobs, folder, frames, answer.attention)
         whole = run.record(run.answer.joined_with(answer.answer))
         record = store_large_answer(self._blobs, folder, whole)
         self._watch.release(run)
@@ -244,6 +250,7 @@ class JobRunner:
             remove_blob(self._blobs, folder)
         elif self._settings.upload_seconds == 0:
             remove_blob(self._blobs, job.upload)
+        self._reuse.keep(run, frames, answer)
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
@@ -281,6 +288,14 @@ class JobRunner:
             if not run.is_settled:
                 run.stopped = run.stopped or "handed back"
                 self._settle_if_stopped(run)
+
+
+def seen_frames(run: Attempt) -> tuple[bytes, ...]:
+    """Makes JPEG files of the frames that the captioner saw, or takes those that are kept."""
+    if run.features is not None:
+        return run.features.frames
+    assert run.decoded is not None
+    return tuple(frame_jpeg(pixels) for pixels in run.decoded.frames.pixels)
 
 
 def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:

@@ -18,12 +18,14 @@ import structlog
 
 from app.documents.job import Answer
 from app.errors import QueueUnavailable
+from app.feature_cache.kept_features import KeptFeatures
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
 from app.jobs.kept_segments import KeptSegments
 from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
+from extractors.features import Footage
 from extractors.media.request import Decoded
 
 ADVERTISE_SECONDS = 2.0
@@ -49,7 +51,9 @@ class Attempt:
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
     the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
-    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments.
+    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments. feature_key:
+    digest of its file, and what else names its features in the cache. features: found there, in place of
+    ``decoded``.
     """
 
     claim: Claim
@@ -65,6 +69,8 @@ class Attempt:
     film: float | None = None
     clip: SummaryClip | None = None
     kept: KeptSegments | None = None
+    feature_key: tuple[str, str] | None = None
+    features: KeptFeatures | None = None
     _since: float | None = None
 
     @property
@@ -75,6 +81,19 @@ class Attempt:
             return staged
         rest = 1.0 - SEGMENTS_SHARE if self.film >= 1.0 else 0.0
         return SEGMENTS_SHARE * min(self.film, 1.0) + rest * staged
+
+    @property
+    def video(self) -> Footage | bytes:
+        """What it is captioned from: its frames, or its packed streams. It has been read."""
+        if self.features is not None:
+            return self.features.streams
+        assert self.decoded is not None
+        return self.decoded.footage
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its streams are to be kept: they are not yet, and are not of a film's segments."""
+        return self.feature_key is not None and self.features is None and self.film is None
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share

@@ -115,7 +115,7 @@ class Overtaken(ReadyEngine):
         assert job is not None
         other = self.jobs.claim("one", job.entry, "normal", "other", cause=WorkerLost("gone"))
         assert isinstance(other, Claim)
-        store_result(self.blobs, other.results, self.decoded, '{"words": ["in", "time"]}')
+        store_result(self.blobs, other.results, [b"frame"], '{"words": ["in", "time"]}')
         assert self.jobs.succeed(other, {"caption": "in time"})
         return [EngineAnswer(answer_of("late", "stats"), '{"words": ["late"]}')]
 
