@@ -58,6 +58,12 @@ class FeatureReuse:
         run.answer = found.facts.model_copy(update={"timings": Timings(decode=0.0)})
         return True
 
+    def distrust(self, run: Attempt) -> None:
+        """Forgets the features that a run failed with, so that its next attempt reads the file."""
+        if run.features is not None and run.feature_key is not None:
+            self._cache.forget(run.feature_key[0])
+            run.features = None
+
     def keep(self, run: Attempt, frames: Sequence[bytes], answer: EngineAnswer) -> None:
         """Keeps what an answer was written from.
 

@@ -96,13 +96,19 @@ class JobRunner:
         read = [run for run in runs if self._decode(run, self._read_frames)]
         batches = deque([[run for run in read if run.film is None]])
         while batches:
-            batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
+            batch = [
+                run for run in batches.popleft() if not self._settle_if_stopped(run) and self._is_read(run)
+            ]
             if batch:
                 batches.extend([run] for run in self._caption(batch))
         films = [run for run in read if run.film is not None]
         self._hand_back(films[1:])
         for film in films[:1]:
             self._caption_film(film)
+
+    def _is_read(self, run: Attempt) -> bool:
+        """Reads once more a job whose kept features were of no use."""
+        return run.has_video or self._decode(run, self._read_frames)
 
     def _caption_film(self, run: Attempt) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments."""
@@ -210,6 +216,7 @@ class JobRunner:
             if isinstance(taken, Claim):
                 log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
                 run.begin_again(taken)
+                self._reuse.distrust(run)
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))

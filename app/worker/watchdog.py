@@ -91,6 +91,10 @@ class Attempt:
         return self.decoded.footage
 
     @property
+    def has_video(self) -> bool:
+        return self.features is not None or self.decoded is not None
+
+    @property
     def is_kept(self) -> bool:
         """Whether its streams are to be kept: they are not yet, and are not of a film's segments."""
         return self.feature_key is not None and self.features is None and self.film is None

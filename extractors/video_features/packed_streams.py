@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-import torch
-from safetensors.torch import load, save
+from safetensors.numpy import save
+from safetensors.torch import load
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
@@ -20,8 +20,7 @@ from extractors.video_features.feature_files import collect_arrays
 def pack_streams(streams: Features) -> bytes:
     """Pack the streams of one video."""
     tags = {name: {"spec": asdict(each.spec), "view": each.view} for name, each in streams.items()}
-    arrays = {name: torch.from_numpy(array) for name, array in collect_arrays(streams).items()}
-    return json.dumps(tags).encode() + b"\n" + save(arrays)
+    return json.dumps(tags).encode() + b"\n" + save(collect_arrays(streams))
 
 
 def unpack_streams(data: bytes) -> dict[str, Stream]:
