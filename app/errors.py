@@ -11,6 +11,7 @@ extractors/media/errors.py.)
     │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
+    │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── QueueError
@@ -101,6 +102,12 @@ class EmbeddingMissing(JobFailure):
 class MembersDiffer(JobFailure):
     code = "members_differ"
     hint = "Choose members whose vocabularies and features GET /models shows to be the same."
+    status = 422
+
+
+class PromptRefused(JobFailure):
+    code = "prompt_refused"
+    hint = "Leave the prompt out, or choose a captioner that GET /models says takes one."
     status = 422
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -70,6 +71,14 @@ class Settings(BaseSettings):
     )
     max_backlog: int = Field(1000, gt=0, description="Jobs that may wait; more are answered with 503.")
     min_free_bytes: int = Field(256 * MIB, ge=0, description="Room that uploads must leave on the disk.")
+
+    # videos that are fetched
+    urls: Literal["on", "off"] = Field("on", description="off: videos are not fetched from addresses.")
+    url_hosts: str = Field(
+        "",
+        description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
+    )
+    url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
 
     # how a job runs
     attempts: int = Field(
@@ -175,6 +184,13 @@ class Settings(BaseSettings):
             raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
         return kept
 
+    @field_validator("url_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: str) -> str:
+        if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
+            raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
+        return hosts
+
     @field_validator("beat_seconds")
     @classmethod
     def _is_well_below_the_lease(cls, beat: float, info: ValidationInfo) -> float:
@@ -207,6 +223,11 @@ class Settings(BaseSettings):
     @property
     def host_names(self) -> list[str]:
         return _split_names(self.allowed_hosts)
+
+    @property
+    def url_host_names(self) -> list[str]:
+        """Lists the private hosts that videos may be fetched from."""
+        return _split_names(self.url_hosts)
 
     @property
     def captioner_names(self) -> list[str]:
@@ -243,6 +264,15 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
+
+
+def _is_host(name: str) -> bool:
+    """Whether this is a name, an address or a network."""
+    try:
+        ip_network(name, strict=False)
+    except ValueError:
+        return re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
+    return True
 
 
 def _split_names(names: str) -> list[str]:

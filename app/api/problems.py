@@ -1,19 +1,21 @@
 """Names what can be wrong with a request, and says it as RFC 9457 problem documents.
 
     RequestError
-    ├── NotMultipart        415 not_multipart        the body is no form
+    ├── NotMultipart        415 not_multipart        the body is neither a form, nor a video, nor JSON
     ├── MalformedForm       400 malformed_form       the form cannot be read or is cut off
+    ├── MalformedJson       400 malformed_json       the body is no JSON object
     ├── UploadTooLarge      413 upload_too_large
     ├── UploadStalled       408 upload_stalled       hardly a byte came for 20 seconds
-    ├── VideoMissing        422 video_missing        no field called video
+    ├── VideoMissing        422 video_missing        no field called video, and no url
     ├── VideoEmpty          422 video_empty          zero bytes
     ├── SeveralVideos       422 several_videos       one job, one video
-    ├── UrlNotSupported     422 url_not_supported    url=… is refused, not ignored
-    ├── OptionInQuery       422 option_in_query      options are form fields, and not part of the address
+    ├── UrlNotSupported     422 url_not_supported    the operator has switched fetching off
+    ├── OptionInQuery       422 option_in_query      beside a form or JSON options are no part of the address
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
     ├── InvalidMembers      422 invalid_members      captioners that cannot write together
+    ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
@@ -85,14 +87,23 @@ class RequestError(ReelwordError):
 class NotMultipart(RequestError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     code = "not_multipart"
-    title = "The body is not a multipart form"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The body is of a kind that is not taken"
+    hint = (
+        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
+        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+    )
 
 
 class MalformedForm(RequestError):
     code = "malformed_form"
     title = "The form cannot be read"
     hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
+
+
+class MalformedJson(RequestError):
+    code = "malformed_json"
+    title = "The JSON cannot be read"
+    hint = 'Send one object of at most 64 KiB in UTF-8: {"url": "https://…", "beam_size": 8}.'
 
 
 class UploadTooLarge(RequestError):
@@ -113,8 +124,8 @@ class UploadStalled(RequestError):
 class VideoMissing(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "video_missing"
-    title = "The form has no video"
-    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …"
+    title = "The request has no video"
+    hint = "Send the file as the form field video: curl -F video=@clip.mp4 …, or its address as url."
 
 
 class VideoEmpty(RequestError):
@@ -127,7 +138,7 @@ class VideoEmpty(RequestError):
 class SeveralVideos(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "several_videos"
-    title = "The form has more than one video"
+    title = "The request has more than one video"
     hint = "Send one request for each video."
 
 
@@ -142,13 +153,16 @@ class OptionInQuery(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "option_in_query"
     title = "Options stand in the address"
-    hint = "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …"
+    hint = (
+        "Send options as fields of the form: curl -F video=@clip.mp4 -F beam_size=8 …; behind the address "
+        "they belong where the body is the video alone."
+    )
 
 
 class UnknownField(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "unknown_field"
-    title = "The form has a field that is not known"
+    title = "The request has a field that is not known"
     hint = "Use the fields listed under known."
 
 
@@ -171,6 +185,13 @@ class InvalidMembers(RequestError):
     code = "invalid_members"
     title = "These members cannot write together"
     hint = "Choose members whose vocabularies and features GET /models shows to be the same."
+
+
+class PromptNotTaken(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "prompt_not_taken"
+    title = "This captioner takes no prompt"
+    hint = "Choose one of those listed under known, or leave the prompt out."
 
 
 class UnknownJob(RequestError):

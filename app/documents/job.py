@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Job, Stage, State
+from app.jobs.job import Job, Priority, Stage, State, Submission
 from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
@@ -79,6 +80,7 @@ class Timings(Document):
     """Holds the seconds spent in each stage; ``total`` is from acceptance to end."""
 
     queue: float | None = None
+    fetch: float | None = None
     decode: float | None = None
     extract: float | None = None
     caption: float | None = None
@@ -98,6 +100,14 @@ class JobSegment(Document):
     score: float | None = None
 
 
+class Estimate(Document):
+    """Tells what captioning a video will cost, as a job with ``validate_only`` found out."""
+
+    seconds: float | None = Field(None, description="Of one worker's time; null where nothing is known.")
+    frames: int = Field(description="How many frames will be looked at.")
+    segments: int | None = Field(None, description="Into how many a film will be cut; null where it is not.")
+
+
 class Answer(Document):
     """Holds what is known of a video; it grows while its job runs, and is kept in the job's record.
 
@@ -114,6 +124,7 @@ class Answer(Document):
     )
     model: Model | None = None
     timings: Timings | None = None
+    estimate: Estimate | None = Field(None, description="With `validate_only`: what a caption will cost.")
 
     def joined_with(self, later: Answer) -> Answer:
         """Adds what has been found since."""
@@ -159,6 +170,13 @@ class JobDocument(Answer, JobProgress):
     """Tells of one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
+    metadata: dict[str, Any] | None = Field(None, description="As it was sent with the job.")
+    priority: Priority | None = Field(None, description="The queue that it waited in.")
+    source_url: str | None = Field(None, description="Where the video was fetched; null: it was uploaded.")
+    validate_only: bool = Field(False, description="No caption was asked for.")
+    webhook: str | None = Field(None, description="Host of the address that is told of the job's end.")
+    batch: str | None = Field(None, description="The batch that it belongs to.")
+    recaption_of: str | None = Field(None, description="The job whose video is captioned again.")
     place: int | None = Field(None, description="In the queue: 1 is taken next. Null once it does not wait.")
     estimated_seconds: float | None = Field(None, description="Until it starts. Null where nothing is known.")
     workers: int | None = Field(
@@ -237,11 +255,20 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
+            "priority": job.priority,
+            **_submission(job.submission),
             "place": position.place,
             "estimated_seconds": position.estimated_seconds,
             "workers": position.workers,
         }
     )
+
+
+def _submission(told: Submission) -> dict[str, Any]:
+    """Makes the members that say what the sender told beside options; of a webhook its host alone."""
+    shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
+    host = None if told.webhook is None else urlsplit(told.webhook).hostname
+    return {**{name: getattr(told, name) for name in shown}, "webhook": host}
 
 
 def rfc3339(seconds: float | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
+from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer, PromptRefused
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 
@@ -94,12 +94,27 @@ class CaptionerChoices:
         return sorted(self._infos)
 
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
-        """Fills in the default captioner and the default members. Raises what ``check`` raises."""
+        """Fills in the default captioner and the default members.
+
+        Raises what ``check`` and ``check_prompt`` raise.
+        """
         captioner = options.captioner or self.default or ""
         members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
         choice = CaptionerChoice(captioner, members)
         self.check(choice)
+        self.check_prompt(choice, options)
         return choice
+
+    @property
+    def prompted(self) -> list[str]:
+        """Captioners that take a prompt, by name."""
+        return sorted(name for name, info in self._infos.items() if info.takes_prompt)
+
+    def check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
+        """Raises PromptRefused where options have a prompt and who writes takes none."""
+        if options.prompt is not None and choice.captioner not in self.prompted:
+            those = f"those that do: {', '.join(self.prompted)}" if self.prompted else "none here does"
+            raise PromptRefused(f"{choice.captioner} takes no prompt; {those}.")
 
     def check(self, choice: CaptionerChoice) -> None:
         """Checks that everybody is here who has to write, and that they can write together.

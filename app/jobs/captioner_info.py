@@ -53,6 +53,7 @@ class CaptionerInfo(BaseModel):
     makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
     data set. seconds: of one default job, measured when the worker warmed up. source, licence: of a
     pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
+    takes_prompt: whether it can be asked something, or goes on from words that it is given.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,6 +72,7 @@ class CaptionerInfo(BaseModel):
     source: str = ""
     licence: str = ""
     memory: int | None = None
+    takes_prompt: bool = False
 
     @property
     def member_of(self) -> tuple[str, ...]:

@@ -21,12 +21,13 @@ from app.errors import RecordUnreadable
 from app.jobs.options import CaptionOptions
 
 State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
-Stage = Literal["decode", "extract", "caption"]
+Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 GROUP = "workers"  #: the consumer group of every stream
-RECORD_VERSION = 1  #: to be raised where an older version would misread a record
+RECORD_VERSION = 2  #: to be raised where an older version would misread a record
+PLAIN_VERSION = 1  #: of records that the version before reads as well
 LATEST = 253402300799.0  #: the last second of the year 9999
 
 
@@ -95,6 +96,11 @@ class Submission(BaseModel):
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
+
+    @property
+    def record_version(self) -> int:
+        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 
 @validated(frozen=True)

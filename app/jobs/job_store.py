@@ -20,7 +20,7 @@ import structlog
 
 from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, RECORD_VERSION, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -122,14 +122,15 @@ class Jobs:
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
         """
+        told = submission or Submission()
         fields = {
-            "version": str(RECORD_VERSION),
+            "version": str(told.record_version),
             # without what is not set: workers of the version before know no option that is new
             "options": options.model_dump_json(exclude_none=True),
             "upload": upload,
             "filename": filename,
             "priority": priority,
-            "submission": (submission or Submission()).model_dump_json(exclude_defaults=True),
+            "submission": told.model_dump_json(exclude_defaults=True),
         }
         arguments: list[str | int] = [
             job_id,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 FUSION, ENSEMBLE = "fusion", "ensemble"
 NAME_LENGTH = 64
+PROMPT_LENGTH = 500
 COMBINATIONS = (FUSION, ENSEMBLE)
 """Captioners that are made of others."""
 
@@ -23,7 +24,7 @@ NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 def _names(given: object) -> object:
     """Splits ``g2l,stats``, as the form and the command line have it, into names. Raises ValueError."""
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
-    if not isinstance(names, list | tuple):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return given
     if not names or not all(names):
         raise ValueError("members are names of captioners with commas between them, and none is empty")
@@ -65,6 +66,13 @@ Segments = Annotated[
     BeforeValidator(_segments),
     WithJsonSchema({"type": "string", "pattern": SEGMENTS_PATTERN, "examples": ["shots", "none", "10"]}),
 ]
+
+
+def _prompt(given: object) -> object:
+    """Takes off the white space around a prompt. Raises ValueError where nothing is left."""
+    if isinstance(given, str) and not (given := given.strip()):
+        raise ValueError("a prompt has words; leave it out to ask what the captioner asks by itself")
+    return given
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,16 @@ class CaptionOptions(BaseModel):
         description="How a film is cut into segments that are captioned each: by its shots, by so many "
         "seconds, or none. Without it: none below a minute, shots from there on.",
     )
+    prompt: Annotated[
+        str | None,
+        BeforeValidator(_prompt),
+        WithJsonSchema({"type": "string", "pattern": r"\S", "maxLength": PROMPT_LENGTH}),
+    ] = Field(
+        None,
+        max_length=PROMPT_LENGTH,
+        description="What the captioner is asked, or goes on from; for captioners that take one, as "
+        "GET /models says.",
+    )
     length_penalty: float = Field(
         0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
@@ -144,7 +162,9 @@ class CaptionOptions(BaseModel):
         return self
 
 
-FORM_FIELDS = ("captioner", "members", "beam_size", "num_captions", "max_length", "attention", "segments")
+FORM_FIELDS = (
+    "captioner", "members", "beam_size", "num_captions", "max_length", "attention", "segments", "prompt",
+)  # fmt: skip
 """The options that ``POST /caption`` takes, in the order in which they are documented."""
 
 

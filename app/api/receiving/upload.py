@@ -12,46 +12,48 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
 
 from app.api import problems
 from app.api.receiving.disk_space import Room, announced_bytes
+from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS, REQUEST_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
-from app.jobs.options import FORM_FIELDS
 
-FIELD_LIMIT = 1024  #: bytes in the value of an option
 FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
 STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
 PACE = 16 * 1024
 PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
-FORM_NAMES = ("video", *FORM_FIELDS)
+FORM_NAMES = ("video", *REQUEST_FIELDS)
 FILENAME_LENGTH = 255  #: characters kept of a file's name
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words and of emoji
 
 
 @dataclass(frozen=True)
 class Upload:
-    """Holds a received form.
+    """Holds what a request has brought.
 
-    file: holds the video, ``size`` bytes, on disk. fields: the options as sent. filename: the video's on its
-    sender's disk, fit for display. sha256: of the file's bytes, in hexadecimal digits.
+    file: holds the video, ``size`` bytes of this sha256, on disk; None where ``fields`` have a url instead.
+    fields: as sent, texts or, where is_json, values. filename: the video's on its sender's disk, fit for
+    display.
     """
 
-    file: Path
+    file: Path | None
     size: int
-    fields: Mapping[str, str]
+    fields: Mapping[str, Any]
     filename: str = ""
     sha256: str = ""
+    is_json: bool = False
 
 
 class VideoSink:
-    """Writes the part called video to ``output``, at most ``limit`` bytes, and computes their digest."""
+    """Writes a video to ``output``, at most ``limit`` bytes, and digests it on the way."""
 
     def __init__(self, output: BinaryIO, limit: int) -> None:
         self._output, self._limit = output, limit
@@ -76,16 +78,16 @@ class VideoSink:
 
 
 class OptionSink:
-    """Keeps the value of one option."""
+    """Keeps the value of one field."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
         self._bytes = bytearray()
 
     def write(self, data: bytes) -> None:
         self._bytes += data
-        if len(self._bytes) > FIELD_LIMIT:
-            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(FIELD_LIMIT)}.")
+        if len(self._bytes) > self._limit:
+            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(self._limit)}.")
 
     def close(self) -> None:
         pass
@@ -105,15 +107,13 @@ class CaptionForm:
 
     @property
     def fields(self) -> dict[str, str]:
-        return {name: self._options[name].value for name in FORM_FIELDS if name in self._options}
+        return {name: self._options[name].value for name in REQUEST_FIELDS if name in self._options}
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
         if part.name == "video":
             return self._open_video(part)
-        if part.name == "url":  # told, so that nobody believes it was followed
-            raise problems.UrlNotSupported("The form has a field called url.")
-        if part.name not in FORM_FIELDS:
+        if part.name not in REQUEST_FIELDS:
             raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
         if part.name in self._options:
             raise problems.InvalidOption(f"{part.name} is given more than once.")
@@ -128,10 +128,13 @@ class CaptionForm:
         return self.video
 
     def check(self) -> None:
-        """Checks a form that has been read to its end. Raises VideoMissing or VideoEmpty."""
-        if self.filename is None:
-            raise problems.VideoMissing("The form has no field called video.")
-        if self.video.size == 0:
+        """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
+        has_url = bool(self.fields.get("url"))
+        if self.filename is None and not has_url:
+            raise problems.VideoMissing("The form has no field called video, and none called url.")
+        if self.filename is not None and has_url:
+            raise problems.SeveralVideos("The form has a file in the field video, and a url.")
+        if self.filename is not None and self.video.size == 0:
             raise problems.VideoEmpty("The file in the field video has no bytes.")
 
 
@@ -172,11 +175,27 @@ async def receive(
         Exception: whatever ``body`` raises (the client went away).
     """
     boundary = boundary_of(headers.get("content-type"))
-    _refuse_by_header(headers, max_video_bytes)
+    refuse_by_header(headers, max_video_bytes, FORM_OVERHEAD)
+    async with opened(file, headers, room) as output:
+        return await _receive(unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
+
+
+@asynccontextmanager
+async def opened(file: Path, headers: Mapping[str, str], room: Room | None = None) -> AsyncIterator[BinaryIO]:
+    """Opens a file for a request's video; it is removed again where anything goes wrong.
+
+    Args:
+        file: takes the video.
+        headers: the request's, which may announce how much comes.
+        room: of the disk; by default there is enough.
+
+    Raises:
+        StorageFull: the disk is.
+    """
     try:
         room = room or Room(file.parent, min_free=0)
         with await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output:
-            return await _receive(_unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
+            yield output
     except OSError as error:
         file.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -193,10 +212,16 @@ def too_large(limit: int) -> problems.UploadTooLarge:
     )
 
 
-def _refuse_by_header(headers: Mapping[str, str], max_video_bytes: int) -> None:
-    """Says 413 before a byte is read where the client announced too many."""
+def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead: int = 0) -> None:
+    """Says 413 before a byte is read where the client announced too many.
+
+    Args:
+        headers: the request's.
+        max_video_bytes: most bytes of the video.
+        overhead: bytes that the body may have beside it.
+    """
     announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > max_video_bytes + FORM_OVERHEAD:
+    if announced.isdecimal() and int(announced) > max_video_bytes + overhead:
         raise too_large(max_video_bytes)
 
 
@@ -205,14 +230,23 @@ async def _receive(
 ) -> Upload:
     parts = CaptionForm(VideoSink(output, max_video_bytes))
     form = MultipartForm(boundary, parts.open_part)
-    await _parse_body(form, parts.video, body, max_video_bytes)
+    total = 0
+
+    def feed(piece: bytes) -> None:
+        nonlocal total
+        total += len(piece)
+        form.feed(piece)
+        _check_overhead(total - parts.video.size)
+
+    await in_pieces(_bounded(body, max_video_bytes), feed)
     _check_complete(form, parts)
-    await anyio.to_thread.run_sync(_flush, output)
-    name = displayable(parts.filename or "")
-    return Upload(file, parts.video.size, parts.fields, name, parts.video.sha256)
+    if parts.filename is None:
+        return Upload(None, 0, parts.fields)
+    await anyio.to_thread.run_sync(flush, output)
+    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
 
 
-async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
     """Passes the pieces on, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
     pieces = aiter(body)
     left, wanted = seconds, PACE
@@ -233,24 +267,26 @@ async def _unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
         yield piece
 
 
-async def _parse_body(
-    form: MultipartForm, video: VideoSink, body: AsyncIterator[bytes], max_video_bytes: int
-) -> None:
-    """Parses and writes in a thread, a piece at a time: a slow disk delays nobody else."""
+async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object]) -> None:
+    """Hands a body on in a thread, a piece at a time: a slow disk delays nobody else."""
     piece = bytearray()
+    async for chunk in body:
+        piece += chunk
+        if len(piece) >= PIECE:
+            await anyio.to_thread.run_sync(take, bytes(piece))
+            piece.clear()
+    if piece:
+        await anyio.to_thread.run_sync(take, bytes(piece))
+
+
+async def _bounded(body: AsyncIterator[bytes], max_video_bytes: int) -> AsyncIterator[bytes]:
+    """Ends the reading at the first byte too many, before it reaches the parser."""
     total = 0
     async for chunk in body:
         total += len(chunk)
         if total > max_video_bytes + FORM_OVERHEAD:
             raise too_large(max_video_bytes)
-        piece += chunk
-        if len(piece) >= PIECE:
-            await anyio.to_thread.run_sync(form.feed, bytes(piece))
-            piece.clear()
-            _check_overhead(total - video.size)
-    if piece:
-        await anyio.to_thread.run_sync(form.feed, bytes(piece))
-        _check_overhead(total - video.size)
+        yield chunk
 
 
 def _check_overhead(size: int) -> None:
@@ -271,6 +307,6 @@ def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
     parts.check()
 
 
-def _flush(output: BinaryIO) -> None:
+def flush(output: BinaryIO) -> None:
     output.flush()
     os.fsync(output.fileno())

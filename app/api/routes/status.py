@@ -40,6 +40,7 @@ class CaptionerDocument(BaseModel):
     source: str | None = Field(description="Of a pretrained one: the hub's id and revision, or a folder.")
     licence: str | None = Field(description="Of a pretrained one: the terms that its card names.")
     memory: int | None = Field(description="Of a pretrained one: bytes that it is expected to take.")
+    takes_prompt: bool = Field(description="Whether it can be asked something by `prompt`.")
     workers: int = Field(description="Live workers that have it.")
 
     @classmethod

@@ -9,42 +9,43 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
+from app.api.receiving.acceptance import Acceptance
+from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
 from app.api.receiving.disk_space import announced_bytes
-from app.api.receiving.upload import Upload, receive
+from app.api.receiving.fields import fields_schema, read_request
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
-from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer
-from app.jobs.job import Job, Submission
-from app.jobs.options import CaptionOptions, form_schema
+from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
 POLL_SECONDS, LONGEST_POLL = 0.1, 1.0  #: between two looks at a job that is waited for
-BOOLEANS = ("true", "false")
 
 router = APIRouter(tags=["caption"])
 
 
-def _form_schema() -> dict[str, Any]:
-    """Describes the form for OpenAPI: the body is read by hand, so nothing can derive it."""
-    video = {"type": "string", "format": "binary", "description": "The file."}
-    properties = {"video": video, **form_schema()}
-    schema = {
-        "type": "object",
-        "required": ["video"],
-        "properties": properties,
-        "additionalProperties": False,
-    }
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+def _body_schema() -> dict[str, Any]:
+    """Describes the bodies for OpenAPI: they are read by hand, so nothing can derive it."""
+    file = {"type": "string", "format": "binary", "description": "The file."}
+    form = _object({"video": file, **fields_schema()})
+    form["oneOf"] = [{"required": ["video"]}, {"required": ["url"]}]
+    members = fields_schema(is_json=True)
+    members["url"] = fields_schema()["url"]
+    kinds = {FORM: form, JSON: {**_object(members), "required": ["url"]}}
+    kinds |= dict.fromkeys(("video/*", "image/*", *RAW), file)
+    content = {kind: {"schema": schema} for kind, schema in kinds.items()}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
@@ -67,7 +68,7 @@ Prefer = Annotated[
     "/caption",
     status_code=202,
     response_model=Accepted,
-    openapi_extra=_form_schema(),
+    openapi_extra=_body_schema(),
     responses={
         200: {
             "model": JobDocument,
@@ -77,6 +78,7 @@ Prefer = Annotated[
         202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
         **problems.openapi_responses(
             problems.MalformedForm,
+            problems.MalformedJson,
             problems.UploadStalled,
             problems.UploadTooLarge,
             problems.NotMultipart,
@@ -89,6 +91,7 @@ Prefer = Annotated[
             problems.InvalidOption,
             problems.CaptionerUnknown,
             problems.InvalidMembers,
+            problems.PromptNotTaken,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -97,22 +100,22 @@ Prefer = Annotated[
 async def caption(
     request: Request, service: ServiceDep, caller: CallerDep, prefer: Prefer = None
 ) -> Response:
-    """Takes a video and answers with a job; the caption is in the job when its state is `succeeded`."""
-    refuse_query(request)
+    """Takes a video, or its address, and answers with a job; the caption is in the job when its state is
+    `succeeded`.
+
+    Where the body is the video alone (`video/*`, `image/*`, `application/octet-stream`), fields and
+    `filename` stand behind the `?` of the address; a form and JSON have them inside.
+    """
+    kind_of(request.headers)
     await anyio.to_thread.run_sync(check_room, service, request.headers)
     limit = service.settings.max_upload_bytes
     with service.blobs.staged() as file:
-        upload = await receive(request.stream(), request.headers, file, limit, room=service.room)
-        submission = Submission(owner=caller.owner, sha256=upload.sha256)
-        job = await anyio.to_thread.run_sync(_submit, service, upload, submission)
+        upload = await receive_body(
+            request.stream(), request.headers, request.query_params, file, limit, service.room
+        )
+        asked = read_request(upload.fields, is_json=upload.is_json)
+        job = await anyio.to_thread.run_sync(Acceptance(service, caller.owner).accept, asked, upload)
     return await answer(request, service, job, preferred_wait(prefer))
-
-
-def refuse_query(request: Request) -> None:
-    """Raises OptionInQuery: an option that is not read must not be passed over."""
-    if request.url.query:
-        names = ", ".join(dict.fromkeys(request.query_params)) or request.url.query
-        raise problems.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
 
 
 def preferred_wait(prefer: str | None) -> float | None:
@@ -133,57 +136,18 @@ def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
         raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
 
 
-def _submit(service: ApiDependencies, upload: Upload, submission: Submission) -> Job:
-    """Makes a blob of the file and a job of the blob; where that fails, neither is left."""
-    job_id = uuid4().hex
-    key = f"uploads/{job_id}"
-    try:
-        options = choose_captioner(service, parse_options(upload.fields))
-        service.blobs.adopt(upload.file, key)
-        job = service.jobs.submit(job_id, options, key, filename=upload.filename, submission=submission)
-    except BaseException:
-        upload.file.unlink(missing_ok=True)
-        service.blobs.remove(key)
-        raise
-    service.metrics.upload_bytes.observe(upload.size)
-    return job
-
-
-def parse_options(fields: Mapping[str, str]) -> CaptionOptions:
-    """Reads options from the form's texts. Raises InvalidOption, which names the first that is wrong."""
-    try:
-        return CaptionOptions.model_validate(dict(fields))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
-        if not name:
-            raise problems.InvalidOption(f"{said}.") from error
-        known = BOOLEANS if first["type"].startswith("bool") else None
-        raise problems.InvalidOption(f"{name} is {fields[name][:64]!r}: {said}.", known=known) from error
-
-
-def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
-    """Fills in who writes, which then stands in the record: nobody chooses again.
-
-    Where no worker lives nothing is known, and the job waits for one, which chooses.
-    """
-    choices = service.registry.captioner_choices()
-    if not choices.names:
-        return options
-    try:
-        return options.with_choice(choices.resolve(options))
-    except CaptionerUnavailable as failure:
-        raise problems.CaptionerUnknown(
-            f"No worker has a captioner called {failure.name}.", known=failure.known
-        ) from failure
-    except EmbeddingMissing as failure:
-        detail = "No worker has the captioner fusion, nor the semantic embedding that it chooses captions by."
-        raise problems.CaptionerUnknown(detail, known=choices.names) from failure
-    except MembersDiffer as failure:
-        raise problems.InvalidMembers(str(failure)) from failure
-
-
 async def answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:
+    """Answers with a job that has been accepted.
+
+    Args:
+        request: whose sender may hang up.
+        service: what routes need.
+        job: as it was accepted.
+        wait: seconds to wait for its end; None where nobody asked for that.
+
+    Returns:
+        202 with its address, or 200 with the whole job where it ended in time.
+    """
     headers = {"Location": f"/jobs/{job.id}"}
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"

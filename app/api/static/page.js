@@ -12,7 +12,7 @@ const SPREAD = "spread over the whole clip"; // said where a word's weights over
 const COMBINED = ["fusion", "ensemble"]; // captioners that are made of others
 // What the server calls the fields, and what this page calls them.
 const LABELS = {
-  num_captions: "Captions", beam_size: "Beam size", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Segments",
+  num_captions: "Captions", beam_size: "Beam size", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Segments", prompt: "Prompt",
   "GET /models": "the list under Options", "under known": "below",
 };
 

@@ -20,6 +20,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "max_length": 20,
         "attention": True,
         "segments": None,
+        "prompt": None,
         "length_penalty": 0.7,
     }
     assert set(FORM_FIELDS) < set(options.model_dump())
@@ -42,6 +43,8 @@ def test_defaults_are_those_of_the_contract() -> None:
         ("max_length", 0),
         ("max_length", 51),
         ("attention", "maybe"),
+        ("prompt", " \n"),
+        ("prompt", "x" * 501),
         ("segments", "scenes"),
         ("segments", ""),
         ("segments", "0.4"),
@@ -92,6 +95,10 @@ def test_options_survive_a_job_record() -> None:
         ("members", "g2l,", False),
         ("members", "g2l", True),
         ("members", " g2l , stats ", True),
+        ("prompt", " ", False),
+        ("prompt", "Who is it?", True),
+        ("prompt", "x" * 500, True),
+        ("prompt", "x" * 501, False),
     ],
 )
 def test_names_are_what_their_schema_says(field: str, value: str, is_right: bool) -> None:

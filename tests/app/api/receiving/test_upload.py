@@ -15,7 +15,8 @@ import pytest
 
 from app.api import problems
 from app.api.receiving import upload
-from app.api.receiving.upload import FIELD_LIMIT, FORM_OVERHEAD, Upload, receive
+from app.api.receiving.fields import FIELD_LIMIT
+from app.api.receiving.upload import FORM_OVERHEAD, Upload, receive
 
 BOUNDARY = "limit-of-a-part"
 HEADERS = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
@@ -68,8 +69,8 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
         (form(part("beam_size", b"3")), problems.VideoMissing, "no field called video"),
         (form(part("video", b"", "a.mp4")), problems.VideoEmpty, "no bytes"),
         (form(VIDEO, VIDEO), problems.SeveralVideos, "more than one"),
-        (form(part("url", b"http://example.org/a.mp4")), problems.UrlNotSupported, "called url"),
-        (form(VIDEO, part("url", b"x")), problems.UrlNotSupported, "called url"),
+        (form(VIDEO, part("url", b"x")), problems.SeveralVideos, "and a url"),
+        (form(part("url", b"")), problems.VideoMissing, "none called url"),
         (form(part("beams", b"3"), VIDEO), problems.UnknownField, "called beams"),
         (
             form(VIDEO, part("beam_size", b"3"), part("beam_size", b"4")),
@@ -107,6 +108,12 @@ def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
         "max_length",
         "attention",
         "segments",
+        "prompt",
+        "url",
+        "metadata",
+        "priority",
+        "webhook",
+        "validate_only",
     ]
 
 
@@ -210,7 +217,7 @@ def test_a_full_disk_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def full(_output: BinaryIO) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(upload, "_flush", full)
+    monkeypatch.setattr(upload, "flush", full)
     with pytest.raises(problems.StorageFull):
         read(file, form(VIDEO))
     assert not file.exists()

@@ -17,6 +17,7 @@ MEMBERS = {
     "id", "state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename",
     "media", "sampled", "warnings", "caption", "captions", "segments", "model", "timings", "error", "place",
     "estimated_seconds", "workers", "urls",
+    "estimate", "metadata", "priority", "source_url", "validate_only", "webhook", "batch", "recaption_of",
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
@@ -79,7 +80,7 @@ def test_a_finished_job_has_its_answer(api: LiveApi, worker: ScriptedWorker) -> 
     assert body["captions"][0]["words"][1] == {"word": "dog", "logprob": -0.1}
     assert body["sampled"] == [0.5, 1.5, 2.5, 3.5]
     assert body["warnings"] == [{"code": "no_audio", "message": "The file has no sound."}]
-    assert set(body["timings"]) == {"queue", "decode", "extract", "caption", "total"}
+    assert set(body["timings"]) == {"queue", "fetch", "decode", "extract", "caption", "total"}
     assert body["timings"]["total"] >= body["timings"]["queue"] >= 0
     assert body["model"]["captioner"] == "stats"
 

@@ -1,0 +1,101 @@
+"""Makes a job of what a request has brought: its file becomes a blob, what it asks for a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from app.api import problems
+from app.api.dependencies import ApiDependencies
+from app.api.receiving.fields import CaptionRequest
+from app.api.receiving.upload import Upload, displayable
+from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer, PromptRefused
+from app.jobs.job import Job, Submission
+from app.jobs.options import CaptionOptions
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Makes jobs of requests.
+
+    service: what routes need. owner: id of the key that sends them.
+    """
+
+    service: ApiDependencies
+    owner: str | None = None
+
+    def accept(self, request: CaptionRequest, upload: Upload) -> Job:
+        """Makes a blob of the file and a job of the blob; where that fails, neither is left.
+
+        Args:
+            request: what is asked for.
+            upload: the file, or none where the worker is to fetch one.
+
+        Raises:
+            RequestError: leaves of it, where it cannot be done as asked.
+            QueueError: leaves of it, where the job cannot be kept.
+        """
+        job_id = uuid4().hex
+        key = f"uploads/{job_id}"
+        try:
+            check_submission(self.service, request.submission)
+            options = choose_captioner(self.service, request.options)
+            if upload.file is not None:
+                self.service.blobs.adopt(upload.file, key)
+            job = self.service.jobs.submit(
+                job_id,
+                options,
+                key,
+                filename=upload.filename or filename_of(request.submission.source_url),
+                priority=request.priority,
+                submission=request.submission.model_copy(
+                    update={"owner": self.owner, "sha256": upload.sha256}
+                ),
+            )
+        except BaseException:
+            if upload.file is not None:
+                upload.file.unlink(missing_ok=True)
+                self.service.blobs.remove(key)
+            raise
+        if upload.file is not None:
+            self.service.metrics.upload_bytes.observe(upload.size)
+        return job
+
+
+def check_submission(service: ApiDependencies, submission: Submission) -> None:
+    """Checks what a job is told beside its options. Raises UrlNotSupported."""
+    if submission.source_url is not None and service.settings.urls == "off":
+        raise problems.UrlNotSupported("The request has a url.")
+
+
+def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
+    """Fills in who writes, which then stands in the record: nobody chooses again.
+
+    Where no worker lives nothing is known, and the job waits for one, which chooses.
+
+    Raises CaptionerUnknown, InvalidMembers, PromptNotTaken.
+    """
+    choices = service.registry.captioner_choices()
+    if not choices.names:
+        return options
+    try:
+        return options.with_choice(choices.resolve(options))
+    except CaptionerUnavailable as failure:
+        raise problems.CaptionerUnknown(
+            f"No worker has a captioner called {failure.name}.", known=failure.known
+        ) from failure
+    except EmbeddingMissing as failure:
+        detail = "No worker has the captioner fusion, nor the semantic embedding that it chooses captions by."
+        raise problems.CaptionerUnknown(detail, known=choices.names) from failure
+    except MembersDiffer as failure:
+        raise problems.InvalidMembers(str(failure)) from failure
+    except PromptRefused as failure:
+        raise problems.PromptNotTaken(str(failure), known=choices.prompted) from failure
+
+
+def filename_of(url: str | None) -> str:
+    """Names the file that an address ends in, fit for display; empty where it ends in none."""
+    path = "" if url is None else urlsplit(url).path
+    return displayable(unquote(PurePosixPath(path).name))

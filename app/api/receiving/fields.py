@@ -1,0 +1,187 @@
+"""Reads what is told beside a video: how it is to be captioned, and what its sender wants of the job.
+
+A form and a query have texts, a JSON body has values of its own types; both become one CaptionRequest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import pydantic_core
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from app.api import problems
+from app.fetching.addresses import LONGEST, read_web_address
+from app.jobs.job import Priority, Submission
+from app.jobs.options import (
+    FORM_FIELDS,
+    LEAST_SEGMENT,
+    MOST_SEGMENT,
+    PROMPT_LENGTH,
+    CaptionOptions,
+    form_schema,
+)
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+METADATA_BYTES = 4096
+FIELD_LIMIT = 1024  #: bytes in the value of a field
+LARGER_FIELDS = {
+    "metadata": METADATA_BYTES,
+    "prompt": 4 * PROMPT_LENGTH,
+    "url": 4 * LONGEST,
+    "webhook": 4 * LONGEST,
+}
+#: What JSON may have in place of the text that a form has.
+BESIDE_TEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "members": ({"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},),
+    "segments": ({"type": "number", "minimum": LEAST_SEGMENT, "maximum": MOST_SEGMENT},),
+}
+ADDRESS_PATTERN = r"^\s*[Hh][Tt][Tt][Pp][Ss]?://"
+BOOLEANS = ("true", "false")
+
+
+def _metadata(given: object, info: ValidationInfo) -> object:
+    """Reads a JSON object, and that from the text which a form has. Raises ValueError."""
+    if isinstance(given, str) and not (info.context or {}).get("is_json"):
+        try:
+            given = pydantic_core.from_json(given, allow_inf_nan=False)
+        except ValueError as error:
+            raise ValueError(f"metadata is a JSON object: {error}") from error
+    if not isinstance(given, dict):
+        raise ValueError('metadata is a JSON object such as {"order": 7}')
+    try:
+        size = len(_compact(given).encode())
+    except ValueError as error:
+        raise ValueError("metadata has a number without end or a letter that is none") from error
+    if size > METADATA_BYTES:
+        raise ValueError(f"metadata has {size:,} bytes as JSON, more than {METADATA_BYTES:,}")
+    return given
+
+
+def _web_address(given: str) -> str:
+    return str(read_web_address(given.strip()))
+
+
+def _flag(given: object, info: ValidationInfo) -> object:
+    """Reads true or false, also from a form's text. Raises ValueError for anything else."""
+    found = given
+    if isinstance(given, str) and not (info.context or {}).get("is_json"):
+        found = {"true": True, "false": False}.get(given.strip().lower())
+    if not isinstance(found, bool):
+        raise ValueError("it is true or false")
+    return found
+
+
+Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
+Metadata = Annotated[
+    dict[str, Any] | None,
+    BeforeValidator(_metadata),
+    WithJsonSchema({"type": "object", "examples": [{"order": 7}]}),
+]
+WebAddress = Annotated[
+    Annotated[str, AfterValidator(_web_address)] | None,
+    WithJsonSchema({"type": "string", "pattern": ADDRESS_PATTERN, "maxLength": LONGEST}),
+]
+
+
+class JobFields(BaseModel):
+    """Holds what a sender says of the job itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: WebAddress = Field(
+        None, description="Where the video is fetched from, in place of a file: http or https."
+    )
+    metadata: Metadata = Field(
+        None, description="A JSON object of your own, at most 4 KiB; it comes back with the job."
+    )
+    priority: Priority = Field("normal", description="high goes before normal, and that before low.")
+    webhook: WebAddress = Field(None, description="An http or https address that is told of the job's end.")
+    validate_only: Flag = Field(
+        False, description="Open the video and estimate what its caption costs, and write none."
+    )
+
+
+#: What a request may say beside its video, in the order in which it is documented.
+REQUEST_FIELDS = (*FORM_FIELDS, *JobFields.model_fields)
+
+
+@dataclass(frozen=True)
+class CaptionRequest:
+    """Holds what a request asks for. submission: without what the service itself adds to it."""
+
+    options: CaptionOptions
+    priority: Priority
+    submission: Submission
+
+
+def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> CaptionRequest:
+    """Reads fields to options and what goes beside them.
+
+    Args:
+        fields: name → text, of a form or a query; name → value, of JSON, where null is as good as absent.
+        is_json: values must have their types; a text is no number then.
+
+    Raises:
+        UnknownField: a field that there is not; it lists those that there are.
+        InvalidOption: names the first that is wrong.
+    """
+    if unknown := next((name for name in fields if name not in REQUEST_FIELDS), None):
+        raise problems.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
+    given = {name: value for name, value in fields.items() if value is not None}
+    beside = _validated(JobFields, {k: v for k, v in given.items() if k in JobFields.model_fields}, is_json)
+    options = _validated(CaptionOptions, {k: v for k, v in given.items() if k in FORM_FIELDS}, is_json)
+    told = beside.model_dump(exclude={"priority", "url"})
+    return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **told))
+
+
+def _validated(model: type[ModelT], fields: Mapping[str, Any], is_json: bool) -> ModelT:
+    try:
+        return model.model_validate(dict(fields), strict=is_json, context={"is_json": is_json})
+    except ValidationError as error:
+        raise _invalid(error, fields) from error
+
+
+def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> problems.InvalidOption:
+    first = error.errors(include_url=False)[0]
+    name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
+    if not name:
+        return problems.InvalidOption(f"{said}.")
+    known = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
+    value = fields[name]
+    shown = value[:64] if isinstance(value, str) else value
+    return problems.InvalidOption(f"{name} is {repr(shown)[:66]}: {said}.", known=known)
+
+
+def _compact(value: object) -> str:
+    """Writes JSON. Raises ValueError for what is none, or cannot be sent."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def fields_schema(*, is_json: bool = False) -> dict[str, dict[str, Any]]:
+    """Makes the JSON Schema of each field, for OpenAPI. is_json: each may be null, which means absent."""
+    described = JobFields.model_json_schema()["properties"]
+    beside = {
+        name: {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+        for name, schema in described.items()
+    }
+    schemas = {**form_schema(), **beside}
+    if not is_json:
+        return schemas
+    return {
+        name: {"anyOf": [schema, *BESIDE_TEXTS.get(name, ()), {"type": "null"}]}
+        for name, schema in schemas.items()
+    }

@@ -1,0 +1,100 @@
+"""Decides which addresses may be asked: http and https, and no host of the operator's own network.
+
+Names are checked by what they resolve to, and checked again at the moment of connecting
+(app/fetching/guarded_client.py): a name may resolve to something else by then.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+import httpx
+
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+
+SCHEMES = ("http", "https")
+LONGEST = 2048  #: characters of an address
+NAT64 = IPv6Network("64:ff9b::/96")  #: carries an IPv4 address in its last 32 bits
+#: Not public, whatever the standard library of this Python has: Azure's agent, protocol assignments (Oracle's
+#: metadata among them), and translation prefixes of a network's own.
+INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9b:1::/48")]
+
+
+def read_web_address(text: str) -> httpx.URL:
+    """Reads an http or https address. Raises ValueError, whose sentence says what is wrong with it."""
+    if len(text) > LONGEST:
+        raise ValueError(f"an address has at most {LONGEST} characters")
+    if not text.isprintable() or " " in text:
+        raise ValueError("an address has no spaces or control characters")
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"it is no address ({error})") from error
+    if url.scheme not in SCHEMES or not url.host:
+        raise ValueError("an address begins with http:// or https:// and a host")
+    if url.userinfo:
+        raise ValueError("an address names no user and no password")
+    if url.port is not None and not 0 < url.port < 65536:
+        raise ValueError("a port is a number from 1 to 65535")
+    return url
+
+
+def is_public(address: IpAddress) -> bool:
+    """Tells whether an address is reached by anybody alike, also by those that it carries within."""
+    if isinstance(address, IPv6Address):
+        carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+        if address in NAT64:
+            carried.append(IPv4Address(address.packed[-4:]))
+        if address.is_site_local or not all(is_public(each) for each in carried if each is not None):
+            return False
+        if address.ipv4_mapped is not None:
+            return True
+    is_inside = any(address in network for network in INSIDE)
+    return address.is_global and not address.is_multicast and not is_inside
+
+
+class AllowedHosts:
+    """Tells which hosts may be connected to: public ones, and private ones that the operator names.
+
+    names: host names, addresses, or networks such as 10.0.0.0/8.
+    """
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._networks = [ip_network(name, strict=False) for name in names if _is_network(name)]
+        self._names = {_plain(name) for name in names if not _is_network(name)}
+
+    def allows(self, host: str, address: IpAddress) -> bool:
+        """Tells whether a host may be connected to at an address that it resolves to."""
+        is_named = _plain(host) in self._names or any(address in network for network in self._networks)
+        return is_named or is_public(address)
+
+    def refused(self, host: str, port: int) -> IpAddress | None:
+        """Resolves a host, numbers in any spelling included, and finds the first address that is refused.
+
+        Raises OSError where it does not resolve.
+        """
+        return next((each for each in resolve(host, port) if not self.allows(host, each)), None)
+
+
+def resolve(host: str, port: int) -> Sequence[IpAddress]:
+    """Lists the addresses of a host. Raises OSError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that no name can have
+        raise OSError(f"{host} is no name of a host") from error
+    return [ip_address(str(place[0])) for *_, place in found]
+
+
+def _is_network(name: str) -> bool:
+    try:
+        ip_network(name, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(host: str) -> str:
+    return host.lower().rstrip(".")
