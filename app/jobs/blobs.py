@@ -21,13 +21,15 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+WRITERS = 8  #: blobs that are written side by side
 PIECE = 256 * 1024  #: bytes of a blob that are read at a time
 #: What file systems that have no hard links, or have no more for this file, say.
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -83,6 +85,15 @@ class Blobs:
                 handle.flush()
                 os.fsync(handle.fileno())
             self.adopt(file, key)
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Stores several, side by side: waiting for the disk, or for a store, is most of the work.
+
+        files: key → content. Raises what writing one of them raises, once all others are written.
+        """
+        with ThreadPoolExecutor(min(len(files), WRITERS) or 1, "blobs") as pool:
+            for written in [pool.submit(self.write, key, data) for key, data in files.items()]:
+                written.result()
 
     def read(self, key: str) -> bytes:
         """Reads a blob. Raises BlobMissingError."""

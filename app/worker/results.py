@@ -46,10 +46,10 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
         frames: JPEG files of those that the captioner saw.
         attention: the document as JSON, None where it was not asked for.
     """
-    for number, frame in enumerate(frames):
-        blobs.write(f"{folder}/frames/{number}.jpg", frame)
+    files = {f"{folder}/frames/{number}.jpg": frame for number, frame in enumerate(frames)}
     if attention is not None:
-        blobs.write(f"{folder}/attention.json", attention.encode())
+        files[f"{folder}/attention.json"] = attention.encode()
+    blobs.write_all(files)
 
 
 def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
