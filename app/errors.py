@@ -14,6 +14,7 @@ extractors/media/errors.py.)
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
@@ -128,6 +129,12 @@ class RecordUnreadable(JobError):
         "that wrote it."
     )
     status = 409
+
+
+class CursorUnreadable(JobError):
+    code = "cursor_unreadable"
+    hint = "Take the cursor from the page before as it is, or begin again without one."
+    status = 422
 
 
 class QueueError(JobError):

@@ -29,7 +29,7 @@ from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.connections import limited
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, jobs, recaption, submit, video
+from app.api.routes import captions, job_list, jobs, recaption, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
@@ -70,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for routes in (
         submit.router,
+        job_list.router,
         jobs.router,
         recaption.router,
         video.router,

@@ -25,6 +25,7 @@
     ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
     ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
+    ├── InvalidCursor       422 invalid_cursor       no page of a list ended with it
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
@@ -263,6 +264,13 @@ class UnknownSegment(RequestError):
     code = "unknown_segment"
     title = "The job has no such segment"
     hint = "Count from 0, up to the number of segments that the job lists."
+
+
+class InvalidCursor(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "invalid_cursor"
+    title = "The cursor cannot be read"
+    hint = "Take next of the page before as it is, or begin again without a cursor."
 
 
 class BacklogFull(RequestError):

@@ -78,6 +78,7 @@ def drop(names: Names) -> None:
     for name in names:
         letter = _find(jobs, name)
         jobs.dead.drop(letter)
+        jobs.index.reindex([letter.name])
         if letter.kind == "job" and name.replace("-", "").replace("_", "").isalnum():
             blobs.remove(f"uploads/{name}")
         typer.echo(f"{name} is dropped.")

@@ -63,6 +63,17 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def index(self) -> str:
+        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:index"
+
+    def batch(self, batch_id: str) -> str:
+        return f"{self.namespace}:batch:{batch_id}"
+
+    def batch_jobs(self, batch_id: str) -> str:
+        return f"{self.batch(batch_id)}:jobs"
+
+    @property
     def recent_runs(self) -> str:
         return f"{self.namespace}:runs"
 

@@ -21,6 +21,7 @@ import structlog
 from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -84,6 +85,7 @@ class Jobs:
         self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
         self._is_warned = False
         self.dead = DeadLetters(server, self.keys.dead)
+        self.index = JobIndex(server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
             LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )

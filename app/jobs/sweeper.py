@@ -1,4 +1,4 @@
-"""Removes leftover files while the service runs; a thread of every API and every worker.
+"""Removes what is left over while the service runs; a thread of every API and every worker.
 
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done with them, or of which there is no record
@@ -6,6 +6,7 @@
     results         of attempts that were not the one that counted
     kept uploads    beyond the budget, those of the jobs that finished first
     results         beyond the budget without any of these, in the same order
+    the index       entries of records that have vanished (app/jobs/job_index.py)
 
 A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
 a row. These are told apart by this process's own clock alone: no two machines need agree about the time. Of
@@ -90,6 +91,7 @@ class Sweeper:
         if not self._is_turn():
             self._seen = set()
             return
+        self._jobs.index.mend()
         if not self._owns_blobs():
             self._seen = set()
             self._pass_turn()

@@ -20,5 +20,6 @@ if is_hash(record) then
   end
   redis.call('HSET', record, 'dead', 1)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
+  index_job(record, redis.call('HGET', record, 'id') or '')
 end
 return 1

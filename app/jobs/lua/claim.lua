@@ -33,6 +33,7 @@ local function finish(state, reason)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('HINCRBY', record, 'token', 1)
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  index_job(record, id)
   drop()
 end
 
@@ -82,5 +83,6 @@ redis.call('HSET', record,
   'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
+index_job(record, id)
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

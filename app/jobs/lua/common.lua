@@ -2,6 +2,7 @@
 -- The last two of every script's KEYS are the clock (a hash) and the dead letters (a hash).
 
 local CLOCK, DEAD = KEYS[#KEYS - 1], KEYS[#KEYS]
+local INDEX = string.gsub(CLOCK, 'clock$', 'index')
 
 -- A number that a value stands for, or nil; neither infinite nor too large to count with.
 local function number(value)
@@ -77,3 +78,68 @@ local function tick(lease)
     ms = elapsed, is_settling = elapsed < settles}
 end
 
+-- The index of jobs (app/jobs/job_index.py): sorted sets of ids by microseconds of creation, one of all, one a
+-- state, one an owner, and a hash from ids to owners, which a record that has vanished tells no more.
+local STATES = {'queued', 'running', 'succeeded', 'failed', 'canceled', 'expired'}
+
+local function add_to_index(key, score, id)
+  expect(key, 'zset')
+  return redis.call('ZADD', key, score, id)
+end
+
+local function decoded(text)
+  local is_read, value = pcall(cjson.decode, text or '')
+  return is_read and type(value) == 'table' and value or {}
+end
+
+local function remove_from_index(id)
+  expect(INDEX .. ':owners', 'hash')
+  local owner = redis.call('HGET', INDEX .. ':owners', id)
+  if owner then
+    redis.pcall('ZREM', INDEX .. ':owner:' .. owner, id)
+    redis.call('HDEL', INDEX .. ':owners', id)
+  end
+  for _, state in ipairs(STATES) do
+    redis.pcall('ZREM', INDEX .. ':state:' .. state, id)
+  end
+  redis.pcall('ZREM', INDEX, id)
+end
+
+local function add_owner_to_index(score, id, owner)
+  if type(owner) == 'string' then
+    add_to_index(INDEX .. ':owner:' .. owner, score, id)
+    expect(INDEX .. ':owners', 'hash')
+    redis.call('HSET', INDEX .. ':owners', id, owner)
+  end
+end
+
+-- Puts a job where its record says that it belongs; to be called whenever its state has changed.
+local function index_job(record, id)
+  local found = is_hash(record) and redis.call('HMGET', record, 'state', 'created_at', 'submission') or {}
+  local state, created = found[1], number(found[2])
+  if not state or not created then
+    remove_from_index(id)
+    return
+  end
+  local score = string.format('%.0f', created * 1e6)
+  if add_to_index(INDEX, score, id) == 1 then
+    add_owner_to_index(score, id, decoded(found[3]).owner)
+  end
+  for _, other in ipairs(STATES) do
+    if other == state then
+      add_to_index(INDEX .. ':state:' .. state, score, id)
+    else
+      redis.pcall('ZREM', INDEX .. ':state:' .. other, id)
+    end
+  end
+end
+
+-- Writes the record of a new job and its entry in the stream. created_at: seconds since 1970 as text; created_ms: by
+-- our clock; fields: what the submitter knows, {field, value, …}.
+local function accept(record, stream, id, created_at, created_ms, fields)
+  redis.call('HSET', record,
+    'id', id, 'state', 'queued', 'created_at', created_at, 'created_ms', string.format('%d', created_ms),
+    'attempt', 0, 'token', 0, 'progress', 0, unpack(fields))
+  redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
+  index_job(record, id)
+end

@@ -18,6 +18,7 @@ expect(stream, 'stream')
 local state = is_hash(record) and redis.call('HGET', record, 'state')
 if not state then
   redis.call('ZREM', expiry, id)
+  index_job(record, id)
   return 'lost'
 end
 local is_over = state ~= 'queued' and state ~= 'running'
@@ -42,6 +43,7 @@ local function settle()
     'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  index_job(record, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if redis.call('HDEL', record, 'dead') == 1 then
@@ -58,6 +60,7 @@ if target == 'expired' then
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
+  index_job(record, id)
   return 'done'
 end
 
@@ -88,6 +91,7 @@ if target == 'queued' then
   if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- somebody emptied the stream
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
+  index_job(record, id)
   return 'done'
 end
 

@@ -9,9 +9,5 @@ end
 
 expect(KEYS[2], 'stream')
 local now = tick(tonumber(ARGV[2]))
-redis.call('HSET', KEYS[1],
-  'id', ARGV[1], 'state', 'queued', 'created_at', now.text, 'created_ms', string.format('%d', now.ms),
-  'attempt', 0, 'token', 0, 'progress', 0, unpack(ARGV, 3))
-local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
-redis.call('HSET', KEYS[1], 'entry', entry)
+accept(KEYS[1], KEYS[2], ARGV[1], now.text, now.ms, {unpack(ARGV, 3)})
 return 1

@@ -1,0 +1,113 @@
+"""Answers ``GET /jobs``: a page of jobs, newest first, by state, captioner, batch and time."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from typing import Annotated, get_args
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from app.api import problems
+from app.api.dependencies import CallerDep, ServiceDep
+from app.documents.job_list import JobList, summary_of
+from app.errors import CursorUnreadable
+from app.jobs.job import State
+from app.jobs.job_index import JobFilter
+from app.jobs.options import NAME_LENGTH
+
+STATES: tuple[State, ...] = get_args(State)
+STATES_PATTERN = rf"^({'|'.join(STATES)})(,({'|'.join(STATES)}))*$"
+RFC3339 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+MOST, USUAL = 200, 50  #: jobs of a page
+
+router = APIRouter(tags=["jobs"])
+
+
+def _rfc3339(given: object) -> object:
+    """Takes a time as RFC 3339 has it, and no other that pydantic would read. Raises ValueError."""
+    if isinstance(given, str) and not re.match(RFC3339, given):
+        raise ValueError("a time is written as RFC 3339 has it: 2026-11-29T09:00:00Z")
+    return given
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339)]
+
+
+class JobListQuery(BaseModel):
+    """Holds what stands behind the address; anything else there is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: str | None = Field(
+        None,
+        pattern=STATES_PATTERN,
+        description="Those in one of these states, with commas between them.",
+        examples=["queued,running"],
+    )
+    captioner: str | None = Field(
+        None, min_length=1, max_length=NAME_LENGTH, description="Those that this captioner writes, or wrote."
+    )
+    batch: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="Those of this batch.")
+    created_after: Time | None = Field(
+        None, description="Those accepted later than this (RFC 3339).", examples=["2026-11-29T09:00:00Z"]
+    )
+    created_before: Time | None = Field(None, description="Those accepted earlier than this.")
+    limit: int = Field(USUAL, ge=1, le=MOST, description="Most jobs of the page.")
+    cursor: str | None = Field(
+        None, min_length=1, max_length=256, description="`next` of the page before, as it is."
+    )
+
+    def filter_for(self, owner: str | None) -> JobFilter:
+        """Makes the filter of the index. owner: whose jobs alone are shown; None shows all."""
+        after, before = self.created_after, self.created_before
+        return JobFilter(
+            states=[state for state in STATES if state in (self.state or "").split(",")],
+            captioner=self.captioner,
+            batch=self.batch,
+            owner=owner,
+            created_after=None if after is None else after.timestamp(),
+            created_before=None if before is None else before.timestamp(),
+        )
+
+    def link_to(self, cursor: str) -> str:
+        """Makes the Link header (RFC 8288) of the page that begins at this cursor."""
+        asked = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
+        for name in {"created_after", "created_before"} & asked.keys():
+            asked[name] = asked[name].astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return f'</jobs?{urlencode(asked)}>; rel="next"'
+
+
+@router.get(
+    "/jobs",
+    response_model=JobList,
+    responses={
+        200: {
+            "headers": {
+                "Link": {
+                    "description": 'The next page, as `rel="next"`, where there is one.',
+                    "schema": {"type": "string"},
+                }
+            },
+        },
+        **problems.openapi_responses(problems.InvalidCursor),
+    },
+)
+def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:
+    """Lists jobs, newest first, a page at a time: go on with `next` as `cursor` until it is null.
+
+    A job that was there when the first page was read comes exactly once, however many are sent meanwhile.
+    With a key that is no administrator's, the jobs of that key alone are listed.
+    """
+    try:
+        page = service.jobs.index.page(query.filter_for(caller.only), query.limit, query.cursor)
+    except CursorUnreadable as error:
+        raise problems.InvalidCursor(str(error)) from error
+    listed = JobList(jobs=[summary_of(job) for job in page.jobs], next=page.next)
+    headers = {"Cache-Control": "no-store"}
+    if page.next is not None:
+        headers["Link"] = query.link_to(page.next)
+    return JSONResponse(listed.model_dump(mode="json"), headers=headers)

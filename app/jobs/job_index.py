@@ -1,0 +1,219 @@
+"""Lists jobs, newest first, a page at a time.
+
+Lua scripts put each job into the index in the very step that writes its record (index_job in lua/common.lua):
+a sorted set of all jobs by creation, and one for each state and each owner. A page is found in the smallest
+set that has all that is asked for, and looks at a bounded number of records; so a page may have fewer jobs
+than asked for and yet a cursor to go on with. The records alone are the truth: what vanished is passed over.
+
+Versions before had no index, and records vanish by themselves when their time is over. ``mend`` walks over
+all jobs, a part at each call, and puts both right; the sweeper calls it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+import structlog
+
+from app.errors import CursorUnreadable, QueueUnavailable, RecordUnreadable
+from app.jobs.job import Job, Keys, State
+from app.jobs.redis_client import LuaScript, unavailable_if_away
+
+EXAMINED = 1000  #: records that one page looks at
+AT_A_TIME = 200  #: ids that one call of a script puts right: about two milliseconds of Redis's time
+STEPS = 25  #: such calls in one ``mend``
+JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Says which jobs are wanted: all that is given must be so.
+
+    states: any of them; empty for all. captioner: who writes, or wrote. owner: the id of an API key.
+    created_after, created_before: seconds since 1970, themselves not included.
+    """
+
+    states: Sequence[State] = ()
+    captioner: str | None = None
+    batch: str | None = None
+    owner: str | None = None
+    created_after: float | None = None
+    created_before: float | None = None
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """Holds a part of a list. next: the cursor of what follows; None at the end."""
+
+    jobs: Sequence[Job]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Names a job in the list: what follows is older. score: microseconds since 1970."""
+
+    score: int
+    job_id: str
+
+    @classmethod
+    def read(cls, cursor: str) -> _Place:
+        try:
+            score, _, job_id = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(" ")
+            if re.fullmatch(r"[0-9]{1,16}", score) and JOB_ID.fullmatch(job_id):
+                return cls(int(score), job_id)
+        except (binascii.Error, ValueError):
+            pass
+        raise CursorUnreadable(f"The cursor {cursor[:64]!r} is none that a page of this list ended with.")
+
+    @property
+    def cursor(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.score} {self.job_id}".encode()).decode()
+
+
+class JobIndex:
+    """Finds pages of jobs, and keeps the index right. Raises QueueUnavailable."""
+
+    def __init__(self, server: redis.Redis, keys: Keys) -> None:
+        self._server, self._keys = server, keys
+        self._page, self._reindex = (LuaScript(server, name) for name in ("page", "reindex"))
+        self._indexed_at, self._record_at = 0, 0  # where ``mend`` goes on
+
+    def page(self, wanted: JobFilter, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """Reads a page, newest first.
+
+        Each job that was there when the first page was read, and that is wanted all the time, is on exactly
+        one page, however many come meanwhile. A record that cannot be read is on none: it has, or will have,
+        a dead letter.
+
+        Args:
+            wanted: which jobs.
+            limit: most jobs of the page.
+            cursor: ``next`` of the page before; None for the first.
+
+        Raises:
+            CursorUnreadable: no page ended with this cursor.
+            QueueUnavailable: Redis is away.
+        """
+        place, ids, strays = self._find(wanted, limit, None if cursor is None else _Place.read(cursor))
+        if strays:
+            self._try_reindex(strays)
+        return JobPage(self._read(ids), None if place is None else place.cursor)
+
+    def counts(self) -> dict[str, int]:
+        """Counts all jobs by state."""
+        states: Sequence[State] = ("queued", "running", "succeeded", "failed", "canceled", "expired")
+        with unavailable_if_away(), self._server.pipeline(transaction=True) as pipe:
+            for state in states:
+                pipe.zcard(f"{self._keys.index}:state:{state}")
+            found = pipe.execute(raise_on_error=False)
+        return {
+            state: count if isinstance(count, int) else 0 for state, count in zip(states, found, strict=True)
+        }
+
+    def reindex(self, job_ids: Sequence[str]) -> None:
+        """Puts these jobs where their records say, and takes out those whose records are gone."""
+        for start in range(0, len(job_ids), AT_A_TIME):
+            with unavailable_if_away():
+                self._reindex(
+                    [self._keys.clock, self._keys.dead],
+                    [self._keys.job(""), *job_ids[start : start + AT_A_TIME]],
+                )
+
+    def mend(self) -> None:
+        """Goes on a bounded way through the index and through the records, and puts right what it meets."""
+        for _ in range(STEPS):
+            self.reindex(self._next_indexed())
+            if self._indexed_at == 0:
+                break
+        for _ in range(STEPS):
+            self.reindex(self._next_records())
+            if self._record_at == 0:
+                break
+
+    def _next_indexed(self) -> list[str]:
+        """Takes the next ids of the index; at its end ``_indexed_at`` is 0."""
+        with unavailable_if_away():
+            if self._server.type(self._keys.index) != "zset":
+                self._indexed_at = 0
+                return []
+            found: Any
+            self._indexed_at, found = self._server.zscan(self._keys.index, self._indexed_at, count=AT_A_TIME)
+        return [job_id for job_id, _ in found]
+
+    def _next_records(self) -> list[str]:
+        """Takes the ids of the next records of Redis; at the last one ``_record_at`` is 0."""
+        prefix = self._keys.job("")
+        with unavailable_if_away():
+            names: Any
+            self._record_at, names = self._server.scan(
+                self._record_at, match=f"{_escaped(prefix)}*", count=AT_A_TIME
+            )
+        return [name.removeprefix(prefix) for name in names]
+
+    def _find(
+        self, wanted: JobFilter, limit: int, behind: _Place | None
+    ) -> tuple[_Place | None, list[str], list[str]]:
+        """Asks the script for ids: where the next page begins, the page's, and those that lie wrong."""
+        earliest = "-inf" if wanted.created_after is None else f"({_microseconds(wanted.created_after)}"
+        start, start_id = ("+inf", "") if behind is None else (str(behind.score), behind.job_id)
+        if wanted.created_before is not None:
+            latest = _microseconds(wanted.created_before)
+            if behind is None or latest <= behind.score:
+                start, start_id = f"({latest}", ""
+        batch = wanted.batch or ""
+        with unavailable_if_away():
+            (score, job_id), ids, strays = self._page(
+                [self._keys.clock, self._keys.dead],
+                [
+                    self._keys.job(""), limit, EXAMINED, start, start_id, earliest,
+                    json.dumps(list(wanted.states)), wanted.owner or "",
+                    batch, self._keys.batch_jobs(batch), wanted.captioner or "",
+                ],
+            )  # fmt: skip
+        return (_Place(int(score), job_id) if score else None), ids, strays
+
+    def _read(self, ids: Sequence[str]) -> list[Job]:
+        """Reads records in one exchange, without those that vanished or cannot be read."""
+        with unavailable_if_away(), self._server.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hgetall(self._keys.job(job_id))
+            records = pipe.execute(raise_on_error=False)
+        found = (self._job(job_id, record) for job_id, record in zip(ids, records, strict=True))
+        return [job for job in found if job is not None]
+
+    def _job(self, job_id: str, record: Any) -> Job | None:
+        if isinstance(record, redis.ResponseError):
+            return None
+        if isinstance(record, Exception):
+            raise QueueUnavailable(f"Redis does not answer ({record}).") from record
+        try:
+            return Job.from_record(job_id, record) if record else None
+        except RecordUnreadable as error:
+            log.warning("a job is left out of a list", job=job_id, reason=str(error))
+            return None
+
+    def _try_reindex(self, job_ids: Sequence[str]) -> None:
+        """Puts right what a page met; where Redis takes no writes the page is answered all the same."""
+        try:
+            self.reindex(job_ids)
+        except QueueUnavailable as error:
+            log.info("the index is not put right", reason=str(error))
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _escaped(text: str) -> str:
+    """Escapes what a pattern of Redis would read as more than a letter."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", text)
