@@ -2,9 +2,9 @@
 
     python -m benchmarks.recaption [--captioners stats,g2l] [--rounds 10] [--clip FILE]
 
-One worker with the real engine, on a Redis of its own. In each round a file that no job had before is captioned
-by the first captioner, which reads it, and then by all of them, of which those need not that share its streams.
-Seconds are Redis's: they are whole milliseconds, and have nothing of the queue in them.
+One worker with the real engine, on a Redis of its own. In each round a file that no job had before is
+captioned by the first captioner, which reads it, and then by all of them, of which those need not that share
+its streams. Seconds are Redis's: they are whole milliseconds, and have nothing of the queue in them.
 """
 
 from __future__ import annotations
