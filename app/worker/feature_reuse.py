@@ -7,15 +7,16 @@ segments, and a captioner that looks at frames itself, are read from the file ea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import structlog
 
-from app.documents.job import Timings
+from app.documents.job import Media, Timings
 from app.feature_cache.feature_cache import FeatureCache
 from app.feature_cache.kept_features import KeptFeatures
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job
+from app.jobs.job import Job, JobLimits
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.worker.watchdog import Attempt
@@ -49,7 +50,7 @@ class FeatureReuse:
         Raises:
             BlobMissingError: its file had to be read, and is not there.
         """
-        run.feature_key = self._key(run, engine)
+        run.feature_key = None if run.claim.job.submission.validate_only else self._key(run, engine)
         found = None if run.feature_key is None else self._cache.find(*run.feature_key)
         if found is None or not _fits(run, found):
             return False
@@ -95,6 +96,14 @@ class FeatureReuse:
 
 
 def _fits(run: Attempt, found: KeptFeatures) -> bool:
-    """Tells whether a run may be answered from what is kept: a clip, or a film that is not to be cut."""
+    """Tells whether a run may be answered from what is kept: of a clip, or a film that is not to be cut.
+
+    What the limits of its sender's key refuse is left to the decoder, which says why.
+    """
     assert run.options is not None
+    allowed, media = run.claim.job.submission.limits or JobLimits(), found.facts.media or Media()
+    is_allowed = found.duration <= (allowed.seconds or math.inf)
+    pixels = (media.width or 0) * (media.height or 0)
+    if not is_allowed or pixels > (allowed.pixels or math.inf):
+        return False
     return run.options.segments == "none" or found.duration < LONG_FILM

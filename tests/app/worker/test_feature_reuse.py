@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from app.feature_cache.kept_features import KeptFeatures
-from app.jobs.job import Job, Keys, Submission
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.options import CaptionOptions
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -43,10 +43,13 @@ def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: P
         yield running
 
 
-def without_upload(crew: Service, video: Path, captioner: str, **options: Any) -> str:
+def without_upload(
+    crew: Service, video: Path, captioner: str, told: Submission | None = None, **options: Any
+) -> str:
     """A job of a file whose digest alone is known: what has to be read of it is missing."""
     job_id = uuid.uuid4().hex
-    told = Submission(sha256=hashlib.sha256(video.read_bytes()).hexdigest())
+    sha256 = hashlib.sha256(video.read_bytes()).hexdigest()
+    told = (told or Submission()).model_copy(update={"sha256": sha256})
     wanted = CaptionOptions.model_validate({"captioner": captioner, **options})
     return crew.jobs.submit(job_id, wanted, f"uploads/{job_id}", submission=told).id
 
@@ -174,6 +177,20 @@ def test_a_worker_killed_while_jobs_run_leaves_a_cache_that_works(crew: Service,
     captions = {crew.wait(job_id).answer["caption"] for job_id in ids}
     assert len(captions) == 1
     assert given(crew.wait(without_upload(crew, video, "echo"))) == "streams"
+
+
+def test_limits_of_a_key_count_for_what_is_kept(crew: Service, video: Path) -> None:
+    """What is too long or too large for them is left to the decoder, which says so."""
+    crew.start_worker()
+    first = crew.wait(crew.submit(video))
+    eventually(lambda: len(entries(crew)) == 1)
+    media = first.answer["media"]
+    seconds, pixels = media["duration"], media["width"] * media["height"]
+    enough = JobLimits(seconds=seconds, pixels=pixels)
+    assert given(crew.wait(without_upload(crew, video, "echo", Submission(limits=enough)))) == "streams"
+    for limits in (JobLimits(seconds=seconds - 0.1), JobLimits(pixels=pixels - 1)):
+        job = crew.wait(without_upload(crew, video, "echo", Submission(limits=limits)))
+        assert (job.error or {})["code"] == "upload_missing"
 
 
 def test_a_film_that_is_to_be_cut_is_read_whatever_is_kept(crew: Service, video: Path) -> None:
