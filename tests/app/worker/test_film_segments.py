@@ -74,7 +74,7 @@ def test_a_film_is_captioned_by_its_shots(staffed: Service, film: Path) -> None:
     assert document.model.options is not None
     assert document.model.options["segments"] == "shots"
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
-    assert not staffed.blobs.exists(f"uploads/{job.id}")
+    assert staffed.blobs.exists(f"uploads/{job.id}")
 
 
 def test_its_own_caption_is_of_what_stands_for_its_segments(staffed: Service, film: Path) -> None:
