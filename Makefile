@@ -27,6 +27,7 @@ help:
 	@echo "make test         checks and tests"
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
+	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks"
@@ -53,6 +54,10 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.PHONY: browser
+browser: setup
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m browser tests/browser
 
 .PHONY: crash
 crash: setup

@@ -14,6 +14,7 @@ extractors/media/errors.py.)
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
+    ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
     ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
@@ -128,6 +129,15 @@ class RecordUnreadable(JobError):
         "See why with python -m app dead list, and requeue the job once all processes are of the version "
         "that wrote it."
     )
+    status = 409
+
+
+class JobNotRequeued(JobError):
+    """A job cannot be put into its queue again."""
+
+    code = "job_not_requeued"
+    hint = "Send the video again where it is gone."
+    operator_hint = "See jobs and their states with python -m app jobs list."
     status = 409
 
 

@@ -69,6 +69,9 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(
         512 * MIB, gt=0, description="Largest video, in bytes; more is answered with 413."
     )
+    max_batch_bytes: int = Field(
+        2048 * MIB, gt=0, description="Largest batch, all its videos together, in bytes."
+    )
     max_backlog: int = Field(1000, gt=0, description="Jobs that may wait; more are answered with 503.")
     min_free_bytes: int = Field(256 * MIB, ge=0, description="Room that uploads must leave on the disk.")
 

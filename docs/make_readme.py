@@ -1,4 +1,5 @@
-"""Makes the README's answer and attention picture with a server that runs: python -m docs.make_readme ADDRESS
+"""Makes the README's answer and attention picture with a server that runs, and the page's sample film:
+python -m docs.make_readme ADDRESS
 
 The clip is made from two photographs that scikit-image carries, both CC0 by their photographers: a cat
 by Stefan van der Walt and a cup of coffee by Rachel Michetti. A slow camera move turns each into a shot.
@@ -26,6 +27,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 FOOTAGE = "scikit-image==0.26.0"
 PICTURES = ("skimage/data/coffee.png", "skimage/data/chelsea.png")
+SAMPLE = ROOT / "app/api/static/sample.mp4"  #: the same film, small enough to be carried
 SIZE = (640, 360)
 FPS = 25
 SHOT_SECONDS = 3
@@ -57,9 +59,10 @@ def camera_move(picture: Image.Image) -> Iterator[Image.Image]:
         yield picture.resize(SIZE, Image.Resampling.BICUBIC, box=box)
 
 
-def write_clip(pictures: list[Image.Image], path: Path) -> None:
-    with av.open(path, "w") as container:
-        stream = container.add_stream("libx264", rate=FPS, options={"crf": "18"})
+def write_clip(pictures: list[Image.Image], path: Path, quality: dict[str, str]) -> None:
+    """Encodes the shots one after the other; ``quality``: options of the encoder."""
+    with av.open(path, "w", options={"movflags": "faststart"}) as container:
+        stream = container.add_stream("libx264", rate=FPS, options=quality)
         stream.width, stream.height = SIZE
         stream.pix_fmt = "yuv420p"
         for picture in pictures:
@@ -118,7 +121,10 @@ def main(address: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clip = folder / "clip.mp4"
-        write_clip(download(folder), clip)
+        pictures = download(folder)
+        write_clip(pictures, clip, quality={"crf": "18"})
+        write_clip(pictures, SAMPLE, quality={"crf": "32", "preset": "veryslow"})
+        pictures[1].resize((240, 160), Image.Resampling.LANCZOS).save(SAMPLE.with_suffix(".webp"), quality=70)
         answer, picture = caption(clip, address)
     save_picture(picture, ROOT / "docs/images/attention.jpg")
     insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")

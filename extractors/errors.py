@@ -28,6 +28,7 @@ class ReelwordError(Exception):
     code: ClassVar[str] = "reelword_error"
     hint: str = ""
     operator_hint: str = ""
+    about_media: ClassVar[bool] = False  #: whether it arose between a file and its frames
 
     @property
     def remedy(self) -> str:

@@ -87,7 +87,7 @@ class Extras(Part):
     """Holds what a captioner shows beside the two maps; null for what it does not have.
 
     Each captioner's ``explain`` fills in its own; app/attention_picture/captioner_panels.py and
-    app/api/static/own.js show it.
+    app/api/static/film/captioner_views.js show it.
     """
 
     branch: list[list[Weights]] | None = Field(

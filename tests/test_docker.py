@@ -120,7 +120,9 @@ def test_accepted_jobs_are_on_disk(root: Path) -> None:
 
 def test_only_the_api_is_reached_from_outside(root: Path) -> None:
     compose = _compose(root)
-    assert [name for name, service in compose["services"].items() if "ports" in service] == ["api"]
+    reached = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert set(reached) == {"api", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for port in reached["grafana"])
     assert compose["networks"]["inside"]["internal"]
 
 

@@ -29,7 +29,7 @@ from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.connections import limited
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
 from app.api.problems import Problem, RequestError
-from app.api.routes import captions, job_list, jobs, recaption, submit, video
+from app.api.routes import batches, captions, events, job_list, jobs, recaption, submit, video
 from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable
 from app.jobs.sweeper import Sweeper
@@ -70,8 +70,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for routes in (
         submit.router,
+        batches.router,
         job_list.router,
         jobs.router,
+        events.router,
         recaption.router,
         video.router,
         captions.router,
@@ -107,7 +109,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: ApiDependencies = app.state.service
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     with Sweeper(service.jobs, service.blobs, service.settings):
-        yield
+        async with service.events:
+            yield
     await anyio.to_thread.run_sync(service.close)
 
 

@@ -10,16 +10,19 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
+from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
 from app.feature_cache.feature_cache import FeatureCache
+from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, Keys
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
 from app.jobs.queue_position import QueuePositions
-from app.jobs.redis_client import connect, redis_url
+from app.jobs.redis_client import connect, connect_async, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 
@@ -27,6 +30,7 @@ PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client 
 #: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
 #: the two seconds that Redis may take to write a job to its disk.
 ANSWER_SECONDS = 2.5
+READERS = 4  #: connections to Redis for all who follow jobs: one waits for news, the others look things up
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,11 @@ class ApiDependencies:
 
     settings: Settings
     jobs: Jobs
+    batches: Batches
+    batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
+    events: EventReader
     blobs: Blobs
     features: FeatureCache
     room: Room
@@ -48,15 +55,19 @@ class ApiDependencies:
 
         Raises RedisMissing where no server is named or runs in the data folder.
         """
-        server = connect(redis_url(settings), PATIENCE, ANSWER_SECONDS)
-        keys = Keys(settings.namespace)
+        url, keys = redis_url(settings), Keys(settings.namespace)
+        server = connect(url, PATIENCE, ANSWER_SECONDS)
         registry = WorkerRegistry(server, keys)
+        positions = QueuePositions(server, keys, registry)
         jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
         return cls(
             settings=settings,
             jobs=jobs,
+            batches=Batches(jobs),
+            batch_turns=BatchTurns(),
             registry=registry,
-            positions=QueuePositions(server, keys, registry),
+            positions=positions,
+            events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),
             blobs=blobs,
             features=FeatureCache(settings, blobs),
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),

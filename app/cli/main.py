@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
 from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
+from app.cli.jobs import jobs
 from app.cli.judge import judge
 from app.cli.search import search
 from app.errors import UsageError
@@ -32,6 +34,17 @@ Streams = Annotated[
 WeightsNames = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
+#: What bash runs to complete a line: typer answers it, asked for by the variable. Its own script completes
+#: the name of a command, and this program is python with two words behind it.
+COMPLETE_VARIABLE = "_REELWORD_COMPLETE"
+BASH_SCRIPT = f"""_reelword_completion() {{
+    local IFS=$'\\n'
+    if [[ $COMP_CWORD -gt 2 && ${{COMP_WORDS[1]}} == -m && ${{COMP_WORDS[2]}} == app ]]; then
+        COMPREPLY=( $( COMP_WORDS="app ${{COMP_WORDS[*]:3}}" COMP_CWORD=$((COMP_CWORD - 2)) \\
+            {COMPLETE_VARIABLE}=complete_bash "$1" -m app 2>/dev/null ) )
+    fi
+}}
+complete -o bashdefault -o default -F _reelword_completion python python3"""
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -65,6 +78,7 @@ cli = typer.Typer(
 )
 weights = typer.Typer(no_args_is_help=True, help="List, get, add and verify the networks' published weights.")
 cli.add_typer(weights, name="weights")
+cli.add_typer(jobs, name="jobs")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
 cli.command(cls=PlainCommand)(extract)
@@ -89,8 +103,9 @@ def take_common_options(
 
 
 def main() -> None:
-    """Runs the command that was given."""
-    cli(prog_name=PROGRAM)
+    """Runs the command that was given, or completes the line that a shell asks about."""
+    completion_init()
+    cli(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
 
 
 def _option(name: str) -> str:
@@ -258,6 +273,12 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     from app.cli.doctor import examine
 
     raise typer.Exit(1 if examine(load_settings(), as_json=as_json) else 0)
+
+
+@cli.command()
+def completion() -> None:
+    """Print what makes bash complete commands and options: eval "$(python -m app completion)"."""
+    typer.echo(BASH_SCRIPT)
 
 
 @cli.command(context_settings=PASS_ON)

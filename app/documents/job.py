@@ -286,6 +286,19 @@ def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
     return {**answer, "segments": segments}
 
 
+def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
+    """Reads some of a job's segments; fewer where they are kept no more.
+
+    Args:
+        job: of a film.
+        blobs: where they lie.
+        numbers: which, counted from 0.
+    """
+    kept = kept_segments(job, blobs) if numbers else None
+    found = [] if kept is None else kept.read(blobs, numbers.start)
+    return [JobSegment.model_validate(_line_of(segment)) for segment in found[: len(numbers)]]
+
+
 def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
     """Reads the answer from the record, or from the blob that the record names."""
     key = job.answer.get("blob")

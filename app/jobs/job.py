@@ -43,6 +43,9 @@ class Keys:
     def stream(self, priority: Priority) -> str:
         return f"{self.namespace}:queue:{priority}"
 
+    def events(self, job_id: str) -> str:
+        return f"{self.namespace}:events:{job_id}"
+
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
@@ -63,6 +66,11 @@ class Keys:
         return f"{self.namespace}:expiry"
 
     @property
+    def counts(self) -> str:
+        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        return f"{self.namespace}:counts"
+
+    @property
     def index(self) -> str:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
@@ -72,6 +80,10 @@ class Keys:
 
     def batch_jobs(self, batch_id: str) -> str:
         return f"{self.batch(batch_id)}:jobs"
+
+    @property
+    def ended(self) -> str:
+        return f"{self.namespace}:ended"
 
     @property
     def recent_runs(self) -> str:
@@ -110,7 +122,7 @@ class Submission(BaseModel):
 
     @property
     def record_version(self) -> int:
-        """Which version a record must have: workers of before would miss the file, or write a caption."""
+        """Tells which version a record must have: others would miss the file, or write a caption."""
         return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 
@@ -121,7 +133,7 @@ class Job:
     waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
     changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
     grows while the job runs. error: code, message and hint of a failed job. results_of: token of the
-    claim that succeeded.
+    claim that succeeded. worker: the one that took it last.
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -144,6 +156,7 @@ class Job:
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
     submission: Submission = Submission()
+    worker: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -189,6 +202,7 @@ class Job:
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
                 submission=Submission.model_validate_json(record.get("submission") or "{}"),
+                worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:
             raise RecordUnreadable(

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import redis
 import structlog
@@ -22,6 +22,7 @@ from app.errors import NotOnDisk, RecordUnreadable
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
+from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -59,6 +60,40 @@ class Refusal:
 
     job_id: str
     reason: Literal["busy", "over", "canceled", "exhausted", "unreadable"]
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """Holds what is known of a job when it is accepted: as Jobs.submit has it."""
+
+    job_id: str
+    options: CaptionOptions
+    upload: str
+    filename: str
+    priority: Priority
+    submission: Submission
+
+    def fields(self) -> list[str]:
+        """Lists field, value, … of its record, without those that the scripts set."""
+        fields = {
+            "version": str(self.submission.record_version),
+            # without what is not set: workers of the version before know no option that is new
+            "options": self.options.model_dump_json(exclude_none=True),
+            "upload": self.upload,
+            "filename": self.filename,
+            "priority": self.priority,
+            "submission": self.submission.model_dump_json(exclude_defaults=True),
+        }
+        return [part for pair in fields.items() for part in pair]
+
+
+class EndTold(NamedTuple):
+    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+
+    answer: str = ""
+    error: str = ""
+    measured: str = ""
+    segments: int | str = ""
 
 
 class Jobs:
@@ -124,41 +159,46 @@ class Jobs:
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
         """
-        told = submission or Submission()
-        fields = {
-            "version": str(told.record_version),
-            # without what is not set: workers of the version before know no option that is new
-            "options": options.model_dump_json(exclude_none=True),
-            "upload": upload,
-            "filename": filename,
-            "priority": priority,
-            "submission": told.model_dump_json(exclude_defaults=True),
-        }
-        arguments: list[str | int] = [
-            job_id,
-            self._lease_ms,
-            *(part for pair in fields.items() for part in pair),
-        ]
-        keys = [self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys]
-        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
-            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(self._submit.text, len(keys), *keys, *arguments)
-            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
-            created, flushed = pipe.execute(raise_on_error=False)
-        if isinstance(created, redis.RedisError):  # its memory or its disk is full
-            raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
-        self._check_flushed(job_id, flushed)
+        new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
+        keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
+        self.submit_by(self._submit, keys, [job_id, self.lease_ms, *new.fields()], [job_id])
         job = self.get(job_id)
         assert job is not None
         return job
 
-    def _check_flushed(self, job_id: str, flushed: Any) -> None:
+    def submit_by(
+        self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], job_ids: Sequence[str]
+    ) -> None:
+        """Runs a script that accepts jobs, and waits until they are on Redis's disk.
+
+        Args:
+            script: which writes all of them or none.
+            keys: its own; those that all scripts have come behind.
+            arguments: its ARGV.
+            job_ids: the jobs, which are withdrawn where the disk takes too long.
+
+        Raises:
+            QueueUnavailable: Redis is away.
+            NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
+        """
+        every = [*keys, *self._shared_keys]
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
+            pipe.eval(script.text, len(every), *every, *arguments)
+            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
+            created, flushed = pipe.execute(raise_on_error=False)
+        if isinstance(created, redis.RedisError):  # its memory or its disk is full
+            raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        self._check_flushed(job_ids, flushed)
+
+    def _check_flushed(self, job_ids: Sequence[str], flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
             if not self._is_warned:
                 log.warning("redis does not keep jobs on disk", reason=str(flushed))
             self._is_warned = True
         elif isinstance(flushed, Exception) or flushed[0] < 1:
-            self.cancel(job_id)
+            for job_id in job_ids:
+                self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
 
     def get(self, job_id: str) -> Job | None:
@@ -216,10 +256,10 @@ class Jobs:
         nonce = uuid.uuid4().hex
         with unavailable_if_away():
             answer: list[str] = self._claim(
-                keys=self._keys_of(job_id, priority),
+                keys=self._ending_keys(job_id, priority),
                 args=[
-                    GROUP, worker, entry, job_id, self._lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl,
+                    GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
+                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -249,10 +289,10 @@ class Jobs:
         job = claim.job
         with unavailable_if_away():
             pulse: Pulse = self._beat(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[
-                    GROUP, claim.worker, claim.token, self._lease_ms, stage, round(progress, 4),
-                    json.dumps(answer) if answer else "",
+                    GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
+                    json.dumps(answer) if answer else "", _segments_done(answer),
                 ],
             )  # fmt: skip
         return pulse
@@ -272,7 +312,7 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, _error_json(error)) == "done"
+        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
@@ -326,7 +366,7 @@ class Jobs:
         )
         with unavailable_if_away():
             self._bury(
-                keys=[self.keys.job(job_id), self.keys.stream(priority), *self._shared_keys],
+                keys=self._keys_of(job_id, priority),
                 args=[GROUP, entry, letter.name, letter_text(letter)],
             )
         log.error("dead letter", letter=letter.name, reason=reason)
@@ -341,36 +381,54 @@ class Jobs:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
         with unavailable_if_away():
             self._requeue(
-                keys=[self.keys.job(job.id), self.keys.stream(job.priority), *self._shared_keys],
+                keys=self._keys_of(job.id, job.priority),
                 args=[job.id],
             )
 
     def _end(
-        self, job: Job, token: str, state: State, answer: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        job: Job,
+        token: str,
+        state: State,
+        answer: Mapping[str, Any] | None = None,
+        error: ReelwordError | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        return self._finish_script(job.id, job.priority, token, state, text, reason)
+        told = EndTold(
+            text,
+            "" if error is None else _error_json(error),
+            _measured(error, answer),
+            _segments_done(answer),
+        )
+        return self._finish_script(job.id, job.priority, token, state, told)
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, text: str = "", reason: str = ""
+        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
     ) -> Ending:
+        told = told or EndTold()
+        record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
-                keys=[
-                    self.keys.job(job_id),
-                    self.keys.stream(priority),
-                    self.keys.expiry,
-                    self.keys.recent_runs,
-                    *self._shared_keys,
+                keys=[record, stream, expiry, self.keys.recent_runs, *others],
+                args=[
+                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
+                    told.segments, told.measured,
                 ],
-                args=[GROUP, job_id, token, state, text, reason, self._result_ttl, self._lease_ms],
-            )
+            )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
-        return [self.keys.job(job_id), self.keys.stream(priority), self.keys.expiry, *self._shared_keys]
+        """Names what scripts need that may change a job's state."""
+        keys = self.keys
+        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), *self._shared_keys]
+
+    def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
+        """Names what scripts need that may end a job."""
+        record, stream, *others = self._keys_of(job_id, priority)
+        events, clock, dead = others
+        return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
 
     @property
     def _shared_keys(self) -> tuple[str, str]:
@@ -378,9 +436,22 @@ class Jobs:
         return self.keys.clock, self.keys.dead
 
     @property
-    def _lease_ms(self) -> int:
+    def lease_ms(self) -> int:
         return round(self.lease * 1000)
+
+
+def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
+    """Counts the segments of a film that are done; empty where nothing is said of them."""
+    kept = kept_by(answer or {})
+    return "" if kept is None else kept.done
 
 
 def _error_json(error: ReelwordError) -> str:
     return json.dumps(error.document())
+
+
+def _measured(error: ReelwordError | None, answer: Mapping[str, Any] | None = None) -> str:
+    """Writes what /metrics counts of an end: seconds by stage, and whether the video was the trouble."""
+    timings: Mapping[str, Any] = (answer or {}).get("timings") or {}
+    seconds = {stage: spent for stage, spent in timings.items() if spent is not None}
+    return json.dumps({"seconds": seconds, "about_media": error is not None and error.about_media})

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from app.jobs.blobs import BlobMissingError, Blobs
@@ -33,10 +34,16 @@ class KeptSegments:
     def as_record(self) -> dict[str, Any]:
         return {"folder": self.folder, "done": self.done}
 
-    def read(self, blobs: Blobs) -> list[dict[str, Any]]:
-        """Reads the segments that are done; fewer where they have been removed since."""
-        found = (segment for part in _parts(blobs, self.folder) for segment in part["segments"])
-        return [segment for segment, _ in zip(found, range(self.done), strict=False)]
+    def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
+        """Reads the segments that are done; fewer where they have been removed since.
+
+        Args:
+            blobs: where they lie.
+            first: number of the first that is wanted; only the parts from there on are read.
+        """
+        part, skipped = divmod(first, PART)
+        found = (segment for each in _parts(blobs, self.folder, part) for segment in each["segments"])
+        return list(islice(found, skipped, max(skipped, self.done - part * PART)))
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
@@ -127,8 +134,7 @@ def _part_key(folder: str, part: int) -> str:
     return f"{folder}/segments/parts/{part}.json"
 
 
-def _parts(blobs: Blobs, folder: str) -> Iterator[dict[str, Any]]:
-    number = 0
+def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:
     while True:
         try:
             part: dict[str, Any] = json.loads(blobs.read(_part_key(folder, number)))

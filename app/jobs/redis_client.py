@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio import Redis as AsyncRedis
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
@@ -54,6 +56,26 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
         health_check_interval=interval,
         retry=retry,
     )
+
+
+def connect_async(url: str, connections: int) -> AsyncRedis:
+    """Makes a client for one event loop, whose commands share so few connections; blocking reads may take
+    as long as BLOCK_SECONDS.
+
+    Args:
+        url: the server's.
+        connections: most that are open; who finds none free waits for one.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=SOCKET_TIMEOUT,
+        decode_responses=True,
+        encoding_errors="backslashreplace",
+        socket_timeout=CONNECT_TIMEOUT,
+        socket_connect_timeout=CONNECT_TIMEOUT,
+    )
+    return AsyncRedis.from_pool(pool)
 
 
 @contextmanager

@@ -24,7 +24,9 @@ TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the l
 class WorkerInfo(BaseModel):
     """Describes a worker.
 
-    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none.
+    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none. memory: bytes
+    in RAM by process (worker, decoder, engine), as far as the system tells. engine_started_at: of the one
+    that lives.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -39,6 +41,8 @@ class WorkerInfo(BaseModel):
     captioners: list[CaptionerInfo]
     default: str | None = None
     engine_restarts: int = 0
+    engine_started_at: float | None = None
+    memory: dict[str, int] = {}
 
 
 class WorkerRegistry:

@@ -50,6 +50,7 @@ class EngineProcess:
         self._guard = threading.RLock()  # a signal handler may kill while its thread starts one
         self.info: EngineInfo | None = None
         self.starts = 0
+        self.started_at: float | None = None  # seconds since 1970
 
     def __enter__(self) -> Self:
         self.start()
@@ -82,6 +83,7 @@ class EngineProcess:
         log.info("engine starting")
         process = self._spawn()
         self.starts += 1
+        self.started_at = time.time()
         try:
             self.info = self._await_warm(process)
         except EngineDied as error:

@@ -68,7 +68,8 @@ def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> 
         return record
     key = f"{folder}/answer.json"
     blobs.write(key, text.encode())
-    return {"blob": key, "media": record.get("media"), "timings": record.get("timings", {})}
+    kept = {name: record[name] for name in ("media", "segments") if record.get(name) is not None}
+    return {"blob": key, "timings": record.get("timings", {}), **kept}
 
 
 def delete_blobs(blobs: Blobs, job_id: str) -> None:

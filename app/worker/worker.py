@@ -14,6 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
 import redis
 import structlog
@@ -163,8 +164,25 @@ class Worker:
                 captioners=list(info.captioners) if info else [],
                 default=info.default if info else None,
                 engine_restarts=max(0, self._engine.starts - 1),
+                engine_started_at=self._engine.started_at if self._engine.is_alive else None,
+                memory=self._memory(),
             )
         )
+
+    def _memory(self) -> dict[str, int]:
+        """Reads the bytes in RAM of this process and its children."""
+        processes = {"worker": os.getpid(), "decoder": self._decoder.pid, "engine": self._engine.pid}
+        found = {name: resident_bytes(pid) for name, pid in processes.items() if pid is not None}
+        return {name: size for name, size in found.items() if size is not None}
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Reads how much of a process lies in RAM; None where the system does not tell, or it is gone."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def work(settings: Settings) -> None:

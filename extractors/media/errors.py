@@ -39,6 +39,7 @@ class MediaError(ReelwordError):
 
     code = "media_error"
     hint = "Send the video in another format."
+    about_media = True
 
 
 class InputError(MediaError):

@@ -23,9 +23,10 @@ EVERYWHERE = ("0.0.0.0", "::", "")
 READING = ("GET", "HEAD", "OPTIONS")
 #: Answers that are no pages load nothing.
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
-#: The page loads its own script and style, draws on canvases, and talks to this server.
+#: The page loads its own script and style, draws on canvases, plays films of this server and of its visitor's
+#: own disk (``blob:``), and talks to this server.
 PAGE = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Swagger UI starts itself by a script in the page and sets styles as it goes.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.upload import Upload, displayable
 from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer, PromptRefused
 from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions
+
+if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
+    from app.api.dependencies import ApiDependencies
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,13 @@ async def receive_json(body: AsyncIterator[bytes]) -> Upload:
     return Upload(None, 0, fields, is_json=True)
 
 
-async def read_json(body: AsyncIterator[bytes]) -> dict[str, Any]:
-    """Reads a body that is one JSON object. Raises MalformedJson."""
+async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD) -> dict[str, Any]:
+    """Reads a body that is one JSON object of at most so many bytes. Raises MalformedJson."""
     text = bytearray()
     async for chunk in unstalled(body, STALL_SECONDS):
         text += chunk
-        if len(text) > FORM_OVERHEAD:
-            raise problems.MalformedJson(f"The body has more than {FORM_OVERHEAD:,} bytes.")
+        if len(text) > most_bytes:
+            raise problems.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
     try:
         found = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
         json.dumps(found, allow_nan=False)  # 1e400 is read as infinity

@@ -68,11 +68,13 @@ def boundary_of(content_type: str | None) -> bytes:
 class MultipartForm:
     """Takes a form's bytes by ``feed``, however they are cut, and its end by ``finish``.
 
-    open_part: called when a part's headers are read; gives the sink for its data.
+    open_part: called when a part's headers are read; gives the sink for its data. most_parts: that are taken.
     """
 
-    def __init__(self, boundary: bytes, open_part: Callable[[FormPart], Sink]) -> None:
-        self._open_part = open_part
+    def __init__(
+        self, boundary: bytes, open_part: Callable[[FormPart], Sink], most_parts: int = PART_COUNT
+    ) -> None:
+        self._open_part, self._most_parts = open_part, most_parts
         self._sink: Sink | None = None  # None: the data is the preamble's
         self._field, self._value = bytearray(), bytearray()
         self._headers: dict[bytes, bytes] = {}
@@ -112,8 +114,8 @@ class MultipartForm:
 
     def _begin_part(self) -> None:
         self._parts += 1
-        if self._parts > PART_COUNT:
-            raise MalformedForm(f"The form has more than {PART_COUNT} parts.")
+        if self._parts > self._most_parts:
+            raise MalformedForm(f"The form has more than {self._most_parts} parts.")
         self._headers, self._header_bytes = {}, 0
 
     def _add_to_field(self, data: bytes, start: int, end: int) -> None:

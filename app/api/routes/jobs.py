@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from PIL import Image
+from starlette.requests import ClientDisconnect
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
+from app.api.routes.submit import preferred_wait
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
@@ -23,6 +28,16 @@ JobId = Annotated[str, Path(description="The id that POST /caption answered with
 JOB_ID = re.compile(r"[0-9a-f]{32}")
 #: Results never change, and their address cannot be guessed.
 KEEP = {"Cache-Control": "private, max-age=86400, immutable"}
+ETAG = {"ETag": {"description": "Names this state of the job.", "schema": {"type": "string"}}}
+HANG_UP_SECONDS = 1.0  #: between two looks whether the client of a long poll is still there
+IfNoneMatch = Annotated[str | None, Header(description="The `ETag` of the state that is known.")]
+LongPoll = Annotated[
+    str | None,
+    Header(
+        description="`wait=N` beside `If-None-Match`: hold up to N seconds, at most 60, for a change.",
+        examples=["wait=30"],
+    ),
+]
 NO_ATTENTION = (problems.UnknownJob, problems.JobHasNoAttention, problems.JobNotFinished)
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
@@ -32,13 +47,73 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     "",
     response_model=JobDocument,
     responses={
-        200: {"headers": problems.RETRY_AFTER, "description": "With `Retry-After` while it is not over."},
+        200: {
+            "headers": problems.RETRY_AFTER | ETAG,
+            "description": "With `Retry-After` while it is not over.",
+        },
+        304: {"headers": problems.RETRY_AFTER | ETAG, "description": "It is as `If-None-Match` knows it."},
         **problems.openapi_responses(problems.UnknownJob),
     },
 )
-def job(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
-    """Shows the job as it stands. Members that are not known (yet) are null."""
-    return _document(find(service, job_id, caller), service)
+async def job(
+    job_id: JobId,
+    request: Request,
+    service: ServiceDep,
+    caller: CallerDep,
+    if_none_match: IfNoneMatch = None,
+    prefer: LongPoll = None,
+) -> Response:
+    """Shows the job as it stands. Members that are not known (yet) are null. With `If-None-Match`, answers
+    304 while it is unchanged, and with `Prefer: wait=N` beside it waits up to N seconds for a change.
+    """
+    known = if_none_match.split(",") if if_none_match else []
+    wait = preferred_wait(prefer) if known else None
+    if wait is None:
+        _, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
+        return _unless_known(response, known)
+    response = await _change(request, service, job_id, caller, known, wait)
+    response.headers["Preference-Applied"] = f"wait={wait:.0f}"
+    return response
+
+
+async def _change(
+    request: Request, service: ApiDependencies, job_id: str, caller: Caller, known: list[str], seconds: float
+) -> Response:
+    """Waits for a job to be other than the client knows it, ``seconds`` at most, and shows it."""
+    end = anyio.current_time() + seconds
+    await anyio.to_thread.run_sync(find, service, job_id, caller)
+    standing, last = await service.events.changes.now(job_id)
+    if standing is None:
+        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+    async with service.events.follow(standing, last) as followed:
+        while True:
+            wake = followed.wake
+            found, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
+            is_time = anyio.current_time() >= end or service.events.closing.is_set()
+            if found.is_over or is_time or not _is_known(response, known):
+                return _unless_known(response, known)
+            while not wake.is_set() and (left := end - anyio.current_time()) > 0:
+                with anyio.move_on_after(min(left, HANG_UP_SECONDS)):
+                    await wake.wait()
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+
+
+def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:
+    found = find(service, job_id, caller)
+    return found, _document(found, service)
+
+
+def _is_known(response: Response, known: list[str]) -> bool:
+    return response.headers["ETag"] in (tag.strip() for tag in known) or "*" in known
+
+
+def _unless_known(response: Response, known: list[str]) -> Response:
+    """Answers 304 where the client has this state of the job already."""
+    if not _is_known(response, known):
+        return response
+    kept = ("ETag", "Retry-After", "Cache-Control")
+    return Response(None, 304, {name: response.headers[name] for name in kept if name in response.headers})
 
 
 @router.delete(
@@ -136,8 +211,14 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
 
 def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response:
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
-    document = document_of(job, service.blobs, service.positions.of(job))
-    return JSONResponse(document.model_dump(mode="json"), status, headers)
+    document = document_of(job, service.blobs, service.positions.of(job)).model_dump(mode="json")
+    return JSONResponse(document, status, {**headers, "ETag": _tag(document)})
+
+
+def _tag(document: dict[str, Any]) -> str:
+    """Names a state of a job. An estimate that another moment makes is no other state: the tag is weak."""
+    text = json.dumps({**document, "estimated_seconds": None})
+    return f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:

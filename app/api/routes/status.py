@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import structlog
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
@@ -13,7 +15,10 @@ from app.api.dependencies import ServiceDep
 from app.errors import QueueError
 from app.jobs.captioner_info import ABOUT, CaptionerInfo, SpeedInfo
 from app.jobs.options import form_schema
+from app.operations.service_figures import ServiceFigures, read_figures
+from app.operations.service_health import Trouble, examine_service
 
+log = structlog.get_logger(__name__)
 router = APIRouter(tags=["status"])
 
 
@@ -71,7 +76,8 @@ class Alive(BaseModel):
 
 class Ready(BaseModel):
     status: str = "ready"
-    workers: int
+    workers: int = Field(description="Live workers with loaded models.")
+    warnings: list[problems.Cause] = Field(description="What may cost the service later.")
 
 
 @router.get("/models")
@@ -101,22 +107,22 @@ async def livez() -> Alive:
 
 @router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
 def readyz(service: ServiceDep) -> Ready:
-    """Tells whether Redis answers and a worker with loaded models lives."""
-    try:
-        ready = sum(worker.is_ready for worker in service.registry.workers())
-    except QueueError as error:
-        raise problems.NotReady(str(error)) from error
-    if not ready:
-        raise problems.NotReady("Redis answers, but no worker with loaded models lives.")
-    return Ready(workers=ready)
+    """Tells whether jobs can be taken and run, and if not what is wrong: Redis in all its ways, no worker."""
+    health = examine_service(service.jobs.server, service.registry)
+    if health.blocking:
+        log.warning("not ready", causes=[f"{trouble.code}: {trouble.advice}" for trouble in health.blocking])
+        raise problems.NotReady(causes=[_cause(trouble) for trouble in health.blocking])
+    return Ready(workers=health.ready, warnings=[_cause(trouble) for trouble in health.warnings])
+
+
+def _cause(trouble: Trouble) -> problems.Cause:
+    return problems.Cause(code=trouble.code, message=trouble.message, hint=trouble.hint)
 
 
 @router.get("/metrics", response_class=Response)
 def exposition(service: ServiceDep) -> Response:
     """Tells all numbers in Prometheus's text format."""
-    try:
-        workers, dead = service.registry.workers(), service.jobs.dead.count()
-        service.metrics.observe_queue(service.waiting(), workers, dead)
-    except QueueError:
-        service.metrics.observe_queue_away()
-    return Response(service.metrics.exposition(), media_type=metrics.MEDIA_TYPE)
+    figures: ServiceFigures | None = None
+    with suppress(QueueError):
+        figures = read_figures(service.jobs.server, service.jobs.keys, service.registry)
+    return Response(service.metrics.exposition(figures), media_type=metrics.MEDIA_TYPE)

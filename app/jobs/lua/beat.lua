@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Renews the lease of a running job, tells how far it is, and learns whether to go on.
--- KEYS  1 record   2 stream   3 clock   4 dead letters
+-- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 worker   3 token   4 lease, ms   5 stage   6 progress   7 answer so far, or ''
+--       8 segments done, or ''
 -- Returns 'go', 'canceled' (cancellation was asked for) or 'lost' (the job is no longer this worker's).
 
 local record, lease = KEYS[1], tonumber(ARGV[4])
@@ -11,11 +12,17 @@ if not is_hash(record)
 end
 
 -- Progress never goes back, not even where a job begins anew.
-local progress = math.max(tonumber(ARGV[6]), number(redis.call('HGET', record, 'progress')) or 0)
+local last = redis.call('HMGET', record, 'progress', 'stage')
+local last_progress = number(last[1]) or 0
+local progress = math.max(tonumber(ARGV[6]), last_progress)
 redis.call('HSET', record,
   'lease', string.format('%d', tick(lease).ms + lease), 'stage', ARGV[5], 'progress', progress)
 if ARGV[7] ~= '' then
   redis.call('HSET', record, 'answer', ARGV[7])
+end
+local segments = new_segments(record, ARGV[8])
+if segments or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
+  tell(KEYS[3], record, segments)
 end
 
 -- Recovery goes by the record's lease; workers of an older version go by the entry's idle time.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Takes an entry out of its queue and leaves a dead letter for it. The record stays, its attempt not counted.
--- KEYS  1 record   2 stream   3 clock   4 dead letters
+-- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 entry   3 name of the letter   4 the letter, JSON
 -- Returns 1, or 0 where somebody has done it, or requeued it since.
 
@@ -21,5 +21,6 @@ if is_hash(record) then
   redis.call('HSET', record, 'dead', 1)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   index_job(record, redis.call('HGET', record, 'id') or '')
+  tell(KEYS[3], record)
 end
 return 1

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
 -- is still counted.
--- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 events   5 all ends   6 clock   7 dead letters
 -- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
 --       10 error to record where no attempt is left   11 seconds a result is kept
+--       12 what is measured of that, JSON (common.lua, count_end)
 -- Returns {outcome, field, value, …}; outcome is one of
 --   claimed    the fields are the record's
 --   busy       another worker's lease is good
@@ -13,7 +14,7 @@
 --   canceled   cancellation had been asked for
 --   exhausted  no attempt was left: it has failed
 
-local record, stream, expiry = KEYS[1], KEYS[2], KEYS[3]
+local record, stream, expiry, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local shared, held, cause, keep = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
@@ -33,7 +34,9 @@ local function finish(state, reason)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('HINCRBY', record, 'token', 1)
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  count_end(record, state, now.ms, reason, ARGV[12])
   index_job(record, id)
+  tell_end(events, ended, record, id)
   drop()
 end
 
@@ -72,17 +75,20 @@ if not is_same_attempt then
     finish('failed', cause)
     return {'exhausted'}
   end
-  redis.call('HINCRBY', record, 'attempt', 1)
+  if redis.call('HINCRBY', record, 'attempt', 1) > 1 then
+    count('retried')
+  end
 end
 
 redis.call('HSETNX', record, 'started_at', now.text)
 redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
-  'state', 'running', 'worker', worker, 'nonce', nonce, 'shared', shared,
+  'state', 'running', 'worker', worker, 'last_worker', worker, 'nonce', nonce, 'shared', shared,
   'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
 redis.call('HDEL', record, 'offered')
 index_job(record, id)
+tell(events, record)
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

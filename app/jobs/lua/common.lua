@@ -2,6 +2,7 @@
 -- The last two of every script's KEYS are the clock (a hash) and the dead letters (a hash).
 
 local CLOCK, DEAD = KEYS[#KEYS - 1], KEYS[#KEYS]
+local COUNTS = string.gsub(CLOCK, 'clock$', 'counts')
 local INDEX = string.gsub(CLOCK, 'clock$', 'index')
 
 -- A number that a value stands for, or nil; neither infinite nor too large to count with.
@@ -30,6 +31,42 @@ end
 
 local function is_hash(key)
   return redis.call('TYPE', key).ok == 'hash'
+end
+
+-- Tells those who follow a job how it stands now. segments: 'from-to', those that are done since; else none
+-- is, and both are how many there are. Of a long history the last ones are kept.
+local function tell(events, record, segments)
+  local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
+  local done = now[6] or '0'
+  local function add()
+    return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
+      'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done)
+  end
+  local reply = add()
+  if type(reply) == 'table' and reply.err then
+    expect(events, 'stream')
+    add()
+  end
+end
+
+-- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
+-- what it has read. Where nobody reads, the youngest are kept.
+local function tell_end(events, ended, record, id, segments)
+  tell(events, record, segments)
+  expect(ended, 'stream')
+  redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
+end
+
+-- Notes how many segments of a film are done ('' where that is not told), and returns 'from-to', those that
+-- are new, or nil. An attempt that begins anew has fewer than the last one: all of its own are new.
+local function new_segments(record, done)
+  local told = number(redis.call('HGET', record, 'segments_told')) or 0
+  local count = number(done)
+  if not count or count == told then
+    return nil
+  end
+  redis.call('HSET', record, 'segments_told', count)
+  return string.format('%d-%d', count < told and 0 or told, count)
 end
 
 -- The job that a stream entry names, or nil.
@@ -76,6 +113,56 @@ local function tick(lease)
     'settles', string.format('%d', settles))
   return {text = time[1] .. '.' .. string.format('%06d', time[2]), seconds = tonumber(time[1]),
     ms = elapsed, is_settling = elapsed < settles}
+end
+
+-- Counts something for /metrics, in the very step in which it happens: once, whoever asks and however many ask.
+local function count(name, amount)
+  expect(COUNTS, 'hash')
+  redis.call('HINCRBY', COUNTS, name, amount or 1)
+end
+
+-- Upper bounds of the histograms' buckets, in seconds; app/operations/service_figures.py has the same.
+local BOUNDS = {'0.05', '0.1', '0.25', '0.5', '1', '2.5', '5', '10', '30', '60', '150', '300', '900', '3600'}
+local function count_seconds(stage, seconds)
+  local within = '+Inf'
+  for i = #BOUNDS, 1, -1 do
+    within = seconds <= tonumber(BOUNDS[i]) and BOUNDS[i] or within
+  end
+  count('seconds:' .. stage .. ':' .. within)
+  count('ms:' .. stage, math.floor(seconds * 1000 + 0.5))
+end
+
+local function count_since_created(record, stage, ms)
+  local created = number(redis.call('HGET', record, 'created_ms'))
+  if created and ms then
+    count_seconds(stage, math.max(0, ms - created) / 1000)
+  end
+end
+
+-- Counts a job that ends now; ms: by our clock. measured: '' or JSON, `seconds` by stage and whether the error is
+-- `about_media`. Jobs that somebody canceled say nothing of how long jobs take.
+local function count_end(record, state, ms, reason, measured)
+  count('ended:' .. state)
+  if state == 'canceled' then
+    return
+  end
+  local is_read, about = pcall(cjson.decode, measured)
+  about = is_read and type(about) == 'table' and about or {}
+  if state == 'failed' then
+    local is_error, error = pcall(cjson.decode, reason)
+    local code = is_error and type(error) == 'table' and tostring(error.code) or 'unknown'
+    count('failed:' .. code)
+    if about.about_media then
+      count('rejected:' .. code)
+    end
+  end
+  for stage, seconds in pairs(type(about.seconds) == 'table' and about.seconds or {}) do
+    if number(seconds) then
+      count_seconds(stage, number(seconds))
+    end
+  end
+  count_since_created(record, 'queue', number(redis.call('HGET', record, 'started_ms')))
+  count_since_created(record, 'total', ms)
 end
 
 -- The index of jobs (app/jobs/job_index.py): sorted sets of ids by microseconds of creation, one of all, one a
@@ -142,4 +229,6 @@ local function accept(record, stream, id, created_at, created_ms, fields)
     'attempt', 0, 'token', 0, 'progress', 0, unpack(fields))
   redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   index_job(record, id)
+  tell((string.gsub(record, ':job:', ':events:', 1)), record)
+  count('accepted')
 end

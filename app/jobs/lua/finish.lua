@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
 -- Ends a claim or a job. A terminal state is written once.
--- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 clock   6 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 events   6 all ends   7 clock
+--       8 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
+--       9 segments done, or ''
+--       10 what was measured, JSON, or '' (common.lua, count_end)
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
 -- the job is not there).
 
-local record, stream, expiry, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local answer, reason, keep, lease = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local answer, reason, keep, lease, measured = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[10]
 
 expect(expiry, 'zset')
 expect(stream, 'stream')
@@ -43,13 +46,33 @@ local function settle()
     'state', target, 'ended_at', now.text, 'ended_ms', string.format('%d', now.ms), 'error', reason, 'ended_by', token)
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
   redis.call('ZADD', expiry, now.seconds + keep, id)
+  count_end(record, target, now.ms, reason, measured)
   index_job(record, id)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if redis.call('HDEL', record, 'dead') == 1 then
     redis.pcall('HDEL', DEAD, id)
   end
+  tell_end(events, ended, record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
   return 'done'
+end
+
+-- A batch is kept as long as the last record of its jobs, which is the one that expires last.
+local function expire_batch()
+  local batch = decoded(redis.call('HGET', record, 'submission')).batch
+  if type(batch) ~= 'string' then
+    return
+  end
+  local batch_key = string.gsub(CLOCK, 'clock$', 'batch:') .. batch
+  local ids = redis.pcall('ZRANGE', batch_key .. ':jobs', 0, -1)
+  for _, other in ipairs(ids.err and {} or ids) do
+    local key = string.gsub(CLOCK, 'clock$', 'job:') .. other
+    if is_hash(key) and redis.call('HGET', key, 'state') ~= 'expired' then
+      return
+    end
+  end
+  redis.call('EXPIRE', batch_key, math.ceil(keep))
+  redis.call('EXPIRE', batch_key .. ':jobs', math.ceil(keep))
 end
 
 if target == 'expired' then
@@ -57,10 +80,13 @@ if target == 'expired' then
     return 'lost'
   end
   redis.call('HSET', record, 'state', 'expired')
+  count('left:' .. state)
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
   index_job(record, id)
+  redis.call('DEL', events)
+  expire_batch()
   return 'done'
 end
 
@@ -69,7 +95,9 @@ if token == '' then
     return 'over'
   end
   if state == 'running' then
-    redis.call('HSET', record, 'cancel', 1)
+    if redis.call('HSET', record, 'cancel', 1) == 1 then
+      tell(events, record)
+    end
     return 'asked'
   end
   return settle()
@@ -92,6 +120,7 @@ if target == 'queued' then
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
   index_job(record, id)
+  tell(events, record)
   return 'done'
 end
 

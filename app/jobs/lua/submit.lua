@@ -1,5 +1,5 @@
 -- Accepts a job: its record and its entry in the stream, both or neither.
--- KEYS  1 record   2 stream   3 clock   4 dead letters
+-- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 job id   2 lease, ms   3… field, value, …  (what the submitter knows)
 -- Returns 1, or 0 where the job is there already (a retried call).
 

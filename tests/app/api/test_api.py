@@ -300,7 +300,7 @@ def test_ready_means_a_worker_with_models(api: LiveApi, worker: ScriptedWorker) 
     worker.advertise("stats", is_ready=False)
     assert_problem(api.client.get("/readyz"), 503, "not_ready")
     worker.advertise("stats")
-    assert api.client.get("/readyz").json() == {"status": "ready", "workers": 1}
+    assert api.client.get("/readyz").json() == {"status": "ready", "workers": 1, "warnings": []}
     assert api.client.get("/livez").json() == {"status": "alive"}
 
 

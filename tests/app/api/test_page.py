@@ -22,6 +22,10 @@ from models.caption import Extras, GridAttention
 from tests.app.live_api import LiveApi, live_api
 
 STATIC = Path(application.__file__).parent / "static"
+#: Its modules by their addresses below /static.
+SCRIPTS = {str(path.relative_to(STATIC)): path.read_text() for path in sorted(STATIC.rglob("*.js"))}
+#: What the page may ask for beside what the service describes, where it has it.
+NEWER = {"/session"}
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +76,16 @@ def test_a_monitor_may_ask_for_the_head_alone(api: LiveApi) -> None:
 
 def test_the_page_has_words_for_every_field(page: Links) -> None:
     """A server's sentence names its fields; the page shows what it calls them itself."""
-    script = (STATIC / "page.js").read_text()
+    script = SCRIPTS["text.js"]
     labels = script[script.index("const LABELS") : script.index("};", script.index("const LABELS"))]
     assert all(f"{name}:" in labels for name in FORM_FIELDS if name != "attention")
 
 
 def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
-    script = (STATIC / "own.js").read_text()
-    shown = set(re.findall(r"extras\.(\w+)", script))
+    script = SCRIPTS["film/captioner_views.js"]
+    shown = set(re.findall(r"extras\.(\w+)", script)) | set(
+        re.findall(r"\{ (step_1): \w+, (step_2):", script)[0]
+    )
     assert shown <= set(Extras.model_fields)
     # two that are maps, which are drawn from ``spatial`` and ``temporal``
     assert set(Extras.model_fields) - shown == {"st_spatial", "refocus"}
@@ -95,7 +101,13 @@ def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> No
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("page.js", "javascript"), ("own.js", "javascript"), ("heat.js", "javascript"), ("page.css", "css")],
+    [
+        *[(name, "javascript") for name in SCRIPTS],
+        ("page.css", "css"),
+        ("film.css", "css"),
+        ("sample.mp4", "video/mp4"),
+        ("sample.webp", "image/webp"),
+    ],
 )
 def test_files_have_their_types(api: LiveApi, name: str, kind: str) -> None:
     response = api.client.get(f"/static/{name}")
@@ -116,6 +128,7 @@ def test_the_policy_of_each_answer_is_as_strict_as_it_can_be(api: LiveApi) -> No
         return response.headers["content-security-policy"]
 
     assert "script-src 'self';" in policy("/")
+    assert "media-src 'self' blob:;" in policy("/")
     assert "unsafe" not in policy("/")
     assert policy("/livez") == policy("/nowhere") == "default-src 'none'; frame-ancestors 'none'"
     assert "http" not in policy("/docs")
@@ -134,27 +147,55 @@ def test_documentation_loads_from_here_alone(api: LiveApi) -> None:
         assert api.client.get(address).status_code == 200, address
 
 
-def test_the_script_uses_only_ids_that_the_page_has(page: Links) -> None:
-    script = (STATIC / "page.js").read_text()
-    used = set(re.findall(r'\$\("([\w-]+)"\)', script)) | {"working", "problem", "result"}
+def test_the_scripts_use_only_ids_that_the_page_has(page: Links) -> None:
+    used = {name for script in SCRIPTS.values() for name in re.findall(r'\$\("([\w-]+)"\)', script)}
+    assert len(used) > 40
     assert used <= set(page.ids)
     assert page.labelled <= set(page.ids)
 
 
-def test_the_script_asks_for_routes_that_exist(api: LiveApi) -> None:
-    script = (STATIC / "page.js").read_text()
+def test_the_scripts_load_only_modules_and_names_that_exist() -> None:
+    for address, script in SCRIPTS.items():
+        for names, path in re.findall(r'import \{ ([^}]*) \} from "([^"]*)"', script):
+            found = (STATIC / address).parent.joinpath(path).resolve().relative_to(STATIC)
+            told = set(re.findall(r"export (?:async )?(?:function|const|class) (\w+)", SCRIPTS[str(found)]))
+            assert set(names.split(", ")) <= told, address
+
+
+def test_the_scripts_make_nothing_of_text_that_could_run() -> None:
+    """Names of films and captions come from others: they are put in as text."""
+    for address, script in SCRIPTS.items():
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+        ):
+            assert word not in script, address
+
+
+def test_the_scripts_ask_for_routes_that_exist(api: LiveApi) -> None:
     documented = api.client.get("/openapi.json").json()["paths"]
-    asked = {
-        re.sub(r"\$\{[^}]*\}+\)?\}?", "*", path)
-        for path in re.findall(r'[`"](/(?:jobs|caption|models)[^`"]*)[`"]', script)
-    }
+    server = SCRIPTS["jobs/server.js"]
+    asked = set(re.findall(r'"(/(?:caption|models|session))"', server))
+    for script in SCRIPTS.values():
+        rests = re.findall(r"jobPath\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
+        asked |= {"/jobs/*" + re.sub(r"\$\{[^}]*\}", "*", rest) for rest in rests}
     known = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
-    assert "/caption" in asked
-    assert asked <= known
+    assert {"/caption", "/jobs/*/attention", "/jobs/*/segments/*/frame.jpg"} <= asked
+    assert asked - NEWER <= known
+
+
+def test_the_sample_film_and_the_scripts_are_small() -> None:
+    assert (STATIC / "sample.mp4").stat().st_size < 100 * 1024
+    for address, script in SCRIPTS.items():
+        assert len(script.splitlines()) <= 300, address
 
 
 def test_page_and_picture_show_the_same_scale() -> None:
-    script = (STATIC / "heat.js").read_text()
+    script = SCRIPTS["film/heat.js"]
     triples = re.findall(r"\[(\d+), (\d+), (\d+)\]", script)
     assert [tuple(map(int, triple)) for triple in triples] == list(heatmap.INFERNO)
     assert f"LEAST_RANGE = {heatmap.LEAST_RANGE:g};" in script
@@ -163,10 +204,9 @@ def test_page_and_picture_show_the_same_scale() -> None:
 
 def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None:
     """Which words are so is decided by models/decoding/written_captions.py, and served as ``spread``."""
-    script = (STATIC / "page.js").read_text()
-    assert f'SPREAD = "{SPREAD}";' in script
-    assert "attention.spread" in script
-    assert "attention.parts" in script
+    assert f'SPREAD = "{SPREAD}";' in SCRIPTS["text.js"]
+    assert "attention.spread" in SCRIPTS["film/words.js"]
+    assert "attention.parts" in SCRIPTS["film/words.js"]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script in Node.js")
@@ -178,7 +218,7 @@ def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None
     ],
 )  # fmt: skip
 def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object], tmp_path: Path) -> None:
-    (tmp_path / "heat.mjs").write_bytes((STATIC / "heat.js").read_bytes())
+    (tmp_path / "heat.mjs").write_text(SCRIPTS["film/heat.js"])
     script = (
         'import { betweenMiddles, edgesOf } from "./heat.mjs";'
         f"const edges = edgesOf({json.dumps(spatial)});"

@@ -6,6 +6,7 @@ Against the real server. Only time is played: ``let_lease_lapse`` makes a silent
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,7 @@ class Told:
     """What the outside world has been told of a job."""
 
     ending: dict[str, str] | None = None
+    ends: int = 0  # events of its end, as they stood before its result was deleted
     endings_acknowledged: int = 0
     token: int = 0
     starts: int = 0
@@ -185,9 +187,10 @@ class JobMachine(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(sorted(self.told)))
         before = self.record(job_id)
         is_over = before["state"] in ("succeeded", "failed", "canceled")
+        ends = self.end_events(job_id)
         assert self.jobs.expire(job_id) == is_over
         if is_over:
-            self.told[job_id].ending = {**self.record(job_id)}
+            self.told[job_id].ending, self.told[job_id].ends = {**self.record(job_id)}, ends
         else:
             assert self.record(job_id) == before
 
@@ -214,6 +217,27 @@ class JobMachine(RuleBasedStateMachine):
             if record["state"] == "running":
                 entry = record["entry"]
                 assert self.server.xpending_range(stream, GROUP, entry, entry, 1)
+
+    @invariant()
+    def an_end_is_told_once(self) -> None:
+        """To those who follow the job, and to those who read all ends; and what was told last is so."""
+        entries: Any = self.server.xrange(self.keys.ended)
+        ended = Counter(fields["job"] for _, fields in entries)
+        for job_id, told in self.told.items():
+            record = self.record(job_id)
+            is_over = record["state"] not in ("queued", "running")
+            assert ended[job_id] == is_over
+            assert (told.ends or self.end_events(job_id)) == is_over
+            if record["state"] != "expired":
+                newest: Any = self.server.xrevrange(self.keys.events(job_id), count=1)
+                last = newest[0][1]
+                shown = {"stage": "", "cancel": "0", **record}
+                assert [last[name] for name in ("state", "attempt")] == [record["state"], record["attempt"]]
+                assert (last["stage"], last["cancel"]) == (shown["stage"], shown["cancel"])
+
+    def end_events(self, job_id: str) -> int:
+        entries: Any = self.server.xrange(self.keys.events(job_id))
+        return sum(fields["state"] not in ("queued", "running") for _, fields in entries)
 
     @invariant()
     def attempts_are_bounded(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -115,6 +117,55 @@ def test_unknown_jobs_are_not_found(api: LiveApi) -> None:
         for job_id in ("0" * 32, "short", "é", "0" * 400):
             assert_problem(api.client.get(f"/jobs/{job_id}{rest}"), 404, "unknown_job")
         assert api.client.get(f"/jobs/..%2F..%2Fetc{rest}").status_code == 404
+
+
+# ---- long poll ----
+
+
+def test_a_state_that_is_known_is_not_sent_again(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = send(api).headers["location"]
+    tag = api.client.get(location).headers["etag"]
+    for known in (tag, f'"other", {tag}', "*"):
+        answer = api.client.get(location, headers={"If-None-Match": known})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+        assert answer.headers["retry-after"] == "1"
+    claim = worker.take()
+    changed = api.client.get(location, headers={"If-None-Match": tag})
+    assert (changed.status_code, changed.json()["state"]) == (200, "running")
+    worker.succeed(claim)
+    over = api.client.get(location)
+    assert "retry-after" not in over.headers
+    assert api.client.get(location, headers={"If-None-Match": over.headers["etag"]}).status_code == 304
+
+
+def test_a_long_poll_is_answered_when_the_job_changes(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = send(api).headers["location"]
+    tag = api.client.get(location).headers["etag"]
+    headers = {"If-None-Match": tag, "Prefer": "wait=20"}
+    with ThreadPoolExecutor() as pool:
+        began = time.monotonic()
+        waits = pool.submit(api.client.get, location, headers=headers)
+        time.sleep(0.5)
+        assert not waits.done()
+        worker.take()
+        answer = waits.result()
+    assert 0.5 <= time.monotonic() - began < 10
+    assert (answer.status_code, answer.json()["state"]) == (200, "running")
+    assert answer.headers["preference-applied"] == "wait=20"
+    assert api.client.get(location, headers=headers).status_code == 200  # changed already: at once
+
+
+def test_a_long_poll_ends_in_time(api: LiveApi) -> None:
+    location = send(api).headers["location"]
+    tag = api.client.get(location).headers["etag"]
+    began = time.monotonic()
+    answer = api.client.get(location, headers={"If-None-Match": tag, "Prefer": "wait=1"})
+    # who is first in line stays so; that its place was looked at is no change
+    assert (answer.status_code, answer.headers["preference-applied"]) == (304, "wait=1")
+    assert 1.0 <= time.monotonic() - began < 5.0
+    assert (
+        api.client.get(location, headers={"Prefer": "wait=30"}).status_code == 200
+    )  # nothing known: at once
 
 
 # ---- attention ----

@@ -1,4 +1,4 @@
-// A frame with attention over it. The same scale as app/attention_picture/heatmap.py: from an even share to the strongest place.
+// Attention as heat over the film. The same scale as app/attention_picture/heatmap.py: from an even share to the strongest place.
 
 const INFERNO = [
   [0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85],
@@ -20,16 +20,22 @@ function strengths(weights) {
   return weights.map((weight) => Math.max(0, (weight - even) / (top - even)));
 }
 
-export function drawFrame(canvas, image, spatial, weights, boxes) {
-  const zoom = Math.max(1, Math.min(3, 640 / image.naturalWidth));
-  canvas.width = image.naturalWidth * zoom;
-  canvas.height = image.naturalHeight * zoom;
+// Draws over the film, on a canvas of the screen's own pixels; where there are no weights, nothing.
+export function drawHeat(canvas, spatial, weights, boxes, sharpness = window.devicePixelRatio || 1) {
+  canvas.width = Math.round(canvas.clientWidth * sharpness);
+  canvas.height = Math.round(canvas.clientHeight * sharpness);
+  if (!weights || !canvas.width || !canvas.height) return;
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = true;
-  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  if (!weights) return;
-  if (spatial.kind === "grid") drawCells(pen, strengths(weights), edgesOf(spatial));
-  else drawBoxes(pen, strengths(weights), boxes);
+  pen.imageSmoothingQuality = "high";
+  if (spatial.kind === "grid") drawCells(pen, strengths(weights), edgesOf(spatial), sharpness);
+  else drawBoxes(pen, strengths(weights), boxes, sharpness);
+}
+
+// Whether the captioner saw a part of the picture alone.
+export function seesPart(spatial) {
+  if (spatial?.kind !== "grid") return false;
+  return edgesOf(spatial).some((edges) => edges[0] > 0.01 || edges.at(-1) < 0.99);
 }
 
 // Where rows and columns begin and end, in [0, 1] of the picture; answers of earlier versions have a view alone.
@@ -39,7 +45,7 @@ export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_
 }
 
 // Bilinear between the middles of cells, by strength and not by colour, as the picture on the server is.
-function drawCells(pen, strength, [rowEdges, columnEdges]) {
+function drawCells(pen, strength, [rowEdges, columnEdges], sharpness) {
   const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, pen.canvas.height), reach(columnEdges, pen.canvas.width)];
   const small = new OffscreenCanvas(Math.max(1, Math.min(width, 160)), Math.max(1, Math.min(height, 160)));
   const [down, across] = [betweenMiddles(rowEdges, small.height), betweenMiddles(columnEdges, small.width)];
@@ -49,6 +55,11 @@ function drawCells(pen, strength, [rowEdges, columnEdges]) {
     return level(upper) * (1 - fall) + level(lower) * fall;
   });
   pen.drawImage(small, x0, y0, width, height);
+  if (width > 0.99 * pen.canvas.width && height > 0.99 * pen.canvas.height) return;
+  pen.setLineDash([6 * sharpness, 4 * sharpness]);
+  pen.lineWidth = sharpness;
+  pen.strokeStyle = "rgb(255 255 255 / 0.8)";
+  pen.strokeRect(x0, y0, width, height);
 }
 
 // Begin and length in pixels.
@@ -77,7 +88,7 @@ function paint(canvas, strengthAt) {
   pen.putImageData(pixels, 0, 0);
 }
 
-function drawBoxes(pen, strength, boxes) {
+function drawBoxes(pen, strength, boxes, sharpness) {
   const { width, height } = pen.canvas;
   const ranked = boxes.map((box, k) => [strength[k], box]).sort(([a], [b]) => a - b);
   ranked.forEach(([value, [x0, y0, x1, y1]], k) => {
@@ -87,7 +98,7 @@ function drawBoxes(pen, strength, boxes) {
     pen.fillRect(...place);
     if (k < ranked.length - 3) return;
     pen.strokeStyle = `rgb(${ink})`;
-    pen.lineWidth = 3;
+    pen.lineWidth = 2.5 * sharpness;
     pen.strokeRect(...place);
   });
 }

@@ -1,0 +1,213 @@
+"""Makes a job's changes into the events that its followers are sent.
+
+A change is told as the segments that are done since, then the state, or the end. The id of a change's last
+event is the change's own, so that whoever comes back with an id is sent what came behind, nothing twice.
+Who comes without an id, or with one that is kept no more, is told the present first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio.to_thread
+import redis
+import structlog
+from sse_starlette import ServerSentEvent
+
+from app.api.following.event_reader import EventReader, FollowedJob
+from app.api.following.job_changes import JobChange
+from app.documents.events import EndEvent, EventId, LostEvent, SegmentEvent, StateEvent
+from app.documents.job import Document, document_of, segment_lines
+from app.errors import JobError
+from app.jobs.blobs import Blobs
+from app.jobs.job import Job, State
+from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
+
+RETRY_MS = 1000  #: after which a browser connects again where the connection broke
+ALL = 10**9  #: more segments than any film has
+
+log = structlog.get_logger(__name__)
+
+
+class JobEvents:
+    """Sends one client the events of a job.
+
+    Args:
+        reader: tells what is new.
+        positions: where jobs stand in the queue.
+        blobs: where segments and long answers lie.
+        job: as it stands.
+        last: id of the change that it stands at.
+        after: the event behind which the client goes on; None: from the present.
+    """
+
+    def __init__(
+        self,
+        reader: EventReader,
+        positions: QueuePositions,
+        blobs: Blobs,
+        job: Job,
+        last: str,
+        after: EventId | None,
+    ) -> None:
+        self._reader, self._positions, self._blobs = reader, positions, blobs
+        self._job, self._last, self._after = job, last, after
+        self._at = after.change if after else last
+        self._told: QueuePosition | None = None
+        self._has_ended = False
+
+    async def stream(self) -> AsyncIterator[ServerSentEvent]:
+        """Yields events until the job's end. Where Redis is away or the server stops it ends early: the
+        client comes back.
+        """
+        try:
+            async with self._reader.follow(self._job, self._last) as followed:
+                async for event in self._begin():
+                    yield event
+                while not self._has_ended and not self._reader.closing.is_set():
+                    wake = followed.wake
+                    is_quiet = True
+                    async for event in self._news(followed):
+                        is_quiet = False
+                        yield event
+                    if is_quiet:
+                        await wake.wait()
+        except (redis.RedisError, JobError, OSError) as error:
+            log.warning("events end early", job=self._job.id, reason=str(error))
+
+    async def _begin(self) -> AsyncIterator[ServerSentEvent]:
+        """Yields what the client has missed, or the present."""
+        missed = None if self._after is None else await self._missed(self._after)
+        if missed is None:
+            if self._after is not None:
+                yield _event("lost", LostEvent(id=self._job.id), self._after)
+            async for event in self._present():
+                yield event
+            return
+        for change, segments in missed:
+            async for event in self._events_of(change, segments):
+                yield event
+
+    async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
+        """Reads the changes behind an event, each with the numbers of the segments to be told.
+
+        Returns:
+            None where some are kept no more.
+        """
+        found = await self._reader.changes.since(self._job.id, after.change)
+        rest = [(each, each.segments) for each in found]
+        if after.change == "0-0":
+            return rest if found and found[0].is_first else None
+        if not found or found[0].id != after.change:
+            return None
+        if after.segment is None:
+            return rest[1:]
+        return [(found[0], range(after.segment + 1, found[0].segments.stop)), *rest[1:]]
+
+    async def _present(self) -> AsyncIterator[ServerSentEvent]:
+        """Yields the segments that are done, then the state or the end, as the job's record has them."""
+        job, self._at = await self._reader.changes.now(self._job.id)
+        self._job = job or self._job
+        async for event in self._segments(self._at, range(ALL)):
+            yield event
+        if self._job.is_over:
+            yield await self._end(self._job.state)
+        else:
+            yield await self._state(_standing(self._job, self._at))
+
+    async def _news(self, followed: FollowedJob) -> AsyncIterator[ServerSentEvent]:
+        """Yields what has happened since the last event, if anything."""
+        changes = await self._changes(followed)
+        for change in changes:
+            async for event in self._events_of(change, change.segments):
+                yield event
+        if changes:
+            return
+        if followed.is_over:
+            await self._read_job()
+            yield await self._end(self._job.state)
+        elif followed.is_queued and self._has_moved(followed.position):
+            yield self._queued(followed.position)
+
+    async def _changes(self, followed: FollowedJob) -> list[JobChange]:
+        at = entry_number(self._at)
+        if at < followed.floor:
+            found = await self._reader.changes.since(self._job.id, self._at)
+        else:
+            found = list(followed.recent)
+        return [change for change in found if change.number > at]
+
+    async def _events_of(self, change: JobChange, segments: range) -> AsyncIterator[ServerSentEvent]:
+        if segments or change.is_end:
+            await self._read_job()
+        async for event in self._segments(change.id, segments):
+            yield event
+        self._at = change.id
+        yield await (self._end(change.state) if change.is_end else self._state(change))
+
+    async def _segments(self, change_id: str, numbers: range) -> AsyncIterator[ServerSentEvent]:
+        if not numbers:
+            return
+        lines = await anyio.to_thread.run_sync(segment_lines, self._job, self._blobs, numbers)
+        for number, line in zip(numbers, lines, strict=False):
+            segment = SegmentEvent(number=number, **line.model_dump())
+            yield _event("segment", segment, EventId(change_id, number))
+
+    async def _state(self, change: JobChange) -> ServerSentEvent:
+        if change.state == "queued":
+            return self._queued(await anyio.to_thread.run_sync(self._positions.of, self._job))
+        state = StateEvent(
+            id=self._job.id,
+            state=change.state,
+            stage=change.stage,
+            progress=change.progress,
+            attempt=change.attempt,
+            cancel_requested=change.is_cancel_requested,
+        )
+        return _event("state", state, EventId(self._at))
+
+    def _queued(self, position: QueuePosition) -> ServerSentEvent:
+        self._told = position
+        state = StateEvent(
+            id=self._job.id,
+            state="queued",
+            progress=self._job.progress,
+            attempt=self._job.attempt,
+            place=position.place,
+            estimated_seconds=position.estimated_seconds,
+            workers=position.workers,
+        )
+        return _event("state", state, EventId(self._at))
+
+    def _has_moved(self, position: QueuePosition) -> bool:
+        """Tells whether a place in the queue is news; one that nobody has looked at yet is none."""
+        told = self._told or QueuePosition()
+        is_known = position.place is not None
+        return is_known and (position.place, position.workers) != (told.place, told.workers)
+
+    async def _end(self, state: State) -> ServerSentEvent:
+        self._has_ended = True
+        document = await anyio.to_thread.run_sync(document_of, self._job, self._blobs)
+        end = EndEvent(id=self._job.id, state=state, caption=document.caption, error=document.error)
+        return _event("end", end, EventId(self._at))
+
+    async def _read_job(self) -> None:
+        """Reads the record as it is now; the last one is kept where it is gone."""
+        self._job = (await self._reader.changes.now(self._job.id))[0] or self._job
+
+
+def _standing(job: Job, change_id: str) -> JobChange:
+    """Makes a change of how a job stands."""
+    return JobChange(
+        id=change_id,
+        state=job.state,
+        stage=job.stage,
+        progress=job.progress,
+        attempt=job.attempt,
+        is_cancel_requested=job.cancel_requested,
+        segments=range(0),
+    )
+
+
+def _event(kind: str, data: Document, event_id: EventId) -> ServerSentEvent:
+    return ServerSentEvent(data.model_dump_json(), event=kind, id=str(event_id), retry=RETRY_MS, sep="\n")

@@ -1,0 +1,125 @@
+"""Writes the figures that all API processes share as Prometheus metrics: queue, ended jobs, workers.
+
+They are read when they are asked for, so every API process tells the same: scrape any one of them, or take
+the maximum of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from app.jobs.worker_registry import WorkerInfo
+from app.operations.service_figures import ENDS, EndedFigures, QueueFigures, SecondsFigures, ServiceFigures
+
+#: Stages of a job as its timings name them; each has a histogram from the start, so that rates begin at 0.
+STAGES = ("queue", "decode", "extract", "caption", "total")
+
+
+class JobMetrics(Collector):
+    """Makes metrics of figures; ``None`` where Redis does not answer, and there are none to be told."""
+
+    def __init__(self, figures: ServiceFigures | None) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields every metric with its samples."""
+        figures = self._figures
+        yield GaugeMetricFamily(
+            "reelword_redis_up", "Redis answers (1) or not (0)", value=float(figures is not None)
+        )
+        if figures is None:
+            return
+        yield from _queue_metrics(figures.queues, figures.ended)
+        yield from _ended_metrics(figures.ended)
+        yield from _worker_metrics(figures.workers)
+        yield GaugeMetricFamily(
+            "reelword_dead_letters", "Jobs and values that could not be read", value=figures.dead
+        )
+
+
+def registry_of(figures: ServiceFigures | None) -> CollectorRegistry:
+    """Makes a registry of these figures alone."""
+    registry = CollectorRegistry()
+    registry.register(JobMetrics(figures))
+    return registry
+
+
+def _queue_metrics(queues: Mapping[str, QueueFigures], ended: EndedFigures) -> Iterator[Metric]:
+    waiting = {priority: queue.waiting for priority, queue in queues.items()}
+    yield GaugeMetricFamily(
+        "reelword_jobs_waiting", "Jobs that no worker has taken", value=sum(waiting.values())
+    )
+    yield _gauges("reelword_queue_jobs", "Jobs that no worker has taken, by priority", "priority", waiting)
+    oldest = {priority: queue.oldest for priority, queue in queues.items()}
+    yield _gauges(
+        "reelword_queue_oldest_job_seconds", "Age of the job that waits longest", "priority", oldest
+    )
+    running = sum(queue.in_hand for queue in queues.values())
+    states = {"queued": sum(waiting.values()), "running": running} | {end: ended.kept(end) for end in ENDS}
+    yield _gauges("reelword_jobs", "Jobs by the state they are in, without expired ones", "state", states)
+
+
+def _ended_metrics(ended: EndedFigures) -> Iterator[Metric]:
+    yield CounterMetricFamily("reelword_jobs_accepted", "Jobs accepted", value=ended.accepted)
+    yield CounterMetricFamily(
+        "reelword_job_retries", "Attempts that were not a job's first", value=ended.retried
+    )
+    states = {state: ended.ended.get(state, 0) for state in ENDS}
+    yield _counters("reelword_jobs_ended", "Jobs that ended, by state", "state", states)
+    yield _counters("reelword_job_failures", "Jobs that failed, by the error's code", "code", ended.failed)
+    yield _counters(
+        "reelword_decode_rejects", "Failed jobs whose file could not be decoded", "code", ended.rejected
+    )
+    seconds = HistogramMetricFamily(
+        "reelword_job_stage_seconds",
+        "Seconds of each stage of jobs that succeeded or failed",
+        labels=["stage"],
+    )
+    for stage in dict.fromkeys((*STAGES, *ended.seconds)):
+        found = ended.seconds.get(stage, SecondsFigures({}, 0.0))
+        seconds.add_metric([stage], found.cumulative, found.total)
+    yield seconds
+
+
+def _worker_metrics(workers: list[WorkerInfo]) -> Iterator[Metric]:
+    ready = sum(worker.is_ready for worker in workers)
+    counts = {"true": ready, "false": len(workers) - ready}
+    yield _gauges("reelword_workers", "Live workers", "ready", counts)
+    restarts = {worker.name: worker.engine_restarts for worker in workers}
+    yield _gauges("reelword_engine_restarts", "Engines lost by live workers", "worker", restarts)
+    started = {worker.name: worker.started_at for worker in workers}
+    yield _gauges(
+        "reelword_worker_start_time_seconds", "When the worker started, since 1970", "worker", started
+    )
+    engines = {each.name: each.engine_started_at for each in workers if each.engine_started_at is not None}
+    yield _gauges(
+        "reelword_engine_start_time_seconds", "When its engine started, since 1970", "worker", engines
+    )
+    memory = GaugeMetricFamily(
+        "reelword_worker_resident_memory_bytes",
+        "Memory of a worker's processes in RAM",
+        labels=["worker", "process"],
+    )
+    for worker in workers:
+        for process, size in sorted(worker.memory.items()):
+            memory.add_metric([worker.name, process], size)
+    yield memory
+
+
+def _gauges(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
+    metric = GaugeMetricFamily(name, about, labels=[label])
+    for labelled, value in values.items():
+        metric.add_metric([labelled], value)
+    return metric
+
+
+def _counters(name: str, about: str, label: str, values: Mapping[str, int]) -> Metric:
+    metric = CounterMetricFamily(name, about, labels=[label])
+    for labelled, value in values.items():
+        metric.add_metric([labelled], value)
+    return metric

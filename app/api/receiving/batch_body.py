@@ -1,0 +1,248 @@
+"""Reads the body of a request for a batch: a form of many videos and addresses, or JSON with addresses.
+
+Each video goes to a staged file of its own as it arrives; nothing of the batch is accepted until all of it is
+there. The limit of the whole, like that of each video, ends the reading at the first byte too many.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from app.api import problems
+from app.api.receiving.bodies import FORM, JSON, kind_of, read_json
+from app.api.receiving.disk_space import Room
+from app.api.receiving.fields import REQUEST_FIELDS
+from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
+from app.api.receiving.upload import (
+    STALL_SECONDS,
+    OptionSink,
+    Upload,
+    VideoSink,
+    displayable,
+    flush,
+    in_pieces,
+    unstalled,
+)
+from app.jobs.batches import MOST_ITEMS
+from app.jobs.blobs import Blobs
+
+OVERHEAD = 512 * 1024  #: bytes of a body that are no video: addresses, options, boundaries, part headers
+AT_ONCE = 4  #: batches that one process receives at a time: each video of theirs holds a file open
+COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name != "url")
+BATCH_NAMES = ("video", "url", *COMMON_FIELDS)
+
+
+class BatchTurns:
+    """Lets a few batches be received at a time."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Takes a turn as long as it is entered. Raises TooManyBatches where all are taken."""
+        if self._taken >= AT_ONCE:
+            raise problems.TooManyBatches(f"{AT_ONCE} batches are being received already.")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """Says how much is taken, in bytes: of one video, and of all together."""
+
+    video_bytes: int
+    batch_bytes: int
+
+
+@dataclass(frozen=True)
+class BatchUpload:
+    """Holds what a request has brought. items: each a file, or an address in its ``fields``.
+
+    fields: what all of them have in common, texts or, where is_json, values.
+    """
+
+    items: list[Upload]
+    fields: Mapping[str, Any]
+    is_json: bool = False
+
+
+@dataclass
+class BatchForm:
+    """Takes the parts of ``POST /batches``: a wrong one is refused as soon as its headers are read.
+
+    blobs, room: where videos are staged. stack: whatever is opened is closed, and removed, with it.
+    """
+
+    limits: BatchLimits
+    blobs: Blobs
+    room: Room
+    stack: ExitStack
+    videos: list[BatchVideoSink] = field(default_factory=list)
+    urls: list[OptionSink] = field(default_factory=list)
+    video_bytes: int = 0
+    _options: dict[str, OptionSink] = field(default_factory=dict)
+
+    def open_part(self, part: FormPart) -> Sink:
+        """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
+        if part.name in ("video", "url"):
+            check_count(len(self.videos) + len(self.urls) + 1)
+        if part.name == "video":
+            return self._open_video(part)
+        if part.name == "url":
+            self.urls.append(OptionSink("url"))
+            return self.urls[-1]
+        if part.name not in COMMON_FIELDS:
+            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=BATCH_NAMES)
+        if part.name in self._options:
+            raise problems.InvalidOption(f"{part.name} is given more than once.")
+        return self._options.setdefault(part.name, OptionSink(part.name))
+
+    def _open_video(self, part: FormPart) -> Sink:
+        if part.filename is None:
+            raise problems.VideoMissing("A field video holds text, not a file.")
+        file = self.stack.enter_context(self.blobs.staged())
+        output = self.stack.enter_context(self.room.open(file))
+        upload = Upload(file, 0, {}, displayable(part.filename))
+        self.videos.append(BatchVideoSink(output, upload, self))
+        return self.videos[-1]
+
+    def count(self, size: int) -> None:
+        """Counts bytes of videos. Raises BatchTooLarge."""
+        self.video_bytes += size
+        if self.video_bytes > self.limits.batch_bytes:
+            raise too_large(self.limits.batch_bytes)
+
+    def upload(self) -> BatchUpload:
+        """Puts together what a form that has been read to its end has brought; files before addresses.
+
+        Raises VideoMissing.
+        """
+        items = [*(video.upload() for video in self.videos), *(_at(sink.value) for sink in self.urls)]
+        if not items:
+            raise problems.VideoMissing("The form has no field called video, and none called url.")
+        return BatchUpload(items, {name: sink.value for name, sink in self._options.items()})
+
+
+class BatchVideoSink(VideoSink):
+    """Writes one of a batch's videos; flushes and closes its file behind the last byte."""
+
+    def __init__(self, output: BinaryIO, upload: Upload, batch: BatchForm) -> None:
+        super().__init__(output, batch.limits.video_bytes)
+        self._file, self._upload, self._batch = output, upload, batch
+
+    def write(self, data: bytes) -> None:
+        self._batch.count(len(data))
+        super().write(data)
+
+    def close(self) -> None:
+        if self.size == 0:
+            named = self._upload.filename or f"number {len(self._batch.videos)}"
+            raise problems.VideoEmpty(f"The file {named} has no bytes.")
+        flush(self._file)
+        self._file.close()
+        super().close()
+
+    def upload(self) -> Upload:
+        return Upload(self._upload.file, self.size, {}, self._upload.filename, self.sha256)
+
+
+async def receive_batch(
+    body: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    limits: BatchLimits,
+    blobs: Blobs,
+    room: Room,
+    stack: ExitStack,
+) -> BatchUpload:
+    """Reads a whole body; its videos are in staged files and flushed to disk when this returns.
+
+    Args:
+        body: the request's bytes as they arrive.
+        headers: the request's.
+        limits: of the videos.
+        blobs: where they are staged.
+        room: of that disk.
+        stack: removes the staged files that nobody has adopted when it is closed.
+
+    Raises:
+        RequestError: one of its leaves, where the body is refused.
+        Exception: whatever ``body`` raises (the client went away).
+    """
+    kind = kind_of(headers)
+    if kind == JSON:
+        return _from_json(await read_json(body, OVERHEAD))
+    if kind != FORM:
+        raise problems.NotMultipart(f"The body is {kind[:100]}, and a batch is a form or JSON.")
+    boundary = boundary_of(headers.get("content-type"))
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limits.batch_bytes + OVERHEAD:
+        raise too_large(limits.batch_bytes)
+    parts = BatchForm(limits, blobs, room, stack)
+    with _full_disk_named():
+        await _receive_form(unstalled(body, STALL_SECONDS), boundary, parts)
+    return parts.upload()
+
+
+async def _receive_form(body: AsyncIterator[bytes], boundary: bytes, parts: BatchForm) -> None:
+    form = MultipartForm(boundary, parts.open_part, MOST_ITEMS + len(COMMON_FIELDS) + 1)
+    total = 0
+
+    def feed(piece: bytes) -> None:
+        nonlocal total
+        total += len(piece)
+        form.feed(piece)
+        if total - parts.video_bytes > OVERHEAD:
+            raise problems.MalformedForm(f"More than {problems.in_units(OVERHEAD)} of the form is no video.")
+
+    await in_pieces(body, feed)
+    form.finish()
+
+
+def _from_json(fields: dict[str, Any]) -> BatchUpload:
+    """Takes the addresses out of an object. Raises VideoMissing, InvalidOption, TooManyItems."""
+    urls = fields.pop("urls", None)
+    if urls is None or urls == []:
+        raise problems.VideoMissing("The JSON has no addresses in its member urls.")
+    if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
+        raise problems.InvalidOption("urls is no list of addresses.")
+    if "url" in fields:
+        raise problems.UnknownField(
+            "A batch has no member url: its addresses are in urls.", known=("urls", *COMMON_FIELDS)
+        )
+    check_count(len(urls))
+    return BatchUpload([_at(url) for url in urls], fields, is_json=True)
+
+
+def _at(url: str) -> Upload:
+    return Upload(None, 0, {"url": url})
+
+
+def check_count(items: int) -> None:
+    """Raises TooManyItems."""
+    if items > MOST_ITEMS:
+        raise problems.TooManyItems(f"A batch has at most {MOST_ITEMS} videos.")
+
+
+def too_large(limit: int) -> problems.BatchTooLarge:
+    return problems.BatchTooLarge(
+        f"The batch's videos are together larger than {problems.in_units(limit)}, the most that is taken."
+    )
+
+
+@contextmanager
+def _full_disk_named() -> Iterator[None]:
+    """Turns the disk's own refusal into StorageFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise problems.StorageFull from error
+        raise

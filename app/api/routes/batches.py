@@ -1,0 +1,200 @@
+"""Answers ``/batches``: takes many videos at once, counts their jobs, cancels them, hands out all results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from app.api import problems
+from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
+from app.api.receiving.batch_acceptance import accept_batch
+from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
+from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
+from app.api.receiving.disk_space import announced_bytes
+from app.api.receiving.fields import fields_schema
+from app.documents.batch import BatchDocument, batch_document_of
+from app.documents.job import document_of
+from app.errors import RecordUnreadable
+from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
+
+JSONL = "application/jsonl"
+BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
+LOCATION = {"Location": {"description": "The batch's address.", "schema": {"type": "string"}}}
+
+router = APIRouter(prefix="/batches", tags=["batches"])
+
+
+def _body_schema() -> dict[str, Any]:
+    """Describes the bodies for OpenAPI: they are read by hand, so nothing can derive it."""
+    many = {"type": "array", "minItems": 1, "maxItems": MOST_ITEMS}
+    videos = {**many, "items": {"type": "string", "format": "binary"}, "description": "The files."}
+    urls = {**many, "items": fields_schema()["url"], "description": "Where videos are fetched from."}
+    form = _object({"video": videos, "url": urls, **_common(fields_schema())})
+    form["anyOf"] = [{"required": ["video"]}, {"required": ["url"]}]
+    members = {**_object({"urls": urls, **_common(fields_schema(is_json=True))}), "required": ["urls"]}
+    return {"requestBody": {"required": True, "content": {FORM: {"schema": form}, JSON: {"schema": members}}}}
+
+
+def _common(schemas: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: schemas[name] for name in COMMON_FIELDS}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=BatchDocument,
+    openapi_extra=_body_schema(),
+    responses={
+        202: {"headers": LOCATION | problems.RETRY_AFTER},
+        **problems.openapi_responses(
+            problems.MalformedForm,
+            problems.MalformedJson,
+            problems.UploadStalled,
+            problems.UploadTooLarge,
+            problems.BatchTooLarge,
+            problems.TooManyItems,
+            problems.NotMultipart,
+            problems.VideoMissing,
+            problems.VideoEmpty,
+            problems.UrlNotSupported,
+            problems.OptionInQuery,
+            problems.UnknownField,
+            problems.InvalidOption,
+            problems.CaptionerUnknown,
+            problems.InvalidMembers,
+            problems.PromptNotTaken,
+            problems.BacklogFull,
+            problems.TooManyBatches,
+            problems.StorageFull,
+        ),
+    },
+)
+async def submit_batch(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+    """Takes many videos, or their addresses, and answers with a batch of jobs.
+
+    Options are given once, for all. All are taken or none: what is wrong with one refuses the batch.
+    """
+    kind_of(request.headers)
+    refuse_query(request.query_params)
+    await anyio.to_thread.run_sync(_check_room, service, request.headers)
+    limits = BatchLimits(service.settings.max_upload_bytes, service.settings.max_batch_bytes)
+    with service.batch_turns.take(), ExitStack() as stack:
+        upload = await receive_batch(
+            request.stream(), request.headers, limits, service.blobs, service.room, stack
+        )
+        batch = await anyio.to_thread.run_sync(accept_batch, service, caller.owner, upload)
+    document = await anyio.to_thread.run_sync(_document, service, batch)
+    headers = {"Location": document.urls.self, "Retry-After": "1"}
+    return JSONResponse(document.model_dump(mode="json"), 202, headers)
+
+
+def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
+    needed = announced_bytes(headers)
+    if needed <= service.settings.max_batch_bytes:  # else refused for its size in a moment
+        service.room.check(needed)
+    if service.waiting() >= service.settings.max_backlog:
+        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+
+
+@router.get(
+    "/{batch_id}",
+    response_model=BatchDocument,
+    responses={
+        200: {"headers": problems.RETRY_AFTER, "description": "With `Retry-After` while it is not over."},
+        **problems.openapi_responses(problems.UnknownBatch),
+    },
+)
+def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
+    """Counts a batch's jobs by state, and names each."""
+    return _answer(_document(service, find_batch(service, batch_id, caller)))
+
+
+@router.delete(
+    "/{batch_id}",
+    response_model=BatchDocument,
+    responses={
+        200: {"description": "All its jobs are over."},
+        202: {
+            "model": BatchDocument,
+            "description": "Some of its jobs run; their workers have been told to stop.",
+            "headers": problems.RETRY_AFTER,
+        },
+        **problems.openapi_responses(problems.UnknownBatch),
+    },
+)
+def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
+    """Cancels those jobs of a batch that are not over; results of the others are kept."""
+    found = find_batch(service, batch_id, caller)
+    for item in found.items:
+        try:
+            ending = service.jobs.cancel(item.job_id)
+        except RecordUnreadable:
+            continue  # nobody runs it, and its operator has been told
+        if ending == "done":
+            service.blobs.remove(f"uploads/{item.job_id}")
+    document = _document(service, found)
+    return _answer(document, 202 if document.counts.running else 200)
+
+
+@router.get(
+    "/{batch_id}/results.jsonl",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {JSONL: {}}, "description": "A job a line, as `GET /jobs/{job_id}` has it."},
+        **problems.openapi_responses(problems.UnknownBatch),
+    },
+)
+def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
+    """Hands out the jobs of a batch that are over, a line each, in its order; also while others run."""
+    found = find_batch(service, batch_id, caller)
+    name = f'attachment; filename="{found.id}.jsonl"'
+    headers = {"Cache-Control": "no-store", "Content-Disposition": name}
+    return StreamingResponse(_lines(service, found), media_type=JSONL, headers=headers)
+
+
+def _lines(service: ApiDependencies, found: JobBatch) -> Iterator[str]:
+    """Reads one job at a time, so that memory does not grow with the batch."""
+    for item in found.items:
+        try:
+            job = service.jobs.get(item.job_id)
+            if job is not None and job.is_over:
+                yield document_of(job, service.blobs).model_dump_json() + "\n"
+        except RecordUnreadable as error:
+            yield json.dumps({"id": item.job_id, "state": None, "error": error.document()}) + "\n"
+
+
+def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
+    """Finds a batch.
+
+    Args:
+        service: what routes need.
+        batch_id: as the address has it.
+        caller: who must be its owner, or see all.
+
+    Raises:
+        UnknownBatch: there is none, or it is not the caller's.
+    """
+    found = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
+    if found is None or (caller.only is not None and found.owner != caller.only):
+        raise problems.UnknownBatch(f"There is no batch {batch_id[:64]}.")
+    return found
+
+
+def _document(service: ApiDependencies, found: JobBatch) -> BatchDocument:
+    return batch_document_of(found, service.batches.states(found))
+
+
+def _answer(document: BatchDocument, status: int = 200) -> Response:
+    is_over = document.counts.queued + document.counts.running == 0
+    headers = {"Cache-Control": "no-store"} | ({} if is_over else {"Retry-After": "1"})
+    return JSONResponse(document.model_dump(mode="json"), status, headers)

@@ -1,0 +1,74 @@
+"""Answers ``/jobs/{id}/events``: a job's events as they happen, as a stream of server-sent events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio.to_thread
+from fastapi import APIRouter, Header, Query, Request, Response
+from sse_starlette import EventSourceResponse
+
+from app.api import problems
+from app.api.dependencies import CallerDep, ServiceDep
+from app.api.following.job_events import JobEvents
+from app.api.guards.connections import STUCK_SECONDS
+from app.api.routes.jobs import JobId, find
+from app.documents.events import EVENT_ID, EventId
+
+MEDIA_TYPE = "text/event-stream"
+DRAIN_SECONDS = 2.0  #: for the last events once the server is told to stop
+PING_SECONDS = 15  #: between two comments that keep a quiet connection open
+PATTERN = f"^{EVENT_ID}$"
+
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", pattern=PATTERN, description="As a browser sends it; see `after`."),
+]
+After = Annotated[
+    str | None,
+    Query(pattern=PATTERN, description="Id of the last event that is known; 0 begins with the first."),
+]
+
+router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
+
+
+@router.get(
+    "/events",
+    response_class=EventSourceResponse,
+    responses={
+        200: {"content": {MEDIA_TYPE: {}}, "description": "Events `state`, `segment`, `end`, `lost`."},
+        204: {"description": "The event named is the job's end: nothing follows, do not connect again."},
+        **problems.openapi_responses(problems.UnknownJob, problems.TooManyFollowers),
+    },
+)
+async def events(
+    request: Request,
+    job_id: JobId,
+    service: ServiceDep,
+    caller: CallerDep,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> Response:
+    """Sends the job's events as they happen, to its end: how it stands, each segment of a film that is done,
+    and how it ended. With the id of the last known event, goes on behind it.
+    """
+    await anyio.to_thread.run_sync(find, service, job_id, caller)
+    job, last = await service.events.changes.now(job_id)
+    if job is None:
+        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+    known = last_event_id or after
+    begin = EventId.parse(known) if known else None
+    if job.is_over and begin == EventId(last):
+        return Response(status_code=204)
+    if "without_body" in request.scope:
+        return Response(media_type=MEDIA_TYPE)
+    if service.events.is_full:
+        raise problems.TooManyFollowers()
+    stream = JobEvents(service.events, service.positions, service.blobs, job, last, begin).stream()
+    return EventSourceResponse(
+        stream,
+        ping=PING_SECONDS,
+        send_timeout=STUCK_SECONDS,
+        shutdown_event=service.events.closing,
+        shutdown_grace_period=DRAIN_SECONDS,
+    )

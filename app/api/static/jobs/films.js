@@ -1,0 +1,143 @@
+// The list of films: those being sent, those under way, those done. Jobs are kept in this browser, so that a reload loses none.
+
+import { clock, endedAs, explain, make, percent, setCurrent, waiting } from "../text.js";
+import { frameUrl } from "./server.js";
+
+const KEPT = "reelword.films";
+const MOST_KEPT = 60;
+const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
+const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration"];
+const OPEN = ["unsent", "sending", "queued", "running"];
+
+export class Films {
+  // list: where films are shown; acts: show(film), drop(film), changed(film).
+  constructor(list, acts) {
+    [this.element, this.acts] = [list, acts];
+    this.films = read();
+    this.rows = new Map(); // film → its row
+    this.current = null;
+    this.draw();
+    window.addEventListener("storage", (event) => { if (event.key === KEPT) this.merge(); });
+  }
+
+  add(film) {
+    const found = { when: Date.now(), state: "queued", part: 0, ...film };
+    this.films.unshift(found);
+    this.keep();
+    this.draw();
+    return found;
+  }
+
+  find(id) {
+    return this.films.find((film) => film.id === id);
+  }
+
+  // Those that were captioned of the same film, the first of them first.
+  sameFilm(film) {
+    const root = film.root || film.id;
+    return this.films.filter((other) => other.id && (other.id === root || other.root === root)).reverse();
+  }
+
+  update(film, changes) {
+    const isKept = STORED.some((name) => name in changes && changes[name] !== film[name]);
+    Object.assign(film, changes);
+    if (isKept) this.keep();
+    this.fill(film);
+    this.acts.changed(film);
+  }
+
+  remove(film) {
+    this.films = this.films.filter((other) => other !== film);
+    if (film.local) URL.revokeObjectURL(film.local);
+    this.keep();
+    this.draw();
+  }
+
+  mark(film) {
+    this.current = film;
+    this.draw();
+  }
+
+  get open() {
+    return this.films.filter((film) => film.id && ["queued", "running"].includes(film.state));
+  }
+
+  keep() {
+    const kept = this.films.filter((film) => film.id).slice(0, MOST_KEPT);
+    const lines = kept.map((film) => Object.fromEntries(STORED.map((name) => [name, film[name]])));
+    try { localStorage.setItem(KEPT, JSON.stringify(lines)); } catch { /* a browser that keeps nothing shows them until a reload */ }
+  }
+
+  // What another tab has sent meanwhile.
+  merge() {
+    const known = new Set(this.films.map(({ id }) => id));
+    this.films.unshift(...read().filter(({ id }) => !known.has(id)));
+    this.films.sort((a, b) => b.when - a.when);
+    this.draw();
+  }
+
+  draw() {
+    const ids = new Set(this.films.map(({ id }) => id));
+    const shown = this.films.filter((film) => !film.root || !ids.has(film.root)); // one row for all captions of a film
+    for (const film of shown) if (!this.rows.has(film)) this.rows.set(film, row(film, this.acts));
+    this.element.replaceChildren(...shown.map((film) => this.rows.get(film)));
+    shown.forEach((film) => this.fill(film));
+  }
+
+  fill(film) {
+    const item = this.rows.get(film);
+    if (!item) return;
+    const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
+    const isOpen = OPEN.includes(film.state);
+    setCurrent(open, Boolean(this.current) && (film === this.current || film.id === this.current.root));
+    item.querySelector(".film-name").textContent = film.name || "A film";
+    item.querySelector(".film-said").textContent = saidOf(film);
+    item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
+    drop.setAttribute("aria-label", isOpen ? `Cancel ${film.name || "the film"}` : `Take ${film.name || "the film"} off this list`);
+    drop.title = isOpen ? "Cancel" : "Take off this list";
+    const bar = item.querySelector("progress");
+    bar.hidden = !isOpen;
+    if (isOpen) fillBar(bar, film);
+    const picture = item.querySelector("img");
+    if (film.state === "succeeded" && picture.src === NOTHING) picture.src = frameUrl(film.id, 0);
+  }
+}
+
+function fillBar(bar, film) {
+  bar.setAttribute("aria-label", `How far ${film.name || "the film"} is`);
+  bar.value = film.state === "unsent" ? 0 : film.part || 0;
+}
+
+function saidOf(film) {
+  if (film.state === "unsent") return "Will be sent next";
+  if (film.state === "sending") return `Sending, ${percent(film.part || 0)}`;
+  if (["queued", "running"].includes(film.state)) return waiting(film);
+  if (film.state === "succeeded") return film.caption || "(no words)";
+  return film.problem ? explain(film.problem)[0] : endedAs(film.state);
+}
+
+function row(film, { show, drop }) {
+  const item = make("li", undefined, { class: "film-row" });
+  const open = make("button", undefined, { type: "button", class: "film-open" });
+  const picture = make("img", undefined, { src: NOTHING, alt: "", width: 80, height: 45, loading: "lazy" });
+  picture.onerror = () => { picture.classList.add("is-gone"); };
+  const texts = make("span", undefined, { class: "film-texts" });
+  const first = make("span", undefined, { class: "film-first" });
+  first.append(make("span", "", { class: "film-name" }), make("span", "", { class: "film-when" }));
+  texts.append(first, make("span", "", { class: "film-said" }), make("progress", undefined, { max: 1 }));
+  open.append(picture, texts);
+  open.onclick = () => show(film);
+  const close = make("button", "×", { type: "button", class: "film-drop" });
+  close.onclick = () => drop(film);
+  item.append(open, close);
+  return item;
+}
+
+function read() {
+  try {
+    const lines = JSON.parse(localStorage.getItem(KEPT) || "[]");
+    return Array.isArray(lines) ? lines.filter((line) => typeof line?.id === "string") : [];
+  } catch {
+    return [];
+  }
+}

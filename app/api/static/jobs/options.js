@@ -1,0 +1,88 @@
+// The options: who writes and how, each with a sentence; filled in by what GET /models says of the captioners.
+
+import { make } from "../text.js";
+import { getModels } from "./server.js";
+
+// Captioners in a visitor's words, by kind; one of another kind has its own line in GET /models.
+const WRITERS = {
+  stats: "Follows things through the film and also looks closely at one frame, and mixes both for each word.",
+  g2l: "Looks over the whole film, then picks two key frames for each word and reads those closely.",
+  refocus: "Watches twice: first from the middle of the film, then again from the frame that seemed to matter most.",
+  dual_afr: "Chooses for each word whether fine detail or the whole of things counts, and where.",
+  vanilla: "Knows only the average of the film, and looks nowhere in particular.",
+  temporal: "Chooses for each word the moments that matter, not the places.",
+  spatial: "Chooses for each word the places that matter, over all moments at once.",
+  fusion: "Several captioners write, and the caption that fits the film best wins.",
+  ensemble: "Several captioners agree on each word.",
+};
+
+export class Options {
+  constructor(form, members) {
+    [this.form, this.members] = [form, members];
+    this.known = new Map(); // captioner → what GET /models says of it
+    this.initial = null;
+    form.elements.captioner.addEventListener("change", () => this.showChosen());
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  async load() {
+    const { body } = await getModels();
+    const captioners = body?.captioners || [];
+    this.known = new Map(captioners.map((captioner) => [captioner.name, captioner]));
+    this.default = body?.default;
+    const select = this.form.elements.captioner;
+    const options = captioners.map(({ name }) => make("option", name === this.default ? `${name} (usual)` : name, { value: name }));
+    select.replaceChildren(...(options.length ? options : [make("option", "none is connected", { value: "" })]));
+    if (this.default) select.value = this.default;
+    const alone = captioners.filter(({ members }) => !members);
+    this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name)));
+    this.showChosen();
+    return captioners.length > 0;
+  }
+
+  get names() {
+    return [...this.known.keys()];
+  }
+
+  // The fields of the form that are not as they would be anyway; captioner: another than the chosen one.
+  fields(captioner) {
+    const fields = {};
+    for (const { name, value } of this.form.querySelectorAll("select[name], input[name]")) if (value.trim()) fields[name] = value.trim();
+    if (captioner) fields.captioner = captioner;
+    const chosen = this.known.get(fields.captioner);
+    if (!chosen?.takes_prompt) delete fields.prompt;
+    if (chosen?.members && !captioner) fields.members = this.chosenMembers().join(",");
+    return fields;
+  }
+
+  // What is wrong with them, or null.
+  problem() {
+    if (!this.members.hidden && !this.chosenMembers().length) return "Tick at least one captioner under Members.";
+    const wrong = [...this.form.elements].find((field) => field.validity && !field.validity.valid);
+    return wrong ? `${wrong.labels?.[0]?.firstChild.textContent.trim() || wrong.name}: ${wrong.validationMessage}` : null;
+  }
+
+  chosenMembers() {
+    return [...this.members.querySelectorAll("input:checked")].map((box) => box.value);
+  }
+
+  // A line about the chosen captioner, and its members where it is made of others.
+  showChosen() {
+    const chosen = this.known.get(this.form.elements.captioner.value);
+    const seconds = chosen && (chosen.seconds ?? (chosen.speed ? chosen.speed.feature_seconds + chosen.speed.caption_seconds : null));
+    const about = chosen ? WRITERS[chosen.kind] || `${chosen.about}.` : "The film is kept until a captioner is connected.";
+    this.form.querySelector("#about-captioner").textContent = seconds ? `${about} It takes about ${Math.max(1, Math.ceil(seconds))} s for a short clip.` : about;
+    this.form.querySelector("#prompt-option").hidden = !chosen?.takes_prompt;
+    this.members.hidden = !chosen?.members;
+    for (const box of this.members.querySelectorAll("input")) {
+      box.checked = Boolean(chosen?.members?.includes(box.value));
+      box.parentElement.hidden = !(this.known.get(box.value).member_of || []).includes(chosen?.name);
+    }
+  }
+}
+
+function memberBox(name) {
+  const label = make("label");
+  label.append(make("input", undefined, { type: "checkbox", value: name }), ` ${name}`);
+  return label;
+}

@@ -1,0 +1,119 @@
+// Talks to the service: questions, films sent with their progress, a job followed until it is over, and the key where one is needed.
+
+const POLL_MS = [150, 250, 400, 700, 1000, 1500, 2000];
+const LOST_MS = [1000, 2000, 3000, 5000];
+const LOOK_MS = 15000; // a look at the job beside its events, which a proxy may hold back
+const EVENTS_LOST = 3; // times that a stream of events may break before it is given up for asking
+const UNREACHABLE = { code: "unreachable" };
+
+const sleep = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+let unlock = async () => false; // asks the visitor for a key; whether there is one now
+
+export function onLocked(ask) {
+  unlock = ask;
+}
+
+// {status, body}: status 0 where nothing answered; the body is what was asked for, or a problem.
+export async function ask(path, init = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, init);
+  } catch {
+    return { status: 0, body: UNREACHABLE };
+  }
+  const body = await answer.json().catch(() => (answer.ok ? null : { code: "unreachable" }));
+  if (answer.status === 401 && path !== "/session" && await unlock(body)) return ask(path, init);
+  return { status: answer.status, body };
+}
+
+export const isGood = ({ status }) => status >= 200 && status < 300;
+export const jobPath = (id, rest = "") => `/jobs/${encodeURIComponent(id)}${rest}`;
+export const getModels = () => ask("/models");
+export const getJob = (id) => ask(jobPath(id));
+export const cancelJob = (id) => ask(jobPath(id), { method: "DELETE" });
+export const getAttention = (id) => ask(jobPath(id, "/attention"));
+export const getSegmentAttention = (id, number) => ask(jobPath(id, `/segments/${number}/attention`));
+export const recaption = (id, options) => ask(jobPath(id, "/recaption"), { method: "POST", body: formOf(options) });
+export const sendKey = (key) => ask("/session", { method: "POST", body: new URLSearchParams({ key }) });
+export const forgetKey = () => ask("/session", { method: "DELETE" });
+export const frameUrl = (id, number) => jobPath(id, `/frames/${number}.jpg`);
+export const segmentFrameUrl = (id, number) => jobPath(id, `/segments/${number}/frame.jpg`);
+
+function formOf(options, last = {}) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ ...options, ...last })) form.append(name, value);
+  return form;
+}
+
+// Sends a film, or the address of one. The file stands last, so that a wrong option is known to be wrong before it is sent.
+// Returns {answer: promise of {status, body}, stop}.
+export function sendFilm({ file, url }, options, onPart) {
+  const request = new XMLHttpRequest();
+  const attempt = () => new Promise((resolve) => {
+    request.open("POST", "/caption");
+    request.responseType = "json";
+    request.upload.onprogress = (event) => onPart(event.total ? event.loaded / event.total : 0);
+    request.onload = () => resolve({ status: request.status, body: request.response });
+    request.onerror = () => resolve({ status: 0, body: UNREACHABLE });
+    request.onabort = () => resolve({ status: 0, body: null });
+    request.send(formOf(options, file ? { video: file } : { url }));
+  });
+  const answer = attempt().then(async (found) => (found.status === 401 && await unlock(found.body) ? attempt() : found));
+  return { answer, stop: () => request.abort() };
+}
+
+// Follows a job until it is over, by events where the service has them and by asking where not.
+// told: job(document), segment(line), over(document or problem), connection("good" | "lost"). Returns what stops it.
+export function follow(id, told) {
+  const watch = { id, told, isStopped: false, isLost: false, streamsLost: 0 };
+  run(watch);
+  return () => { watch.isStopped = true; watch.wake?.(); };
+}
+
+async function run(watch) {
+  for (let turn = 0, silent = 0; !watch.isStopped;) {
+    const { status, body } = await getJob(watch.id);
+    if (watch.isStopped) return;
+    if (status === 0 || status >= 500 || status === 429) {
+      if (status !== 429) connection(watch, "lost");
+      await sleep(LOST_MS[Math.min(silent, LOST_MS.length - 1)]);
+      silent += 1;
+      continue;
+    }
+    silent = 0;
+    connection(watch, "good");
+    if (!body?.state || !["queued", "running"].includes(body.state)) return void watch.told.over(body);
+    watch.told.job(body);
+    if (body.urls?.events && watch.streamsLost < EVENTS_LOST) await listen(watch, body.urls.events);
+    else await sleep(POLL_MS[Math.min(turn, POLL_MS.length - 1)]);
+    turn += 1;
+  }
+}
+
+function connection(watch, state) {
+  if ((state === "lost") === watch.isLost) return;
+  watch.isLost = state === "lost";
+  watch.told.connection(state);
+}
+
+// Until the stream ends, breaks, or says nothing for LOOK_MS; then the job is asked for itself.
+function listen(watch, address) {
+  return new Promise((resolve) => {
+    const source = new EventSource(address);
+    let timer = 0;
+    const done = () => { clearTimeout(timer); source.close(); resolve(); };
+    const heard = () => { clearTimeout(timer); timer = setTimeout(done, LOOK_MS); };
+    const read = (tell) => (event) => {
+      heard();
+      if (watch.isStopped) return done();
+      try { tell(JSON.parse(event.data)); } catch { /* what is no JSON says nothing */ }
+      return undefined;
+    };
+    watch.wake = done;
+    source.addEventListener("state", read((job) => { watch.streamsLost = 0; watch.told.job(job); }));
+    source.addEventListener("segment", read((segment) => watch.told.segment(segment)));
+    source.addEventListener("end", done);
+    source.onerror = () => { watch.streamsLost += 1; done(); };
+    heard();
+  });
+}

@@ -1,0 +1,148 @@
+// Says things in words: times, shares, formats of films, how a job waits, and what went wrong.
+
+export const SPREAD = "spread over the whole clip"; // said where a word's weights over time are nearly even
+
+const STAGES = {
+  fetch: "Fetching the film from its address", decode: "Reading the film",
+  extract: "Looking at its frames", caption: "Writing the caption",
+};
+const CONTAINERS = {
+  mov: "MP4 or QuickTime", matroska: "Matroska or WebM", avi: "AVI", gif: "GIF", flv: "Flash video", mpegts: "MPEG transport stream",
+  mpeg: "MPEG", asf: "Windows Media", ogg: "Ogg", image2: "Picture", png_pipe: "PNG picture", jpeg_pipe: "JPEG picture", webp: "WebP",
+  apng: "Animated PNG", rm: "RealMedia", mxf: "MXF", h264: "raw H.264", hevc: "raw H.265",
+};
+const CODECS = {
+  h264: "H.264", hevc: "H.265", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", mpeg1video: "MPEG-1", mjpeg: "Motion JPEG",
+  msmpeg4v3: "DivX", prores: "ProRes", theora: "Theora", wmv2: "Windows Media", flv1: "Sorenson", gif: "GIF", aac: "AAC", mp3: "MP3", opus: "Opus",
+  vorbis: "Vorbis", flac: "FLAC", ac3: "Dolby Digital", eac3: "Dolby Digital Plus", pcm_s16le: "uncompressed", amr_nb: "AMR", wmav2: "Windows Media",
+};
+// What the server calls the fields, and what this page calls them.
+const LABELS = {
+  num_captions: "Captions", beam_size: "Search width", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters",
+  prompt: "Hint", "GET /models": "the list under Options", "under known": "below",
+};
+// Problems that this page says better than a server that speaks to programs: what it is, and what to do.
+const PROBLEMS = {
+  unreachable: ["The service does not answer.", "Look at your connection. This page goes on by itself once the service is back."],
+  upload_stalled: ["The film stopped arriving.", "Send it again when your connection holds."],
+  video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
+  url_not_supported: ["This service fetches no films from addresses.", "Save the film on your device and choose it here."],
+  url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https://, or save the film and choose it here."],
+  url_unreachable: ["Nothing answers at that address.", "Open it in another tab: if it plays there, save the film and choose it here."],
+  url_not_found: ["There is no film at that address.", "Look whether it is written in full, or whether the film was taken away."],
+  url_too_large: ["The film at that address is larger than this service takes.", "Send a shorter part of it."],
+  url_timeout: ["The film took too long to arrive from that address.", "Save it on your device and choose it here."],
+  backlog_full: ["Too many films are waiting already.", "Send yours again in a minute."],
+  too_many_connections: ["Too many people are connected at the moment.", "Try again in a minute."],
+  queue_unavailable: ["The service cannot take or show films at the moment.", "Try again in a few seconds; nothing that was accepted is lost."],
+  not_on_disk: ["The service could not keep the film safely.", "Try again in a few seconds."],
+  storage_full: ["The service has no room for the film.", "Try again later, or tell whoever runs the service."],
+  unknown_job: ["This film is not known here any more.", "Answers are kept for a while only. Send the film again."],
+  upload_gone: ["The film itself is no longer kept.", "Send it again to have it captioned by somebody else."],
+  upload_missing: ["The film itself is no longer kept.", "Send it again."],
+  engine_crashed: ["Looking at this film broke the captioner, three times.", "Convert it to MP4 with H.264 and send that."],
+  worker_lost: ["The machine that looked at this film went away, three times.", "Send it again; if it happens again, tell whoever runs the service."],
+  engine_error: ["The captioner met a fault of its own.", "Send the film again; if it happens again, tell whoever runs the service."],
+  worker_error: ["The machine that looks at films met a fault of its own.", "Send the film again; if it happens again, tell whoever runs the service."],
+  deadline_exceeded: ["Looking at this film took too long.", "Send a shorter film."],
+  embedding_missing: ["Fusion cannot choose between captions on this service.", "Choose another captioner under Options."],
+  too_long: ["The film is longer than this service takes.", "Cut it into parts and send those."],
+  too_many_pixels: ["Its picture is larger than this service takes.", "Scale it down to 4K or less."],
+  decode_timeout: ["Reading this film took too long.", "Send a shorter or smaller film."],
+  decode_memory: ["Reading this film took too much memory.", "Scale it down and send it again."],
+  key_missing: ["This service asks for a key.", "Reload this page and give the key that you got from whoever runs it."],
+  key_scope: ["Your key does not allow this.", "Ask whoever runs the service for one that does."],
+  rate_limited: ["You have asked for much in a short time.", "Wait a minute, then go on."],
+  too_many_jobs: ["As many of your films are under way as your key allows.", "Wait until one is done, then send this one again."],
+  internal_error: ["The service has a fault of its own.", "Try again; if it happens again, tell whoever runs the service."],
+};
+const FOR_OPERATORS = /REELWORD_|REDIS|curl |ffmpeg|python -m|GET \/|POST \/|form field|worker's log/;
+
+// [what is wrong, what to do] for a visitor.
+export function explain(problem) {
+  const found = problem || {};
+  if (found.code === "upload_too_large" || found.code === "url_too_large") return tooLarge(found.detail || found.message || "");
+  if (PROBLEMS[found.code]) return PROBLEMS[found.code];
+  const sentence = inWords(found.detail || found.message || found.title || "Something went wrong.");
+  const hint = FOR_OPERATORS.test(found.hint || "") ? "" : inWords(found.hint || "");
+  const known = found.known ? `There are: ${found.known.join(", ")}.` : "";
+  return [FOR_OPERATORS.test(sentence) ? `${found.title || "Something went wrong"}.` : sentence, [hint, known].filter(Boolean).join(" ")];
+}
+
+function tooLarge(sentence) {
+  const most = /([\d,]+) bytes/.exec(sentence);
+  const size = most ? `: at most ${fileSize(Number(most[1].replaceAll(",", "")))}` : "";
+  return [`The film is larger than this service takes${size}.`, "Send a shorter part of it, or a smaller copy."];
+}
+
+// A server's sentence with the names that this page has for its fields.
+export function inWords(text) {
+  return Object.entries(LABELS).reduce((said, [name, label]) => said.replaceAll(name, label), text);
+}
+
+export function fileSize(bytes) {
+  const [value, unit] = bytes >= 1e9 ? [bytes / 1e9, "GB"] : [bytes / 1e6, "MB"];
+  return `${value < 10 ? Math.max(0.1, value).toFixed(1) : Math.round(value)} ${unit}`;
+}
+
+export function percent(share) {
+  return `${Math.round(100 * share)}\u00a0%`;
+}
+
+// 4.5 s, 1:05, 1:02:03.
+export function clock(seconds, isShort = seconds < 60) {
+  if (isShort) return `${Math.max(0, seconds).toFixed(1)} s`;
+  const [whole, two] = [Math.floor(seconds), (value) => String(value).padStart(2, "0")];
+  const hours = Math.floor(whole / 3600);
+  return `${hours ? `${hours}:` : ""}${hours ? two(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)}:${two(whole % 60)}`;
+}
+
+function roughly(seconds) {
+  if (seconds < 2) return "a moment";
+  if (seconds < 60) return `about ${Math.round(seconds)} seconds`;
+  return seconds < 5400 ? `about ${Math.max(1, Math.round(seconds / 60))} min` : `about ${Math.round(seconds / 3600)} hours`;
+}
+
+// What a job that is not over is doing, or waits for.
+export function waiting(job) {
+  if (job.state === "running") return STAGES[job.stage] || "Beginning";
+  if (job.workers === 0) return "No captioner is connected at the moment. The film is kept, and its turn comes as soon as one is.";
+  const ahead = job.place == null ? "Waiting for its turn" : job.place <= 1 ? "Next in line" : `${job.place - 1} before it in line`;
+  return job.estimated_seconds == null ? ahead : `${ahead}; it begins in ${roughly(job.estimated_seconds)}`;
+}
+
+export function endedAs(state) {
+  return { canceled: "Cancelled", expired: "No longer kept", failed: "Not captioned" }[state] || state;
+}
+
+export function format(media) {
+  const container = media.container && (CONTAINERS[media.container.split(",")[0]] || media.container.split(",")[0].toUpperCase());
+  const codec = media.codec && (CODECS[media.codec] || media.codec.toUpperCase());
+  return container === codec ? container : [container, codec && `${codec} picture`].filter(Boolean).join(", ");
+}
+
+export function sound(media) {
+  if (media.has_audio == null) return null;
+  return media.has_audio ? CODECS[media.audio_codec] || "yes" : "none";
+}
+
+// How much less likely than the first a caption is, from both log-probabilities.
+export function likelihood(logarithm, first) {
+  const share = Math.exp(logarithm - first);
+  if (share > 0.85) return "about as likely";
+  if (share > 0.6) return "a little less likely";
+  if (share > 0.4) return "half as likely";
+  return share > 0.28 ? "a third as likely" : share > 0.18 ? "a quarter as likely" : share > 0.07 ? "a tenth as likely" : "far less likely";
+}
+
+export function make(tag, text, attributes = {}) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+export function setCurrent(element, isCurrent) {
+  if (isCurrent) element.setAttribute("aria-current", "true");
+  else element.removeAttribute("aria-current");
+}

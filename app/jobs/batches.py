@@ -1,0 +1,141 @@
+"""Keeps batches: jobs that were sent together, are counted together, and are accepted all or none.
+
+One Lua script writes the jobs and the batch's record: whoever dies before it leaves no job, only files that
+the sweeper removes as orphans, and whoever dies behind it has accepted all. How many jobs are in which state
+is read from their records, each time: there is no second truth that could differ. A batch is kept as long as
+the last of its jobs (expire_batch in lua/finish.lua).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import redis
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import QueueUnavailable, RecordUnreadable
+from app.jobs.job import State
+from app.jobs.job_store import Jobs, NewJob
+from app.jobs.redis_client import LuaScript, unavailable_if_away
+
+BATCH_ID = re.compile(r"[0-9a-f]{32}")
+MOST_ITEMS = 100  #: jobs of one batch: all of them are read whenever it is asked for
+STATES: tuple[State, ...] = get_args(State)
+
+
+class BatchItem(BaseModel):
+    """Names a job of a batch, and what was sent for it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: str
+    filename: str = ""
+    url: str | None = None
+
+
+class JobBatch(BaseModel):
+    """Holds a batch as it was sent; it never changes. created_at: seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    created_at: float
+    owner: str | None = None
+    metadata: dict[str, Any] | None = None
+    items: tuple[BatchItem, ...] = Field(max_length=MOST_ITEMS)
+
+
+@dataclass(frozen=True)
+class BatchStates:
+    """Holds the state of each of a batch's jobs, in their order; those that are forgotten had expired."""
+
+    states: Sequence[State]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {state: list(self.states).count(state) for state in STATES}
+
+    @property
+    def is_over(self) -> bool:
+        return not {"queued", "running"} & set(self.states)
+
+
+class Batches:
+    """Submits and reads batches. Raises QueueUnavailable."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._submit = LuaScript(jobs.server, "submit_batch")
+
+    def submit(self, batch_id: str, jobs: Sequence[NewJob]) -> JobBatch:
+        """Accepts all jobs, which are on Redis's disk when this returns, or none.
+
+        Args:
+            batch_id: its id, which each job's submission has too.
+            jobs: of one priority, one owner and one metadata.
+
+        Raises:
+            QueueUnavailable: Redis is away; whether they were accepted is not known.
+            NotOnDisk: its disk took longer than two seconds; the jobs are withdrawn.
+        """
+        keys, first = self._jobs.keys, jobs[0]
+        items = [
+            BatchItem(job_id=job.job_id, filename=job.filename, url=job.submission.source_url) for job in jobs
+        ]
+        told = {"owner": first.submission.owner, "metadata": first.submission.metadata}
+        arguments: list[str | int] = [
+            self._jobs.lease_ms,
+            keys.job(""),
+            json.dumps([[job.job_id, job.fields()] for job in jobs]),
+            "items",
+            json.dumps([item.model_dump(exclude_defaults=True) for item in items]),
+            "told",
+            json.dumps(told),
+        ]
+        names = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        self._jobs.submit_by(self._submit, names, arguments, [job.job_id for job in jobs])
+        batch = self.get(batch_id)
+        assert batch is not None
+        return batch
+
+    def get(self, batch_id: str) -> JobBatch | None:
+        """Reads a batch; None where there is none of that id. Raises RecordUnreadable."""
+        try:
+            with unavailable_if_away():
+                record: Any = self._jobs.server.hgetall(self._jobs.keys.batch(batch_id))
+            if not record:
+                return None
+            return JobBatch.model_validate(
+                {
+                    "id": batch_id,
+                    "created_at": record["created_at"],
+                    "items": json.loads(record["items"]),
+                    **json.loads(record["told"]),
+                }
+            )
+        except (redis.ResponseError, KeyError, ValueError, TypeError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            raise RecordUnreadable(f"The record of batch {batch_id} cannot be read: {reason}.") from error
+
+    def states(self, batch: JobBatch) -> BatchStates:
+        """Reads the states of all its jobs at one moment."""
+        with unavailable_if_away(), self._jobs.server.pipeline(transaction=True) as pipe:
+            for item in batch.items:
+                pipe.hget(self._jobs.keys.job(item.job_id), "state")
+            found = pipe.execute(raise_on_error=False)
+        return BatchStates([_state(each) for each in found])
+
+
+def _state(found: Any) -> State:
+    """Reads a state; of a record that cannot be read that of the job, which waits for somebody to mend it."""
+    if isinstance(found, redis.ResponseError):
+        return "queued"
+    if isinstance(found, Exception):
+        raise QueueUnavailable(f"Redis does not answer ({found}).") from found
+    if found is None:
+        return "expired"
+    return found if found in STATES else "queued"

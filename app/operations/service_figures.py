@@ -1,0 +1,169 @@
+"""Reads the figures behind ``/metrics`` that all API processes share: queue, ended jobs, workers.
+
+The scripts of app/jobs/lua count each event once, in the step in which it happens (``count`` in common.lua),
+so that it does not matter how many API processes there are, which of them is asked, or how often. Whatever
+stands now (who waits, since when) is read from the streams themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from app.jobs.dead_letters import DeadLetters
+from app.jobs.job import GROUP, PRIORITIES, Keys
+from app.jobs.queue import NOBODY
+from app.jobs.redis_client import unavailable_if_away
+from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
+
+#: Upper bounds of the histograms' buckets, in seconds, as lua/common.lua has them.
+BOUNDS = ("0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "150", "300", "900", "3600")
+#: States that a job may end in; ``expired`` follows one of them.
+ENDS = ("succeeded", "failed", "canceled")
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """Tells how one priority's queue stands.
+
+    waiting: jobs that no worker has. in_hand: those that some worker was given. oldest: seconds since the one
+    that has waited longest was put into the queue; 0 where none waits.
+    """
+
+    waiting: int = 0
+    in_hand: int = 0
+    oldest: float = 0.0
+
+
+@dataclass(frozen=True)
+class SecondsFigures:
+    """Holds one histogram: how many measurements fell below each bound, each counted once, and their sum."""
+
+    buckets: Mapping[str, int]
+    total: float
+
+    @property
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Adds the buckets up, as Prometheus has them; of a bound that is no longer ours, into the next."""
+        bounds = [*map(float, BOUNDS), float("inf")]
+        found = [(float(bound), count) for bound, count in self.buckets.items()]
+        names = (*BOUNDS, "+Inf")
+        return [
+            (name, float(sum(count for each, count in found if each <= bound)))
+            for name, bound in zip(names, bounds, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class EndedFigures:
+    """Holds what has been counted since this Redis is in use.
+
+    ended: by state. left: of those, the ones that expired or were sent in again. failed: by code.
+    rejected: of those, the ones whose file could not be decoded. seconds: by stage.
+    """
+
+    accepted: int = 0
+    retried: int = 0
+    ended: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)
+
+    def kept(self, state: str) -> int:
+        """Counts the jobs that stand in a state in which jobs end."""
+        return max(0, self.ended.get(state, 0) - self.left.get(state, 0))
+
+
+@dataclass(frozen=True)
+class ServiceFigures:
+    """Holds all of it. queues: by priority. dead: dead letters."""
+
+    queues: Mapping[str, QueueFigures]
+    ended: EndedFigures
+    workers: list[WorkerInfo]
+    dead: int
+
+
+def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
+    """Reads everything.
+
+    Args:
+        server: the connection to Redis.
+        keys: names in Redis.
+        registry: who lists the workers.
+
+    Returns:
+        The figures as they stand.
+
+    Raises:
+        QueueUnavailable: Redis is away.
+    """
+    with unavailable_if_away():
+        return ServiceFigures(
+            queues={priority: _read_queue(server, keys.stream(priority)) for priority in PRIORITIES},
+            ended=read_ended(server, keys),
+            workers=registry.workers(),
+            dead=DeadLetters(server, keys.dead).count(),
+        )
+
+
+def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
+    """Reads what the scripts have counted. Raises QueueUnavailable."""
+    with unavailable_if_away():
+        is_there = server.type(keys.counts) == "hash"
+        counts: Any = server.hgetall(keys.counts) if is_there else {}
+    found = {name: int(value) for name, value in counts.items()}
+    stages = {name.split(":")[1] for name in found if name.startswith("ms:")}
+    return EndedFigures(
+        accepted=found.get("accepted", 0),
+        retried=found.get("retried", 0),
+        ended=_below(found, "ended:"),
+        left=_below(found, "left:"),
+        failed=_below(found, "failed:"),
+        rejected=_below(found, "rejected:"),
+        seconds={
+            stage: SecondsFigures(_below(found, f"seconds:{stage}:"), found[f"ms:{stage}"] / 1000)
+            for stage in sorted(stages)
+        },
+    )
+
+
+def _below(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): value for name, value in sorted(counts.items()) if name.startswith(prefix)
+    }
+
+
+def _read_queue(server: redis.Redis, stream: str) -> QueueFigures:
+    if server.type(stream) != "stream":
+        return QueueFigures()
+    delivered, in_hand = _read_group(server, stream)
+    total = int(server.xlen(stream))
+    entries = _oldest_entries(server, stream, delivered)
+    seconds, micro = server.time()
+    ages = [seconds + micro / 1e6 - int(entry.partition("-")[0]) / 1000 for entry in entries]
+    return QueueFigures(max(0, total - in_hand), in_hand, max(0.0, *ages, 0.0))
+
+
+def _read_group(server: redis.Redis, stream: str) -> tuple[str | None, int]:
+    """Finds the last entry that any worker was given, and how many are in hand; None, 0 without a group."""
+    groups: Any = server.xinfo_groups(stream)
+    group = next((each for each in groups if each["name"] == GROUP), None)
+    if group is None:
+        return None, 0
+    consumers: Any = server.xinfo_consumers(stream, GROUP)
+    in_hand = sum(int(each["pending"]) for each in consumers if each["name"] != NOBODY)
+    return str(group["last-delivered-id"]), in_hand
+
+
+def _oldest_entries(server: redis.Redis, stream: str, delivered: str | None) -> list[str]:
+    """Lists the oldest entry that nobody was given yet, and the oldest that was handed back."""
+    fresh: Any = server.xrange(stream, min="-" if delivered is None else f"({delivered}", count=1)
+    returned: Any = (
+        [] if delivered is None else server.xpending_range(stream, GROUP, "-", "+", 1, consumername=NOBODY)
+    )
+    return [*(str(entry) for entry, _ in fresh), *(str(each["message_id"]) for each in returned)]

@@ -1,0 +1,216 @@
+"""The Kubernetes manifests: against the schemas of their kinds, and against what they are to run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from jsonschema import validate
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+
+from app.settings import Settings
+from tests.app.live_api import LiveApi
+
+VERSIONS = ("1.27.0", kubernetes_validate.latest_version())
+Document = dict[str, Any]
+
+#: What KEDA's custom resource must look like (keda.sh/v1alpha1), of the parts that are used here; its own
+#: schema is in its Helm chart and no package.
+SCALED_OBJECT: Document = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "keda.sh/v1alpha1"},
+        "kind": {"const": "ScaledObject"},
+        "spec": {
+            "type": "object",
+            "required": ["scaleTargetRef", "triggers"],
+            "additionalProperties": False,
+            "properties": {
+                "scaleTargetRef": {
+                    "type": "object",
+                    "required": ["name"],
+                    "additionalProperties": False,
+                    "properties": {
+                        name: {"type": "string"}
+                        for name in ("name", "apiVersion", "kind", "envSourceContainerName")
+                    },
+                },
+                "minReplicaCount": {"type": "integer", "minimum": 0},
+                "maxReplicaCount": {"type": "integer", "minimum": 1},
+                "pollingInterval": {"type": "integer", "minimum": 1},
+                "cooldownPeriod": {"type": "integer", "minimum": 0},
+                "fallback": {
+                    "type": "object",
+                    "required": ["failureThreshold", "replicas"],
+                    "additionalProperties": False,
+                    "properties": {
+                        name: {"type": "integer", "minimum": 0} for name in ("failureThreshold", "replicas")
+                    },
+                },
+                "advanced": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {"horizontalPodAutoscalerConfig": {"type": "object"}},
+                },
+                "triggers": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "required": ["type", "metadata"],
+                        "properties": {
+                            "type": {"const": "prometheus"},
+                            "metadata": {
+                                "type": "object",
+                                "required": ["serverAddress", "query", "threshold"],
+                                "additionalProperties": {"type": "string"},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def documents(root: Path) -> list[Document]:
+    files = sorted((root / "docker/kubernetes").glob("*.yaml"))
+    assert len(files) >= 7
+    reader = YAML(typ="safe")
+    return [document for file in files for document in reader.load_all(file.read_text())]
+
+
+def of_kind(documents: list[Document], *kinds: str) -> list[Document]:
+    return [document for document in documents if document["kind"] in kinds]
+
+
+def workloads(documents: list[Document]) -> list[Document]:
+    return of_kind(documents, "Deployment", "StatefulSet")
+
+
+def containers(documents: list[Document]) -> Iterator[tuple[Document, Document]]:
+    """Each container with the specification of its pod."""
+    for workload in workloads(documents):
+        pod = workload["spec"]["template"]["spec"]
+        yield from ((pod, container) for container in pod["containers"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_manifest_follows_the_schema_of_its_kind(documents: list[Document], version: str) -> None:
+    checked = 0
+    for document in documents:
+        if document["apiVersion"].startswith("keda.sh/"):
+            validate(document, SCALED_OBJECT)
+        else:
+            kubernetes_validate.validate(document, version, strict=True)
+            checked += 1
+    assert checked >= 14
+
+
+def test_everything_lies_in_one_namespace(documents: list[Document]) -> None:
+    (namespace,) = of_kind(documents, "Namespace")
+    name = namespace["metadata"]["name"]
+    others = [document for document in documents if document is not namespace]
+    assert {document["metadata"]["namespace"] for document in others} == {name}
+    kinds = [(document["kind"], document["metadata"]["name"]) for document in others]
+    assert len(kinds) == len(set(kinds))
+
+
+def test_settings_are_settings(documents: list[Document]) -> None:
+    known = {variable for name in Settings.model_fields for variable in Settings.variables(name)}
+    (config,) = of_kind(documents, "ConfigMap")
+    named = set(config["data"])
+    for _, container in containers(documents):
+        named |= {each["name"] for each in container.get("env", []) if not each["name"].startswith("POD_")}
+    assert named <= known, named - known
+    Settings.model_validate({name.lower().removeprefix("reelword_"): v for name, v in config["data"].items()})
+
+
+def test_pods_may_do_no_more_than_they_need(documents: list[Document]) -> None:
+    for pod, container in containers(documents):
+        name, security = container["name"], container["securityContext"]
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+        assert pod["automountServiceAccountToken"] is False
+        assert security["readOnlyRootFilesystem"], name
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_pods_are_asked_how_they_are_and_are_bounded(documents: list[Document]) -> None:
+    for _, container in containers(documents):
+        assert {"startupProbe", "readinessProbe"} <= set(container), container["name"]
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+        assert container["resources"]["limits"]["memory"]
+        ports = {port["name"] for port in container.get("ports", [])}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = container.get(probe, {}).get("httpGet") or container.get(probe, {}).get("tcpSocket")
+            assert asked is None or asked["port"] in ports
+
+
+def test_what_is_mounted_is_there(documents: list[Document]) -> None:
+    claims = {claim["metadata"]["name"] for claim in of_kind(documents, "PersistentVolumeClaim")}
+    for workload in workloads(documents):
+        pod = workload["spec"]["template"]["spec"]
+        own = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+        volumes = own | {volume["name"] for volume in pod.get("volumes", [])}
+        mounts = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+        assert mounts == volumes
+        for volume in pod.get("volumes", []):
+            claim = volume.get("persistentVolumeClaim")
+            assert claim is None or claim["claimName"] in claims
+
+
+def test_selectors_find_their_pods(documents: list[Document]) -> None:
+    labels = [workload["spec"]["template"]["metadata"]["labels"] for workload in workloads(documents)]
+    names = [label["app"] for label in labels]
+    for document in of_kind(documents, "Service"):
+        assert document["spec"]["selector"] in labels
+    for document in [*workloads(documents), *of_kind(documents, "PodDisruptionBudget")]:
+        assert document["spec"]["selector"]["matchLabels"] in labels
+    for document in of_kind(documents, "NetworkPolicy"):
+        wanted = document["spec"]["podSelector"]
+        assert wanted.get("matchLabels", labels[0]) in labels
+        assert set(wanted.get("matchExpressions", [{"values": []}])[0]["values"]) <= set(names)
+    for document in of_kind(documents, "HorizontalPodAutoscaler", "ScaledObject"):
+        assert document["spec"]["scaleTargetRef"]["name"] in names
+
+
+def test_redis_and_images_are_those_of_compose(documents: list[Document], root: Path) -> None:
+    compose = YAML(typ="safe").load((root / "docker-compose.yml").read_text())["services"]
+    found = {container["name"]: container for _, container in containers(documents)}
+    assert found["redis"]["command"] == compose["redis"]["command"]
+    assert {name: found[name]["image"] for name in found} == {
+        name: compose[name]["image"] for name in ("redis", "api", "worker")
+    }
+    (service,) = [each for each in of_kind(documents, "Service") if each["metadata"]["name"] == "redis"]
+    (config,) = of_kind(documents, "ConfigMap")
+    assert config["data"]["REDIS_URL"] == f"redis://redis:{service['spec']['ports'][0]['port']}/0"
+
+
+def test_probes_are_let_in(documents: list[Document], api: LiveApi) -> None:
+    """The API answers only to its own names, and the kubelet asks by address unless it is told a name."""
+    found = {container["name"]: container for _, container in containers(documents)}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = found["api"][probe]["httpGet"]
+        headers = {header["name"]: header["value"] for header in asked["httpHeaders"]}
+        assert api.client.get(asked["path"], headers=headers).status_code == 200
+        refused = api.client.get(asked["path"], headers={"Host": "10.1.2.3:8000"})
+        assert refused.status_code == 400, "without the header this test would tell nothing"
+
+
+def test_autoscaling_asks_for_metrics_that_there_are(documents: list[Document], api: LiveApi) -> None:
+    told = {family.name for family in text_string_to_metric_families(api.client.get("/metrics").text)}
+    (scaled,) = of_kind(documents, "ScaledObject")
+    for trigger in scaled["spec"]["triggers"]:
+        names = set(re.findall(r"reelword_\w+", trigger["metadata"]["query"]))
+        assert names
+        assert names <= told

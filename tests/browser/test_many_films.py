@@ -1,0 +1,143 @@
+"""Several films at once, addresses, what a reload, back and forward keep; long films by their chapters."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from playwright.sync_api import Route, expect
+
+from tests.app.workers import eventually
+from tests.browser.conftest import Visit
+from tests.browser.visitor import PATIENCE
+
+DROP = """([kind, text]) => {
+  const transfer = new DataTransfer();
+  transfer.setData(kind, text);
+  document.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+}"""
+
+
+def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        held: list[Route] = []
+        page.route("**/caption", lambda route: held.append(route))
+        visitor.send(clips["one.mp4"], clips["two.mp4"], clips["three.mp4"])
+        expect(visitor.films).to_have_count(3)
+        expect(page.locator(".film-said", has_text="Will be sent next")).to_have_count(1)
+        page.wait_for_timeout(300)
+        assert len(held) == 2
+        for _ in range(3):
+            eventually(lambda: bool(held))
+            held.pop(0).continue_()
+            page.wait_for_timeout(100)
+        for name in ("one.mp4", "two.mp4", "three.mp4"):
+            row = page.locator(".film-row", has_text=name)
+            expect(row.locator("progress")).to_be_hidden(timeout=PATIENCE)
+            expect(row.locator(".film-said")).not_to_have_text("")
+            expect(row.locator("img")).to_have_js_property("naturalWidth", 320)
+
+
+def test_reload_back_and_forward_keep_everything(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        first = visitor.send_and_wait(clips["one.mp4"])
+        page.click("#sample")
+        expect(page).to_have_title("sample.mp4 · Reelword")
+        second = visitor.wait_for_caption()
+        page.go_back()
+        expect(page).to_have_title("one.mp4 · Reelword")
+        assert visitor.wait_for_caption() == first
+        page.go_forward()
+        expect(page).to_have_title("sample.mp4 · Reelword")
+        assert visitor.wait_for_caption() == second
+        page.reload()
+        assert visitor.wait_for_caption() == second
+        expect(visitor.films).to_have_count(2)
+        expect(visitor.films.nth(1)).to_contain_text("one.mp4")
+        expect(page.locator("#facts")).to_contain_text("sample.mp4")
+        expect(page.locator("#video")).to_be_visible()  # from the service now
+        expect(page.locator("#video")).to_have_attribute("src", re.compile("^/jobs/"))
+
+
+def test_a_link_from_elsewhere_shows_the_film_and_its_name(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        said = visitor.send_and_wait(clips["one.mp4"])
+        link = visitor.page.evaluate("location.hash")
+    with visit() as visitor:
+        visitor.open(link)
+        visitor.page.reload()
+        assert visitor.wait_for_caption() == said
+        expect(visitor.films.first).to_contain_text("one.mp4")
+
+
+def test_an_address_that_is_typed_dropped_or_pasted_is_sent_as_one(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        bodies: list[str] = []
+
+        def refuse(route: Route) -> None:
+            bodies.append(route.request.post_data or "")
+            route.fulfill(status=422, json={"code": "url_not_found", "detail": "404", "hint": ""})
+
+        page.route("**/caption", refuse)
+        page.fill("#address", "https://example.org/films/dog.mp4")
+        page.press("#address", "Enter")
+        expect(page.locator("#problem")).to_contain_text("There is no film at that address.")
+        page.evaluate(DROP, ["text/uri-list", "https://example.org/films/cat.mp4"])
+        expect(visitor.films.first).to_contain_text("cat.mp4")
+        assert len(bodies) == 2
+        assert all('name="url"' in body and "https://example.org/films/" in body for body in bodies)
+
+
+def test_text_that_is_no_address_is_told_so(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.evaluate(DROP, ["text/plain", "a cat on a table"])
+        expect(visitor.page.locator("#notice")).to_contain_text("neither a film nor the address of one")
+        visitor.page.fill("#address", "dog.mp4")
+        visitor.page.press("#address", "Enter")
+        expect(visitor.page.locator("#notice")).to_contain_text("beginning with https://")
+
+
+def test_a_film_is_taken_off_the_list(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.click("#sample")
+        visitor.wait_for_caption()
+        visitor.page.get_by_role("button", name="Take sample.mp4 off this list").click()
+        expect(visitor.page.locator("#film")).to_be_hidden()
+        visitor.page.reload()
+        expect(visitor.films).to_have_count(0)
+
+
+def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
+    visit: Visit, clips: dict[str, Path]
+) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        page.click("summary")
+        page.select_option("#o-segments", "shots")
+        visitor.send_and_wait(clips["shots.mp4"])
+        chapters = page.locator(".chapter")
+        expect(chapters).to_have_count(4)
+        chapters.nth(2).click()
+        expect(chapters.nth(2)).to_have_attribute("aria-current", "true")
+        expect(page.locator("#first")).to_have_text("6.0 s")
+        eventually(lambda: abs(visitor.seconds - 7.5) <= 1.5)
+        said = " ".join(visitor.words.all_inner_texts())
+        expect(chapters.nth(2)).to_contain_text(said)
+        page.click("#whole")
+        expect(page.locator("#first")).to_have_text("0.0 s")
+        page.fill("#chapters-search", "no such word")
+        expect(page.locator(".chapter:visible")).to_have_count(0)
+        expect(page.locator("#chapters-found")).to_have_text("no chapters of 4")
+        page.fill("#chapters-search", said.split()[-1])
+        expect(page.locator(".chapter mark").first).to_be_visible()
+        for kind, begins in (("vtt", "WEBVTT"), ("srt", "1\n"), ("csv", "start,")):
+            with page.expect_download() as download:
+                page.click(f'#chapters-links [data-kind="{kind}"]')
+            assert download.value.path().read_text().startswith(begins)
+        with page.expect_download() as download:
+            page.click('#chapters-links [data-kind="json"]')
+        assert len(json.loads(download.value.path().read_text())["segments"]) == 4

@@ -1,0 +1,186 @@
+"""Waiting is told truthfully, and what goes wrong is said in words, with what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from tests.app.serve.test_supervisor import Served
+from tests.browser.conftest import Visit
+from tests.browser.visitor import PATIENCE, Visitor
+
+QUEUED: dict[str, Any] = {
+    "id": "0" * 32, "state": "queued", "stage": None, "progress": 0, "filename": "one.mp4", "warnings": [],
+    "media": None, "sampled": None, "segments": None, "urls": {"events": None, "video": None},
+}  # fmt: skip
+FOR_OPERATORS = re.compile(r"REELWORD_|mov,mp4|bytes|curl|GET /")
+
+
+def show_job(visitor: Visitor, **members: Any) -> None:
+    """Lets the service say of a job what a test needs."""
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={**QUEUED, **members})
+
+    visitor.page.route(re.compile(r"/jobs/0{32}$"), answer)
+    visitor.open(f"#{QUEUED['id']}")
+    visitor.page.reload()
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"place": 1, "workers": 1, "estimated_seconds": 8}, "Next in line; it begins in about 8 seconds"),
+        (
+            {"place": 4, "workers": 1, "estimated_seconds": 180},
+            "3 before it in line; it begins in about 3 min",
+        ),
+        ({"place": 1, "workers": 0, "estimated_seconds": None}, "No captioner is connected at the moment."),
+        ({}, "Waiting for its turn"),
+        ({"state": "running", "stage": "fetch", "progress": 0.1}, "Fetching the film from its address"),
+        ({"state": "running", "stage": "extract", "progress": 0.5}, "Looking at its frames"),
+    ],
+)
+def test_the_status_says_what_the_job_waits_for(visit: Visit, members: dict[str, Any], said: str) -> None:
+    with visit() as visitor:
+        show_job(visitor, **members)
+        expect(visitor.page.locator("#status")).to_contain_text(said)
+        assert visitor.find_barriers() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            {"code": "worker_lost", "message": "x", "hint": "Look at the worker's log"},
+            "The machine that looked",
+        ),
+        ({"code": "new_kind", "message": "It is so.", "hint": "Raise REELWORD_X."}, "It is so."),
+    ],
+)
+def test_a_failure_is_said_without_what_only_operators_know(
+    visit: Visit, error: dict[str, str], said: str
+) -> None:
+    with visit() as visitor:
+        show_job(visitor, state="failed", error=error)
+        expect(visitor.page.locator("#problem")).to_contain_text(said)
+        assert not FOR_OPERATORS.search(visitor.page.locator("body").inner_text())
+
+
+def test_no_captioner_at_all_is_told_before_anything_is_sent(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.route("**/models", lambda route: route.fulfill(json={"captioners": [], "default": None}))
+        visitor.page.reload()
+        expect(visitor.page.locator("#notice")).to_contain_text("No captioner is connected")
+
+
+def test_a_file_that_is_no_film_is_refused_in_words(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        visitor.send(clips["notes.mp4"])
+        expect(visitor.page.locator("#problem")).to_be_visible(timeout=PATIENCE)
+        expect(visitor.page.locator("#problem-todo")).not_to_have_text("")
+        assert not FOR_OPERATORS.search(visitor.page.locator("body").inner_text())
+
+
+def test_a_film_that_is_too_large_is_told_how_large_it_may_be(visit: Visit, clips: dict[str, Path]) -> None:
+    problem = {
+        "code": "upload_too_large",
+        "detail": "It has more than the 512,000,000 bytes that …",
+        "hint": "",
+    }
+    with visit() as visitor:
+        visitor.page.route("**/caption", lambda route: route.fulfill(status=413, json=problem))
+        visitor.send(clips["one.mp4"])
+        expect(visitor.page.locator("#problem-what")).to_contain_text("at most 512 MB")
+        expect(visitor.page.locator("#again")).to_be_visible()
+
+
+def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        visitor.page.route("**/caption", lambda route: None)
+        visitor.send(clips["one.mp4"])
+        visitor.page.get_by_role("button", name="Cancel", exact=True).click()
+        expect(visitor.films).to_have_count(0)
+
+
+def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.click("#sample")
+        caption = visitor.wait_for_caption()
+        announced = visitor.page.locator("#announced")
+        expect(announced).to_have_text(f"Caption of sample.mp4: {caption}")
+        expect(announced).to_have_attribute("aria-live", "polite")
+        expect(visitor.page.get_by_role("heading", name=f"Caption: {caption}")).to_be_attached()
+
+
+def test_enter_opens_the_chooser(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.locator("#choose").focus()
+        with visitor.page.expect_file_chooser() as chooser:
+            visitor.page.keyboard.press("Enter")
+        assert chooser.value.is_multiple()
+
+
+def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        keys: list[str] = []
+
+        def lock(route: Route) -> None:
+            if keys and "rw_right" in keys[-1]:
+                route.continue_()
+            else:
+                route.fulfill(status=401, json={"code": "key_missing", "detail": "No key.", "hint": ""})
+
+        def take(route: Route) -> None:
+            keys.append(route.request.post_data or "")
+            good = "rw_right" in keys[-1]
+            route.fulfill(status=200 if good else 401, json={"code": "key_wrong"})
+
+        page.route("**/models", lock)
+        page.route("**/session", take)
+        page.reload()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert visitor.find_barriers() == []
+        page.fill("#key", "rw_wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#key-said")).to_contain_text("not accepted")
+        page.fill("#key", "rw_right")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(page.locator("#o-captioner option").first).to_be_attached()
+        assert page.locator("#o-captioner option").count() > 3
+        expect(page.get_by_role("button", name="Forget my key")).to_be_visible()
+
+
+def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service: Served) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        page.route("**/jobs/*/events", lambda route: route.abort())
+        gone: list[bool] = []
+
+        def away(route: Route) -> None:
+            gone.append(True)
+            if len(gone) < 4:
+                route.abort()
+            else:
+                route.continue_()
+
+        page.route(re.compile(r"/jobs/[0-9a-f]{32}$"), away)
+        page.click("#sample")
+        expect(page.locator("#status")).to_contain_text(
+            "The connection is lost; trying again", timeout=PATIENCE
+        )
+        assert len(visitor.wait_for_caption().split()) > 2
+        for pid in service.pids("app worker"):  # a worker that dies costs the film nothing
+            os.kill(pid, signal.SIGKILL)
+        page.click("#sample")
+        expect(page.locator("#film")).to_be_visible()
+        expect(page.locator("#problem")).to_be_hidden()
+        visitor.wait_for_caption()
