@@ -13,6 +13,7 @@ extractors/media/errors.py.)
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
     │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
     ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
@@ -118,6 +119,15 @@ class UploadMissing(JobFailure):
     hint = "Send the video again."
     operator_hint = "See that all hosts share REELWORD_BLOBS."
     status = 410
+
+
+class TooManyJobs(JobError):
+    """An owner has as many jobs that are not over as its key allows."""
+
+    code = "too_many_jobs"
+    hint = "Wait until one of them is over, or cancel one, then send the video again."
+    operator_hint = "The key has this limit from python -m app keys add --concurrent."
+    status = 429
 
 
 class RecordUnreadable(JobError):

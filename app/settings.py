@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,8 @@ from app.errors import UsageError
 MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
+ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
 #: Engines under the names that they had before: users' settings go on.
@@ -59,6 +61,21 @@ class Settings(BaseSettings):
         "",
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
     )
+    access: Literal["auto", "keys", "open"] = Field(
+        "auto",
+        description="keys: nobody without an API key; open: everybody; auto: open on loopback, else keys.",
+    )
+    metrics_access: Literal["admin", "open"] = Field(
+        "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
+    )
+    cors_origins: str = Field(
+        "",
+        description="Sites whose pages may ask from a browser, as https://app.example, with commas between.",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between.",
+    )
     max_connections: int = Field(
         500, ge=1, description="Clients that may be connected to the API; more are answered with 503."
     )
@@ -82,6 +99,17 @@ class Settings(BaseSettings):
         description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
     )
     url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
+
+    # webhooks
+    webhook_secrets: str = Field(
+        "",
+        repr=False,
+        description="Secrets (whsec_…) that sign webhooks, with commas; all sign. Without one none are sent.",
+    )
+    webhook_hosts: str = Field(
+        "",
+        description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas.",
+    )
 
     # how a job runs
     attempts: int = Field(
@@ -180,6 +208,26 @@ class Settings(BaseSettings):
             )
         return hosts
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: str) -> str:
+        wrong = [origin for origin in _split_names(origins) if not ORIGIN_PATTERN.fullmatch(origin)]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is no origin: give it as https://app.example, without a path, or *")
+        return origins
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, proxies: str) -> str:
+        for proxy in _split_names(proxies):
+            try:
+                ip_network(proxy)
+            except ValueError as error:
+                raise ValueError(
+                    f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
+                ) from error
+        return proxies
+
     @field_validator("keep_uploads")
     @classmethod
     def _is_a_time(cls, kept: str) -> str:
@@ -205,6 +253,17 @@ class Settings(BaseSettings):
             )
         return beat
 
+    @field_validator("webhook_secrets")
+    @classmethod
+    def _are_secrets(cls, secrets: str) -> str:
+        for secret in _split_names(secrets):
+            if not SECRET_PATTERN.fullmatch(secret) or not 24 <= _bytes_of(secret) <= 64:
+                raise ValueError(
+                    "a secret is whsec_ and 24 to 64 random bytes in base64, as from "
+                    "echo whsec_$(openssl rand -base64 32)"
+                )
+        return secrets
+
     @field_validator("engine")
     @classmethod
     def _is_where_it_is_now(cls, engine: str) -> str:
@@ -228,9 +287,36 @@ class Settings(BaseSettings):
         return _split_names(self.allowed_hosts)
 
     @property
+    def needs_key(self) -> bool:
+        """Says whether the API serves nobody without a key.
+
+        A proxy on this machine makes loopback the whole world's, so that naming one needs keys as well.
+        """
+        if self.access == "auto":
+            return not _is_loopback(self.host) or bool(self.trusted_proxies)
+        return self.access == "keys"
+
+    @property
+    def origins(self) -> list[str]:
+        return [origin.lower() for origin in _split_names(self.cors_origins)]
+
+    @property
+    def proxies(self) -> list[str]:
+        return _split_names(self.trusted_proxies)
+
+    @property
     def url_host_names(self) -> list[str]:
         """Lists the private hosts that videos may be fetched from."""
         return _split_names(self.url_hosts)
+
+    @property
+    def webhook_secret_list(self) -> list[str]:
+        return _split_names(self.webhook_secrets)
+
+    @property
+    def webhook_host_names(self) -> list[str]:
+        """Lists the private hosts that webhooks may be sent to."""
+        return _split_names(self.webhook_hosts)
 
     @property
     def captioner_names(self) -> list[str]:
@@ -269,6 +355,13 @@ class Settings(BaseSettings):
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name, which may stand for any address
+        return False
+
+
 def _is_host(name: str) -> bool:
     """Whether this is a name, an address or a network."""
     try:
@@ -276,6 +369,11 @@ def _is_host(name: str) -> bool:
     except ValueError:
         return re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
     return True
+
+
+def _bytes_of(secret: str) -> int:
+    """Counts the bytes that a secret's base64 stands for."""
+    return len(secret.removeprefix("whsec_").rstrip("=")) * 3 // 4
 
 
 def _split_names(names: str) -> list[str]:

@@ -126,6 +126,17 @@ def test_only_the_api_is_reached_from_outside(root: Path) -> None:
     assert compose["networks"]["inside"]["internal"]
 
 
+def test_the_published_port_serves_nobody_without_a_key(root: Path) -> None:
+    given = _compose(root)["services"]["api"]["environment"]["REELWORD_ACCESS"]
+    assert given == "${REELWORD_ACCESS:-keys}"
+    command = [
+        shlex.split(rest) for step, rest in _steps(root / "docker" / "api.Dockerfile") if step == "CMD"
+    ]
+    assert Settings(host=re.sub(r"[^\d.]", "", command[-1][-3])).needs_key
+    header = (root / "docker-compose.yml").read_text().partition("name: reelword")[0]
+    assert "docker compose exec api python -m app keys add" in header
+
+
 def test_targets_of_compose_are_stages(root: Path) -> None:
     for service in _compose(root)["services"].values():
         if "build" in service and "target" in service["build"]:

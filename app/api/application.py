@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -26,12 +27,25 @@ from starlette.routing import Match
 from app import __version__
 from app.api import problems
 from app.api.dependencies import ApiDependencies, service_of
+from app.api.guards.audit import Audit
 from app.api.guards.connections import limited
-from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders
+from app.api.guards.keys import RequireKey
+from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
-from app.api.routes import batches, captions, events, job_list, jobs, recaption, submit, video
+from app.api.routes import (
+    batches,
+    captions,
+    events,
+    job_list,
+    jobs,
+    recaption,
+    session,
+    submit,
+    video,
+    webhooks,
+)
 from app.api.routes import status as api_status
-from app.errors import QueueError, RecordUnreadable
+from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
 
@@ -43,6 +57,7 @@ METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
 DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
+KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Redis is away
 IDLE_SECONDS = 30  #: after which a connection without a request is closed
 
 log = structlog.get_logger(__name__)
@@ -76,7 +91,9 @@ def create_app(settings: Settings) -> FastAPI:
         events.router,
         recaption.router,
         video.router,
+        webhooks.router,
         captions.router,
+        session.router,
         api_status.router,
         router,
     ):
@@ -85,12 +102,16 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
     app.add_exception_handler(RecordUnreadable, _record_unreadable)
+    app.add_exception_handler(TooManyJobs, _too_many_jobs)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _internal_error)
+    app.add_middleware(RequireKey, service=service)  # the innermost: what is added later stands before it
     app.add_middleware(CheckAccess, settings=settings)
+    allow_origins(app, settings)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Audit)
     app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_middleware(HeadAsGet)
     return app
@@ -108,10 +129,22 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: ApiDependencies = app.state.service
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    checking = asyncio.create_task(_say_where_no_key_is(service))
     with Sweeper(service.jobs, service.blobs, service.settings):
-        async with service.events:
+        async with service.events, service.webhooks:
             yield
+    checking.cancel()
     await anyio.to_thread.run_sync(service.close)
+
+
+async def _say_where_no_key_is(service: ApiDependencies) -> None:
+    """Tells the operator, once Redis answers, that nobody can ask yet."""
+    while service.settings.needs_key:
+        with suppress(QueueError):
+            if await service.keys.count() == 0:
+                log.warning("a key is needed and there is none", hint="Make one: python -m app keys add NAME")
+            return
+        await asyncio.sleep(KEYS_PAUSE)
 
 
 async def _request_error(request: Request, error: Exception) -> Response:
@@ -132,6 +165,11 @@ async def _record_unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RecordUnreadable)
     log.error("record unreadable", path=request.url.path, error=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe_job_error(error, request.url.path), {})
+
+
+async def _too_many_jobs(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TooManyJobs)
+    return _answer(request, problems.describe_job_error(error, request.url.path), {"Retry-After": "5"})
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
@@ -187,6 +225,7 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 
 def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Response:
     service_of(request).metrics.refused.labels(found.code).inc()
+    request.state.problem = found.code  # for the audit
     body = found.model_dump(mode="json", exclude_none=True)
     return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)
 
@@ -201,7 +240,8 @@ class ToStructlog(logging.Handler):
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
-    log.info("listening", address=f"{settings.host}:{settings.port}")
+    access = "with a key" if settings.needs_key else "open to whoever reaches it"
+    log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
     server = uvicorn.Server(configuration(create_app(settings), settings, settings.port))
     with suppress(KeyboardInterrupt):
         server.run()
@@ -227,6 +267,8 @@ def configuration(
         http=limited(settings.max_connections),
         log_config=None,
         access_log=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=drain_seconds,
         server_header=False,

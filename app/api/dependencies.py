@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
+from redis.asyncio import Redis
 
+from app.access.key_ring import KeyRing
+from app.access.keys import ApiKey, KeyStore
+from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
 from app.feature_cache.feature_cache import FeatureCache
+from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, Keys
+from app.jobs.job import Job, JobLimits, Keys
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
@@ -25,11 +30,15 @@ from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, connect_async, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
+from app.webhooks.deliverer import Deliverer
+from app.webhooks.delivery_store import DeliveryStore
+from app.webhooks.sender import Sender
 
 PATIENCE = 1.0  #: seconds of trying again while Redis is away, before a client gets its 503
 #: A server that is there and does not answer (frozen, swapped out) costs a client no more than this. Above
 #: the two seconds that Redis may take to write a job to its disk.
 ANSWER_SECONDS = 2.5
+SENDERS = 3  #: connections to Redis of those who deliver webhooks
 READERS = 4  #: connections to Redis for all who follow jobs: one waits for news, the others look things up
 
 
@@ -47,7 +56,10 @@ class ApiDependencies:
     blobs: Blobs
     features: FeatureCache
     room: Room
+    webhooks: Deliverer
     metrics: Metrics
+    keys: KeyRing
+    rates: Rates
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
@@ -71,7 +83,10 @@ class ApiDependencies:
             blobs=blobs,
             features=FeatureCache(settings, blobs),
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
+            webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs),
             metrics=Metrics(),
+            keys=KeyRing(KeyStore(server, keys)),
+            rates=Rates(server, keys),
         )
 
     def waiting(self) -> int:
@@ -82,16 +97,40 @@ class ApiDependencies:
         self.jobs.server.close()
 
 
+def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs) -> Deliverer:
+    secrets = settings.webhook_secret_list
+    sender = Sender(secrets, AllowedHosts(settings.webhook_host_names)) if secrets else None
+    return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender)
+
+
 @dataclass(frozen=True)
 class Caller:
-    """Says who asks, as the API's keys have it. Where no key is needed everybody is the same nobody, who sees
-    all jobs.
+    """Says who asks. Where no key is needed everybody is the same nobody, who sees all jobs.
 
-    owner: id of the key. is_admin: it sees the jobs of all keys.
+    key: that the request was sent with; None where none is needed.
     """
 
-    owner: str | None = None
-    is_admin: bool = False
+    key: ApiKey | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """Names the id that its jobs are kept under."""
+        return None if self.key is None else self.key.id
+
+    @property
+    def is_admin(self) -> bool:
+        """Says whether it sees the jobs of all keys."""
+        return self.key is not None and self.key.allows("admin")
+
+    @property
+    def limits(self) -> JobLimits | None:
+        """Says what its jobs are limited to, for their submissions."""
+        return None if self.key is None else self.key.job_limits
+
+    def upload_limit(self, most: int) -> int:
+        """Says how many bytes a video may have, where the service takes ``most``."""
+        own = None if self.key is None else self.key.max_upload_bytes
+        return most if own is None else min(own, most)
 
     @property
     def only(self) -> str | None:

@@ -15,6 +15,10 @@
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
     ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
     ├── InvalidMembers      422 invalid_members      captioners that cannot write together
+    ├── KeyMissing          401 key_missing
+    ├── KeyWrong            401 key_wrong            unknown, revoked or expired
+    ├── KeyScopeTooSmall    403 key_scope            it may not do this
+    ├── RateLimited         429 rate_limited
     ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
@@ -38,6 +42,7 @@
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
     ├── TooManyFollowers    503 too_many_followers   of jobs' events
+    ├── WebhooksOff         422 webhooks_off         the operator has set up no secret to sign them with
     └── StorageFull         507 storage_full
 
 Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
@@ -48,12 +53,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from app.errors import QueueError, RecordUnreadable
+from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from extractors.errors import ReelwordError
 
 MEDIA_TYPE = "application/problem+json"
@@ -92,10 +97,14 @@ class RequestError(ReelwordError):
     code = "request_error"
     title = "The request cannot be served"
     retry_after: int | None = None
+    challenge: ClassVar[str | None] = None  #: for WWW-Authenticate
 
-    def __init__(self, detail: str = "", *, known: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, detail: str = "", *, known: Sequence[str] | None = None, retry_after: int | None = None
+    ) -> None:
         super().__init__(detail or self.title + ".")
         self.known = None if known is None else list(known)
+        self.retry_after = self.retry_after if retry_after is None else retry_after
         self.headers: dict[str, str] = {}
 
 
@@ -200,6 +209,43 @@ class InvalidMembers(RequestError):
     code = "invalid_members"
     title = "These members cannot write together"
     hint = "Choose members whose vocabularies and features GET /models shows to be the same."
+
+
+class KeyMissing(RequestError):
+    status = HTTPStatus.UNAUTHORIZED
+    code = "key_missing"
+    title = "The service needs an API key"
+    hint = (
+        "Send Authorization: Bearer and your key; at the page, enter it. Whoever runs the service gives keys."
+    )
+    operator_hint = "Make one with python -m app keys add NAME."
+    challenge = 'Bearer realm="reelword"'
+
+
+class KeyWrong(RequestError):
+    status = HTTPStatus.UNAUTHORIZED
+    code = "key_wrong"
+    title = "The API key opens nothing"
+    hint = "Check that the key is whole; if it is, it was revoked or has expired: ask for a new one."
+    operator_hint = "See python -m app keys list."
+    challenge = 'Bearer realm="reelword", error="invalid_token"'
+
+
+class KeyScopeTooSmall(RequestError):
+    status = HTTPStatus.FORBIDDEN
+    code = "key_scope"
+    title = "The API key may not do this"
+    hint = "Use a key that may: reading needs the scope read, writing write, the service's numbers admin."
+    operator_hint = "Make one with python -m app keys add NAME --scope write."
+    challenge = 'Bearer realm="reelword", error="insufficient_scope"'
+
+
+class RateLimited(RequestError):
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    code = "rate_limited"
+    title = "The API key has sent too many requests"
+    hint = "Wait as long as Retry-After says, and send fewer at a time."
+    operator_hint = "Keys have their rates from python -m app keys add."
 
 
 class PromptNotTaken(RequestError):
@@ -388,6 +434,14 @@ class TooManyFollowers(RequestError):
     retry_after = 5
 
 
+class WebhooksOff(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "webhooks_off"
+    title = "This server sends no webhooks"
+    hint = "Send the video without webhook and follow the job, or ask the operator to switch webhooks on."
+    operator_hint = "Set REELWORD_WEBHOOK_SECRETS."
+
+
 class StorageFull(RequestError):
     status = HTTPStatus.INSUFFICIENT_STORAGE
     code = "storage_full"
@@ -411,11 +465,13 @@ def describe(error: RequestError, path: str) -> Problem:
     return found.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else found
 
 
-def describe_job_error(error: QueueError | RecordUnreadable, path: str) -> Problem:
-    """Makes the problem document of an error of the queue or of a record."""
+def describe_job_error(error: QueueError | RecordUnreadable | TooManyJobs, path: str) -> Problem:
+    """Makes the problem document of an error of the queue, of a record or of an owner's jobs."""
     title, detail = "Jobs cannot be taken or read", str(error)
     if isinstance(error, RecordUnreadable):
         title = "The job's record cannot be read by this version"
+    elif isinstance(error, TooManyJobs):
+        title = "The API key has too many jobs at once"
     else:
         detail = error.public
     return problem(error.status, error.code, title, detail, error.hint, path)
@@ -452,14 +508,21 @@ def type_of(code: str) -> str:
 
 
 def headers_of(error: RequestError) -> dict[str, str]:
-    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return {**error.headers, **retry}
+    headers = {"Retry-After": error.retry_after, "WWW-Authenticate": error.challenge}
+    own = {name: str(value) for name, value in headers.items() if value is not None}
+    return {**error.headers, **own}
 
 
 def response(error: RequestError, path: str) -> Response:
     """Answers a request that met this error."""
     body = describe(error, path).model_dump(mode="json", exclude_none=True)
     return JSONResponse(body, error.status, headers_of(error), media_type=MEDIA_TYPE)
+
+
+def queue_response(error: QueueError, path: str) -> Response:
+    """Answers a request that met this error of the queue."""
+    body = describe_job_error(error, path).model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, error.status, {"Retry-After": "5"}, media_type=MEDIA_TYPE)
 
 
 def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
@@ -475,7 +538,8 @@ def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, 
 def openapi_default() -> dict[int | str, dict[str, Any]]:
     """Describes what any route may answer beside the problems of its own."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    kinds = (HostNotAllowed, OriginNotAllowed, HeadersTooLarge, RequestStalled, TooManyConnections)
+    locks = (KeyMissing, KeyWrong, KeyScopeTooSmall, RateLimited, HostNotAllowed, OriginNotAllowed)
+    kinds = (*locks, HeadersTooLarge, RequestStalled, TooManyConnections)
     named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in kinds)
     description = f"Any other problem: {named}, `queue_unavailable` (503), `invalid_request` (422) …"
     return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}

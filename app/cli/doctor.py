@@ -84,7 +84,7 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _hide_password(str(getattr(settings, name))),
+            _hide_password(str(getattr(settings, name))) if field.repr else _hide(getattr(settings, name)),
             str(field.default),
             field.description or "",
         )
@@ -234,6 +234,10 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     check_data_folder,
     check_redis,
 )
+
+
+def _hide(secret: str) -> str:
+    return "…" if secret else ""
 
 
 def _hide_password(url: str) -> str:

@@ -19,6 +19,7 @@ from app.cli.dead import dead
 from app.cli.extract import extract
 from app.cli.jobs import jobs
 from app.cli.judge import judge
+from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -81,6 +82,7 @@ cli.add_typer(weights, name="weights")
 cli.add_typer(jobs, name="jobs")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
+cli.add_typer(keys, name="keys")
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)

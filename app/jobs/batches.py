@@ -25,6 +25,7 @@ from app.jobs.redis_client import LuaScript, unavailable_if_away
 BATCH_ID = re.compile(r"[0-9a-f]{32}")
 MOST_ITEMS = 100  #: jobs of one batch: all of them are read whenever it is asked for
 STATES: tuple[State, ...] = get_args(State)
+HELD_SECONDS = 600  #: longer than moving one file to the blobs may take
 
 
 class BatchItem(BaseModel):
@@ -81,6 +82,7 @@ class Batches:
         Raises:
             QueueUnavailable: Redis is away; whether they were accepted is not known.
             NotOnDisk: its disk took longer than two seconds; the jobs are withdrawn.
+            TooManyJobs: more of their owner than may be would not be over.
         """
         keys, first = self._jobs.keys, jobs[0]
         items = [
@@ -89,14 +91,15 @@ class Batches:
         told = {"owner": first.submission.owner, "metadata": first.submission.metadata}
         arguments: list[str | int] = [
             self._jobs.lease_ms,
-            keys.job(""),
+            *self._jobs.limit_of(first.submission),
             json.dumps([[job.job_id, job.fields()] for job in jobs]),
             "items",
             json.dumps([item.model_dump(exclude_defaults=True) for item in items]),
             "told",
             json.dumps(told),
         ]
-        names = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        own = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        names = [*own, keys.clock, keys.dead]
         self._jobs.submit_by(self._submit, names, arguments, [job.job_id for job in jobs])
         batch = self.get(batch_id)
         assert batch is not None
@@ -128,6 +131,29 @@ class Batches:
                 pipe.hget(self._jobs.keys.job(item.job_id), "state")
             found = pipe.execute(raise_on_error=False)
         return BatchStates([_state(each) for each in found])
+
+
+def hold_uploads(jobs: Jobs, job_ids: Sequence[str]) -> None:
+    """Keeps the sweeper off the files of jobs that are about to be accepted, for HELD_SECONDS.
+
+    Of many files the first have long been there when the last one is: they are no orphans meanwhile. Raises
+    QueueUnavailable.
+    """
+    with unavailable_if_away():
+        until = int(jobs.server.time()[0]) + HELD_SECONDS
+        jobs.server.zadd(jobs.keys.held_uploads, dict.fromkeys(job_ids, until))
+
+
+def held_uploads(jobs: Jobs) -> set[str]:
+    """Lists the jobs whose files are held, and forgets those whose time is over. Raises QueueUnavailable."""
+    key = jobs.keys.held_uploads
+    with unavailable_if_away():
+        if jobs.server.type(key) != "zset":
+            return set()
+        now = jobs.server.time()[0]
+        jobs.server.zremrangebyscore(key, "-inf", now)
+        found: Any = jobs.server.zrange(key, 0, -1)
+    return set(found)
 
 
 def _state(found: Any) -> State:

@@ -75,6 +75,10 @@ class Keys:
         """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
         return f"{self.namespace}:index"
 
+    @property
+    def held_uploads(self) -> str:
+        return f"{self.namespace}:held"
+
     def batch(self, batch_id: str) -> str:
         return f"{self.namespace}:batch:{batch_id}"
 
@@ -85,9 +89,34 @@ class Keys:
     def ended(self) -> str:
         return f"{self.namespace}:ended"
 
+    def delivery(self, job_id: str) -> str:
+        return f"{self.namespace}:delivery:{job_id}"
+
+    def delivery_attempts(self, job_id: str) -> str:
+        return f"{self.namespace}:attempts:{job_id}"
+
+    @property
+    def deliveries(self) -> str:
+        return f"{self.namespace}:deliveries"
+
     @property
     def recent_runs(self) -> str:
         return f"{self.namespace}:runs"
+
+    @property
+    def api_keys(self) -> str:
+        return f"{self.namespace}:keys"
+
+    def session(self, digest: str) -> str:
+        return f"{self.namespace}:session:{digest}"
+
+    @property
+    def rates(self) -> str:
+        return f"{self.namespace}:rate"
+
+    def active(self, owner: str) -> str:
+        """Names the set of an owner's jobs that were not over when somebody last looked."""
+        return f"{self.namespace}:active:{owner}"
 
 
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
@@ -100,6 +129,8 @@ class JobLimits(BaseModel):
 
     seconds: float | None = Field(None, gt=0, description="How long the video may last.")
     pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
+    upload_bytes: int | None = Field(None, gt=0, description="How large a video may be that is fetched.")
+    concurrent: int | None = Field(None, gt=0, description="How many jobs of its owner may not be over.")
 
 
 class Submission(BaseModel):

@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 import redis
 import structlog
 
-from app.errors import NotOnDisk, RecordUnreadable
+from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
-from app.jobs.job import GROUP, Job, Keys, Priority, Stage, State, Submission
+from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
 from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
@@ -32,6 +32,7 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
+TOO_MANY = -1  #: what scripts that accept jobs say of an owner with as many as may be
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -158,10 +159,11 @@ class Jobs:
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
+            TooManyJobs: as many of its owner as may be are not over yet.
         """
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
-        keys = [self.keys.job(job_id), self.keys.stream(priority), self.keys.events(job_id)]
-        self.submit_by(self._submit, keys, [job_id, self.lease_ms, *new.fields()], [job_id])
+        arguments: list[str | int] = [job_id, self.lease_ms, *self.limit_of(new.submission), *new.fields()]
+        self.submit_by(self._submit, self._keys_of(job_id, priority), arguments, [job_id])
         job = self.get(job_id)
         assert job is not None
         return job
@@ -173,23 +175,30 @@ class Jobs:
 
         Args:
             script: which writes all of them or none.
-            keys: its own; those that all scripts have come behind.
+            keys: its KEYS.
             arguments: its ARGV.
             job_ids: the jobs, which are withdrawn where the disk takes too long.
 
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
+            TooManyJobs: as many of their owner as may be are not over yet.
         """
-        every = [*keys, *self._shared_keys]
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
             # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(script.text, len(every), *every, *arguments)
+            pipe.eval(script.text, len(keys), *keys, *arguments)
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             created, flushed = pipe.execute(raise_on_error=False)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
+        if created == TOO_MANY:
+            raise TooManyJobs("With these, more jobs of this key than it may have would not be over.")
         self._check_flushed(job_ids, flushed)
+
+    def limit_of(self, submission: Submission) -> tuple[int, str, str]:
+        """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
+        most = 0 if submission.limits is None else submission.limits.concurrent or 0
+        return most, self.keys.active(submission.owner or ""), self.keys.job("")
 
     def _check_flushed(self, job_ids: Sequence[str], flushed: Any) -> None:
         if isinstance(flushed, redis.ResponseError):  # no append-only file, or a server before 7.2
@@ -200,6 +209,19 @@ class Jobs:
             for job_id in job_ids:
                 self.cancel(job_id)
             raise NotOnDisk("Redis did not write the job to disk within two seconds.")
+
+    def check_concurrency(self, owner: str | None, limits: JobLimits | None) -> None:
+        """Raises TooManyJobs where ``submit`` would, before a long upload; and QueueUnavailable."""
+        most = 0 if limits is None else limits.concurrent or 0
+        if owner is None or not most:
+            return
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            ids: Any = self.server.smembers(self.keys.active(owner))
+            for job_id in ids:
+                pipe.hget(self.keys.job(job_id), "state")
+            active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
+        if active >= most:
+            raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from app.settings import Settings
 BLOCK_SECONDS = 1.0
 SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
+CONNECTIONS = 256  #: one a thread that asks: more than an API has threads. redis-py's own limit is 100
+CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
 
 
 #: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its
@@ -49,6 +52,7 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
         timeout, connect_timeout, interval = answer_seconds, answer_seconds, 0
     return redis.Redis.from_url(
         url,
+        max_connections=CONNECTIONS,
         decode_responses=True,
         encoding_errors="backslashreplace",  # a value that is not UTF-8 is that value's fault alone
         socket_timeout=timeout,
@@ -76,6 +80,18 @@ def connect_async(url: str, connections: int) -> AsyncRedis:
         socket_connect_timeout=CONNECT_TIMEOUT,
     )
     return AsyncRedis.from_pool(pool)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks that speak to Redis, and waits for their end.
+
+    The client may turn a cancellation into an error of the connection that it met, so it is repeated.
+    """
+    waiting = set(tasks)
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ import redis
 import structlog
 
 from app.errors import QueueUnavailable
+from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
@@ -171,7 +172,7 @@ class Sweeper:
         letters = {
             letter.name for letter in self._jobs.dead.all()
         }  # what may be sent in again by hand is kept
-        names = sorted(set(self._blobs.names(folder)) - letters)
+        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
         return [
             f"{folder}/{name}"
             for start in range(0, len(names), AT_A_TIME)

@@ -109,9 +109,14 @@ class Supervisor:
             while not over.wait(LOOK_SECONDS):
                 self._tick()
                 if not starting.is_over and starting.note_missing(self._missing()) is None:
-                    print(f"Reelword is ready at {self._address}", flush=True)
+                    print(f"Reelword is ready at {self._address}{self._about_keys()}", flush=True)
         finally:
             self._stop()
+
+    def _about_keys(self) -> str:
+        if not self._settings.needs_key:
+            return ""
+        return " for those who have a key: python -m app keys add NAME makes one"
 
     def _tick(self) -> None:
         if self._redis is not None and self._redis.is_running:

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.documents.job import Timings
 from app.documents.segments import SegmentDocument, on_other_clock
 from app.errors import JobFailure
 from app.jobs.blobs import Blobs
-from app.jobs.job import Stage
+from app.jobs.job import Job, JobLimits, Stage
 from app.jobs.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, media_answer
@@ -95,7 +96,7 @@ class FilmSegments:
 
     def _probe(self, run: Attempt, film: Path) -> Video:
         began = time.monotonic()
-        probed = self.decoder.decode(film, PROBE, self.limits)
+        probed = self.decoder.decode(film, PROBE, limits_of(run.claim.job, self.limits))
         run.answer = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
         return probed.video
 
@@ -122,7 +123,7 @@ class FilmSegments:
             SegmentOptions.parse(run.options.segments or "none"),
             self.decoder,
             start_after=folder.last_end,
-            limits=self.limits,
+            limits=limits_of(run.claim.job, self.limits),
             batch=self.settings.batch_jobs,
             second=second,
         )
@@ -242,6 +243,16 @@ def film_answer(run: Attempt, summary: EngineAnswer) -> EngineAnswer:
         caption=round((before.caption or 0.0) + (last.caption or 0.0), 4),
     )
     return EngineAnswer(summary.answer.model_copy(update={"timings": seconds}), attention)
+
+
+def limits_of(job: Job, limits: Limits) -> Limits:
+    """Lowers a worker's limits of decoding to those that the job has by its sender's key."""
+    own = job.submission.limits or JobLimits()
+    return replace(
+        limits,
+        max_duration=min(limits.max_duration, own.seconds or math.inf),
+        pixels=min(limits.pixels, own.pixels or limits.pixels),
+    )
 
 
 def _keep(folder: SegmentFolder, each: SegmentCaption) -> None:

@@ -37,7 +37,7 @@ from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import FilmSegments, film_answer
+from app.worker.film_segments import FilmSegments, film_answer, limits_of
 from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
@@ -158,7 +158,9 @@ class JobRunner:
         if self._reuse.find(run, engine):
             run.options = run.options.model_copy(update={"segments": "none"})
             return
-        limits = self._limits if wanted == "none" else replace(self._limits, max_duration=CLIP_SECONDS)
+        whole = limits_of(run.claim.job, self._limits)
+        longest = whole.max_duration if wanted == "none" else min(CLIP_SECONDS, whole.max_duration)
+        limits = replace(whole, max_duration=longest)
         began = time.monotonic()
         with (
             self._blobs.local(run.claim.job.upload) as path,
@@ -167,7 +169,7 @@ class JobRunner:
             try:
                 run.decoded = self._decoder.decode(path, request, limits)
             except TooLong:
-                if wanted == "none":
+                if longest == whole.max_duration:
                     raise
                 run.film, run.options = 0.0, run.options.model_copy(update={"segments": "shots"})
                 return

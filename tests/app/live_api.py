@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from app import logs
+from app.access.keys import ApiKey, Scope
 from app.api import application
 from app.api.application import create_app
 from app.api.dependencies import ApiDependencies
@@ -81,3 +82,9 @@ def assert_problem(response: httpx.Response, status: int, code: str) -> dict[str
     for sentence in (body["title"], body["detail"], body["hint"]):
         assert sentence
     return body
+
+
+def key_of(owner: str, *scopes: Scope, **limits: Any) -> ApiKey:
+    """A key as the store has it."""
+    scopes = scopes or ("read", "write")
+    return ApiKey(id=owner, name=owner, sha256="0" * 64, scopes=scopes, created_at=0.0, **limits)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.cli.doctor import list_settings
 from app.errors import UsageError
 from app.settings import Settings, load_settings
 
@@ -100,3 +101,37 @@ def test_an_engine_goes_by_its_old_name_too(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("REELWORD_ENGINE", "app.pipeline:Engine")
     assert Settings().engine == Settings.model_fields["engine"].default
     assert pkgutil.resolve_name(Settings().engine).__name__ == "Engine"
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "127.0.0.2"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "::"}, True),
+        ({"host": "192.168.1.5"}, True),
+        ({"host": "reel.example"}, True),
+        ({"host": ""}, True),
+        ({"trusted_proxies": "127.0.0.1"}, True),
+        ({"access": "keys"}, True),
+        ({"access": "open", "host": "0.0.0.0"}, False),
+        ({"access": "open", "trusted_proxies": "127.0.0.1"}, False),
+    ],
+)
+def test_keys_are_needed_off_loopback_unless_said_otherwise(given: dict[str, str], needed: bool) -> None:
+    assert Settings.model_validate(given).needs_key is needed
+
+
+def test_secrets_of_webhooks_are_checked_and_never_shown() -> None:
+    good = "whsec_" + "c2VjcmV0" * 5
+    assert Settings(webhook_secrets=f"{good}, {good}").webhook_secret_list == [good, good]
+    for wrong in ("secret", "whsec_", "whsec_short", f"{good},x", "whsec_" + "A" * 100):
+        with pytest.raises(ValidationError, match="whsec_ and 24 to 64 random bytes"):
+            Settings(webhook_secrets=wrong)
+    settings = Settings(webhook_secrets=good)
+    assert good not in repr(settings)
+    shown = {each.name: each.value for each in list_settings(settings)}
+    assert shown["REELWORD_WEBHOOK_SECRETS"] == "…"

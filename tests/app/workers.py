@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job
+from app.jobs.job import Job, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
@@ -36,12 +36,19 @@ class Service:
         self.blobs = Blobs(self.settings.blob_url, self.settings.staging)
         self.workers: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, video: Path, captioner: str | None = "echo", **options: Any) -> str:
+    def submit(
+        self,
+        video: Path,
+        captioner: str | None = "echo",
+        *,
+        submission: Submission | None = None,
+        **options: Any,
+    ) -> str:
         job_id = uuid.uuid4().hex
         upload = f"uploads/{job_id}"
         self.blobs.write(upload, video.read_bytes())
         wanted = CaptionOptions.model_validate({"captioner": captioner, **options})
-        return self.jobs.submit(job_id, wanted, upload, filename=video.name).id
+        return self.jobs.submit(job_id, wanted, upload, filename=video.name, submission=submission).id
 
     def job(self, job_id: str) -> Job:
         found = self.jobs.get(job_id)

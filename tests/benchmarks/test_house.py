@@ -9,15 +9,11 @@ import pytest
 
 from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
 
-#: Commands and routes, which explain their options in --help and /docs; methods that a base class explains.
+#: Commands, which explain their options in --help; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
-    "app.api.routes.captions.captions",
-    "app.api.routes.captions.segment_attention",
-    "app.api.routes.captions.segment_frame",
-    "app.api.routes.jobs.frame",
-    "app.api.routes.submit.caption",
     "app.cli.extract.extract",
     "app.cli.judge.judge",
+    "app.cli.keys.add",
     "app.cli.main.caption",
     "app.cli.search.search",
     "app.segments.loading.describe_and_caption",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.to_thread
@@ -22,6 +22,7 @@ from app.api.following.job_changes import ChangeNumber, JobChange, JobChanges
 from app.errors import QueueUnavailable
 from app.jobs.job import Job, Keys
 from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
+from app.jobs.redis_client import end_tasks
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too
 PAUSE = 0.03  #: seconds between two reads: what many workers say meanwhile comes in one
@@ -107,11 +108,7 @@ class EventReader:
             followed.notify()
 
     async def __aexit__(self, *exception: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await end_tasks(self._tasks)
         await self._server.aclose()
 
     @asynccontextmanager

@@ -1,8 +1,10 @@
-"""Checks who asks, tells browsers what they may do with an answer, and counts: before any route is reached.
+"""Checks where a request comes from, tells browsers what they may do with an answer, and counts: before any
+route is reached.
 
-Keys do not exist yet, so a service on a laptop is open to whatever can reach it, and a browser reaches it
-from any page. A page under a name of its own that it points here (DNS rebinding) is known by its Host, and a
-page from elsewhere that posts here by its Origin.
+A service on a laptop asks for no key and is open to whatever can reach it, and a browser reaches it from any
+page; where keys are needed, a browser has the cookie of a page that was signed in on. A page under a name of
+its own that it points here (DNS rebinding) is known by its Host, and a page from elsewhere that posts here by
+its Origin.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import time
 from urllib.parse import urlsplit
 
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,8 +30,8 @@ NOTHING = "default-src 'none'; frame-ancestors 'none'"
 #: The page loads its own script and style, draws on canvases, plays films of this server and of its visitor's
 #: own disk (``blob:``), and talks to this server.
 PAGE = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Swagger UI starts itself by a script in the page and sets styles as it goes.
 DOCS = (
@@ -35,6 +39,19 @@ DOCS = (
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 POLICIES = {"/": PAGE, "/docs": DOCS}
+#: The page needs none of what a browser could ask its user for.
+PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
+HTTPS_ONLY = "max-age=31536000"  #: for whoever came by https: not again without, for a year
+#: What pages of other origins may send beside the simplest, and read of the answers.
+CORS_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",
+)  # fmt: skip
+CORS_EXPOSED = (
+    "Content-Disposition", "ETag", "Idempotency-Replayed", "Link", "Location", "Preference-Applied",
+    "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+)  # fmt: skip
+CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
+CORS_SECONDS = 600  #: a browser asks again after
 
 
 class CountRequests:
@@ -68,7 +85,9 @@ class CountRequests:
 
 
 class SecurityHeaders:
-    """Adds a content policy by path, no sniffing of types, no referrer (ASGI middleware)."""
+    """Adds what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
+    no devices, and by https nothing but https from then on (ASGI middleware).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -84,6 +103,10 @@ class SecurityHeaders:
                 headers["Content-Security-Policy"] = POLICIES.get(scope["path"], NOTHING)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
+                headers["Permissions-Policy"] = PERMISSIONS
+                headers["X-Frame-Options"] = "DENY"
+                if scope["scheme"] == "https":
+                    headers["Strict-Transport-Security"] = HTTPS_ONLY
             await send(message)
 
         await self._app(scope, receive, guarded)
@@ -123,6 +146,7 @@ class CheckAccess:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._named = [_bracketed(name) for name in settings.host_names]
+        self._origins = settings.origins
         self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,6 +162,7 @@ class CheckAccess:
             await self._app(scope, receive, send)
             return
         scope["app"].state.service.metrics.refused.labels(error.code).inc()
+        scope.setdefault("state", {})["problem"] = error.code
         await problems.response(error, scope["path"])(scope, receive, send)
 
     async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
@@ -153,7 +178,8 @@ class CheckAccess:
     def _is_same_origin(self, headers: Headers) -> bool:
         """Checks the Origin.
 
-        Programs send none; a page's is its own address, which is ours or has a name we were given.
+        Programs send none; a page's is its own address, which is ours, has a name we were given, or is one
+        of those that CORS is for.
         """
         host = headers["host"].lower()
         return all(self._is_ours(origin.lower(), host) for origin in headers.getlist("origin"))
@@ -161,9 +187,23 @@ class CheckAccess:
     def _is_ours(self, origin: str, host: str) -> bool:
         try:
             place = urlsplit(origin)
-            return place.netloc == host or _bracketed(place.hostname or "null") in self._named
+            is_known = place.netloc == host or _bracketed(place.hostname or "null") in self._named
+            return is_known or origin in self._origins or "*" in self._origins
         except ValueError:  # no address, e.g. http://[
             return False
+
+
+def allow_origins(app: Starlette, settings: Settings) -> None:
+    """Lets pages of the named origins ask from a browser, with a key in a header; cookies stay at home."""
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=CORS_METHODS,
+            allow_headers=CORS_HEADERS,
+            expose_headers=CORS_EXPOSED,
+            max_age=CORS_SECONDS,
+        )
 
 
 async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:

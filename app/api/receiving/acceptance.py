@@ -54,7 +54,11 @@ class Acceptance:
                 filename=upload.filename or filename_of(request.submission.source_url),
                 priority=request.priority,
                 submission=request.submission.model_copy(
-                    update={"owner": self.owner, "sha256": upload.sha256}
+                    update={
+                        "owner": self.owner,
+                        "limits": self.service.keys.limits_of(self.owner),
+                        "sha256": upload.sha256,
+                    }
                 ),
             )
         except BaseException:
@@ -68,9 +72,11 @@ class Acceptance:
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks what a job is told beside its options. Raises UrlNotSupported."""
+    """Checks what a job is told beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
         raise problems.UrlNotSupported("The request has a url.")
+    if submission.webhook is not None and service.webhooks.sender is None:
+        raise problems.WebhooksOff("The request has a webhook.")
 
 
 def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:

@@ -6,6 +6,8 @@ leaves blobs without jobs, which the sweeper removes.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,20 +17,20 @@ from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
 from app.api.receiving.upload import Upload
 from app.errors import QueueUnavailable
-from app.jobs.batches import JobBatch
+from app.jobs.batches import HELD_SECONDS, JobBatch, hold_uploads
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
 if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
-    from app.api.dependencies import ApiDependencies
+    from app.api.dependencies import ApiDependencies, Caller
 
 
-def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUpload) -> JobBatch:
+def accept_batch(service: ApiDependencies, caller: Caller, upload: BatchUpload) -> JobBatch:
     """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
     Args:
         service: what routes need.
-        owner: id of the key that sends it.
+        caller: who sends it.
         upload: what came.
 
     Raises:
@@ -44,7 +46,7 @@ def accept_batch(service: ApiDependencies, owner: str | None, upload: BatchUploa
     options = choose_captioner(service, requests[0].options)  # all have the same
     batch_id = uuid4().hex
     jobs = [
-        _new_job(request, item, options, owner, batch_id)
+        _new_job(request, item, options, caller, batch_id)
         for request, item in zip(requests, upload.items, strict=True)
     ]
     batch = _keep(service, batch_id, jobs, upload.items)
@@ -61,10 +63,10 @@ def _check_backlog(service: ApiDependencies, items: int) -> None:
 
 
 def _new_job(
-    request: CaptionRequest, item: Upload, options: CaptionOptions, owner: str | None, batch_id: str
+    request: CaptionRequest, item: Upload, options: CaptionOptions, caller: Caller, batch_id: str
 ) -> NewJob:
     job_id = uuid4().hex
-    told = {"owner": owner, "batch": batch_id, "sha256": item.sha256 or None}
+    told = {"owner": caller.owner, "limits": caller.limits, "batch": batch_id, "sha256": item.sha256 or None}
     return NewJob(
         job_id=job_id,
         options=options,
@@ -77,9 +79,13 @@ def _new_job(
 
 def _keep(service: ApiDependencies, batch_id: str, jobs: list[NewJob], items: list[Upload]) -> JobBatch:
     adopted: list[str] = []
+    hold_until = -math.inf
     try:
         for job, item in zip(jobs, items, strict=True):
             if item.file is not None:
+                if time.monotonic() > hold_until:
+                    hold_uploads(service.jobs, [each.job_id for each in jobs])
+                    hold_until = time.monotonic() + HELD_SECONDS / 10
                 adopted.append(job.upload)
                 service.blobs.adopt(item.file, job.upload)
         return service.batches.submit(batch_id, jobs)

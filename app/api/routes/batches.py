@@ -73,6 +73,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.TooManyBatches,
             problems.StorageFull,
@@ -87,12 +88,14 @@ async def submit_batch(request: Request, service: ServiceDep, caller: CallerDep)
     kind_of(request.headers)
     refuse_query(request.query_params)
     await anyio.to_thread.run_sync(_check_room, service, request.headers)
-    limits = BatchLimits(service.settings.max_upload_bytes, service.settings.max_batch_bytes)
+    await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
+    most = caller.upload_limit(service.settings.max_upload_bytes)
+    limits = BatchLimits(most, service.settings.max_batch_bytes)
     with service.batch_turns.take(), ExitStack() as stack:
         upload = await receive_batch(
             request.stream(), request.headers, limits, service.blobs, service.room, stack
         )
-        batch = await anyio.to_thread.run_sync(accept_batch, service, caller.owner, upload)
+        batch = await anyio.to_thread.run_sync(accept_batch, service, caller, upload)
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": document.urls.self, "Retry-After": "1"}
     return JSONResponse(document.model_dump(mode="json"), 202, headers)

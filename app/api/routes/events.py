@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse
 
@@ -12,7 +11,7 @@ from app.api import problems
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.following.job_events import JobEvents
 from app.api.guards.connections import STUCK_SECONDS
-from app.api.routes.jobs import JobId, find
+from app.api.routes.jobs import JOB_ID, JobId
 from app.documents.events import EVENT_ID, EventId
 
 MEDIA_TYPE = "text/event-stream"
@@ -52,9 +51,8 @@ async def events(
     """Sends the job's events as they happen, to its end: how it stands, each segment of a film that is done,
     and how it ended. With the id of the last known event, goes on behind it.
     """
-    await anyio.to_thread.run_sync(find, service, job_id, caller)
-    job, last = await service.events.changes.now(job_id)
-    if job is None:
+    job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
+    if job is None or not caller.sees(job):
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
     known = last_event_id or after
     begin = EventId.parse(known) if known else None

@@ -202,7 +202,16 @@ def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) ->
 
 
 def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
-    """Finds a job that the caller may see. Raises UnknownJob, for those of other owners too."""
+    """Finds a job that the caller may see.
+
+    Args:
+        service: where jobs are.
+        job_id: as it stands in the address.
+        caller: who asks.
+
+    Raises:
+        UnknownJob: there is none of that id, or it is another owner's.
+    """
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None or not caller.sees(job):
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")

@@ -81,6 +81,7 @@ def _body_schema() -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -125,8 +126,13 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
 
 def _submit_again(service: ApiDependencies, job: Job, asked: CaptionRequest, caller: Caller) -> Job:
     """Makes a job of a copy of the upload; where that fails, neither is left. Raises UploadGone."""
-    told = {"owner": caller.owner, "recaption_of": job.id, "sha256": job.submission.sha256}
-    submission: Submission = asked.submission.model_copy(update={**told, "limits": job.submission.limits})
+    told = {
+        "owner": caller.owner,
+        "limits": caller.limits,
+        "recaption_of": job.id,
+        "sha256": job.submission.sha256,
+    }
+    submission: Submission = asked.submission.model_copy(update=told)
     check_submission(service, submission)
     options = choose_captioner(service, asked.options)
     again = uuid4().hex

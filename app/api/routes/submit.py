@@ -92,6 +92,7 @@ Prefer = Annotated[
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -108,7 +109,8 @@ async def caption(
     """
     kind_of(request.headers)
     await anyio.to_thread.run_sync(check_room, service, request.headers)
-    limit = service.settings.max_upload_bytes
+    await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
+    limit = caller.upload_limit(service.settings.max_upload_bytes)
     with service.blobs.staged() as file:
         upload = await receive_body(
             request.stream(), request.headers, request.query_params, file, limit, service.room

@@ -38,6 +38,9 @@ end
 local function tell(events, record, segments)
   local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
   local done = now[6] or '0'
+  if not now[1] then  -- no record that could be read
+    return
+  end
   local function add()
     return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
       'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done)
@@ -231,4 +234,27 @@ local function accept(record, stream, id, created_at, created_ms, fields)
   index_job(record, id)
   tell((string.gsub(record, ':job:', ':events:', 1)), record)
   count('accepted')
+end
+
+-- Notes jobs of an owner who may have `most` that are not over, or any number where that is 0; false where they
+-- would be too many. Jobs leave the set when it is full, and not as they end: however one ended, or was lost, it
+-- counts no longer.
+local function takes_more(active, records, most, ids)
+  if most == 0 then
+    return true
+  end
+  expect(active, 'set')
+  if redis.call('SCARD', active) + #ids > most then
+    for _, id in ipairs(redis.call('SMEMBERS', active)) do
+      local state = is_hash(records .. id) and redis.call('HGET', records .. id, 'state')
+      if state ~= 'queued' and state ~= 'running' then
+        redis.call('SREM', active, id)
+      end
+    end
+  end
+  if redis.call('SCARD', active) + #ids > most then
+    return false
+  end
+  redis.call('SADD', active, unpack(ids))
+  return true
 end

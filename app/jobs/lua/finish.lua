@@ -85,8 +85,8 @@ if target == 'expired' then
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
   index_job(record, id)
-  redis.call('DEL', events)
   expire_batch()
+  redis.call('DEL', events)
   return 'done'
 end
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import redis
 
 from app import errors
-from app.jobs.job import Keys
+from app.errors import TooManyJobs
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue, ensure_groups, waiting
@@ -268,3 +270,55 @@ def test_no_redis_is_said_by_name() -> None:
             away.get("x")
         with pytest.raises(errors.QueueUnavailable):
             submit(away)
+
+
+# ---- how many of one owner ----
+
+
+def _submit_as(jobs: Jobs, owner: str, job_id: str, most: int = 2) -> Job:
+    submission = Submission(owner=owner, limits=JobLimits(concurrent=most))
+    return jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", submission=submission)
+
+
+def test_an_owner_has_only_so_many_jobs_at_once(jobs: Jobs) -> None:
+    for owner in ("ada", "eve"):
+        for number in range(2):
+            _submit_as(jobs, owner, f"{owner}{number}")
+        with pytest.raises(TooManyJobs):
+            _submit_as(jobs, owner, f"{owner}2")
+        with pytest.raises(TooManyJobs):
+            jobs.check_concurrency(owner, JobLimits(concurrent=2))
+        assert jobs.get(f"{owner}2") is None
+    assert waiting(jobs.server, jobs.keys) == 4
+    jobs.check_concurrency("ada", JobLimits(concurrent=3))
+    jobs.check_concurrency("ada", JobLimits(seconds=1))
+    jobs.check_concurrency(None, JobLimits(concurrent=1))
+
+
+def test_a_job_counts_until_it_is_over_or_lost(jobs: Jobs) -> None:
+    for name in ("canceled", "lost"):
+        _submit_as(jobs, "ada", name)
+    jobs.cancel("canceled")
+    _submit_as(jobs, "ada", "third")
+    jobs.server.delete(jobs.keys.job("lost"))
+    _submit_as(jobs, "ada", "fourth")
+    with pytest.raises(TooManyJobs):
+        _submit_as(jobs, "ada", "fifth")
+    assert jobs.server.smembers(jobs.keys.active("ada")) == {"third", "fourth"}
+
+
+def test_a_repeated_submission_is_one_job_and_counts_once(jobs: Jobs) -> None:
+    for _ in range(3):
+        assert _submit_as(jobs, "ada", "same", most=1).id == "same"
+
+
+def test_of_many_submissions_at_once_no_more_are_taken(jobs: Jobs) -> None:
+    def submit(number: int) -> bool:
+        try:
+            _submit_as(jobs, "ada", f"job{number}", most=3)
+        except TooManyJobs:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(submit, range(24))) == 3

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import redis
 
+from app.api.application import THREADS
 from app.api.dependencies import ANSWER_SECONDS
 from app.errors import QueueUnavailable
 from app.jobs.redis_client import connect, unavailable_if_away
@@ -118,3 +119,9 @@ def test_a_server_that_cannot_work_is_away(said: str) -> None:
 def test_a_wrong_command_is_a_fault_not_an_absence() -> None:
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"), unavailable_if_away():
         raise redis.ResponseError("WRONGTYPE Operation against a key")
+
+
+def test_as_many_may_wait_for_redis_as_there_are_threads(redis_server: RedisServer) -> None:
+    with connect(redis_server.url, patience=1) as client, ThreadPoolExecutor(THREADS) as pool:
+        waits = [pool.submit(client.blpop, f"nothing-{number}", 2) for number in range(THREADS)]
+        assert [wait.result() for wait in waits] == [None] * THREADS

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from app.errors import QueueUnavailable
+from app.jobs.batches import hold_uploads
 from app.jobs.blobs import Blobs
 from app.jobs.dead_letters import DeadLetter, letter_text
 from app.jobs.job import Keys
@@ -328,3 +329,19 @@ def test_an_api_sweeps_by_itself(settings: Settings) -> None:
     with live_api(often) as api:
         put_result(api.service.blobs, "nobody")
         eventually(lambda: api.service.blobs.names("results") == set())
+
+
+def test_files_of_a_batch_that_is_being_accepted_are_no_orphans(
+    sweeper: Sweeper, jobs: Jobs, blobs: Blobs, server: redis.Redis
+) -> None:
+    for name in ("first", "second"):
+        blobs.write(f"uploads/{name}", b"video")
+    hold_uploads(jobs, ["first", "second"])
+    for _ in range(3):
+        sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/first", "uploads/second"}
+    server.zadd(jobs.keys.held_uploads, {"first": 1})  # its time is over: whoever held it has died
+    for _ in range(2):
+        sweeper.sweep()
+    assert all_blobs(blobs) == {"uploads/second"}
+    assert server.zrange(jobs.keys.held_uploads, 0, -1) == ["second"]

@@ -16,7 +16,7 @@ from app.documents.job import document_of
 from app.documents.segments import film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, Keys
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.kept_segments import attention_key, frame_key
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
@@ -118,6 +118,23 @@ def test_a_film_of_one_shot_is_captioned_as_a_clip(staffed: Service, tmp_path: P
     assert starts(cut, staffed.blobs) == [0.0]
     assert cut.answer["caption"] == whole.answer["caption"]
     assert cut.answer["sampled"] == whole.answer["sampled"]
+
+
+@pytest.mark.parametrize("segments", [None, "none", "shots"])
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (JobLimits(seconds=10), "too_long"),
+        (JobLimits(pixels=1000), "too_many_pixels"),
+        (JobLimits(seconds=1000, pixels=10**9), None),
+    ],
+)
+def test_a_key_s_limits_are_kept_once_the_film_is_opened(
+    staffed: Service, film: Path, segments: str | None, limits: JobLimits, code: str | None
+) -> None:
+    submission = Submission(owner="ada", limits=limits)
+    job = staffed.wait(staffed.submit(film, submission=submission, segments=segments))
+    assert (None if job.error is None else job.error["code"]) == code
 
 
 def test_segments_are_told_as_they_are_done(crew: Service, film: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from httpx_sse import ServerSentEvent, connect_sse
 
+from app.api.dependencies import READERS
 from app.errors import EngineCrashed
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs
@@ -163,6 +164,17 @@ def test_what_is_gone_is_said_to_be(api: LiveApi, jobs: Jobs, worker: ScriptedWo
     assert (state.event, state.json()["progress"]) == ("state", 0.6)
 
 
+def test_a_long_history_is_bounded(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    location = send(api).headers["location"]
+    claim = worker.take()
+    first = told_now(api, location)
+    for number in range(450):  # a film of many segments changes its stage as often
+        jobs.beat(claim, ("extract", "caption")[number % 2], 0.0)
+    assert jobs.server.xlen(jobs.keys.events(claim.job.id)) <= 400
+    with following(api, location, after=first.id) as events:
+        assert next(events).event == "lost"
+
+
 def told_now(api: LiveApi, location: str) -> ServerSentEvent:
     with following(api, location) as events:
         return next(events)
@@ -205,14 +217,15 @@ def test_many_follow_with_one_connection_and_no_thread(
     threads, clients = threading.active_count(), jobs.server.info("clients")["connected_clients"]
     limits = httpx.Limits(max_connections=None)
     with httpx.Client(base_url=api.client.base_url, limits=limits, timeout=30) as many:
-        responses = [
-            many.send(many.build_request("GET", f"{location}/events"), stream=True) for _ in range(50)
-        ]
-        assert jobs.server.info("clients")["connected_clients"] <= clients + 4
+        requests = [many.build_request("GET", f"{location}/events") for _ in range(120)]
+        with ThreadPoolExecutor(40) as pool:
+            responses = list(pool.map(lambda request: many.send(request, stream=True), requests))
+        assert [response.status_code for response in responses] == [200] * 120
+        assert jobs.server.info("clients")["connected_clients"] <= clients + READERS
         worker.succeed(claim)
         with ThreadPoolExecutor(8) as pool:
             texts = list(pool.map(lambda response: response.read().decode(), responses))
-    assert threading.active_count() < threads + 50
+    assert threading.active_count() < threads + 60
     assert all(text.count("event: end") == 1 for text in texts)
 
 

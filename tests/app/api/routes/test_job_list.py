@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.access.keys import make_key
 from app.api.dependencies import Caller
 from app.errors import WorkerLost
 from app.jobs.job import Submission
@@ -113,11 +114,12 @@ def test_what_a_list_is_not_asked_for_is_refused(api: LiveApi, query: dict[str, 
 def test_a_key_sees_its_own_jobs_alone(api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, other = submit(jobs, owner="ann", batch="b" * 32), submit(jobs, owner="bob", batch="b" * 32)
     nobodys = submit(jobs)
-    caller = Caller("ann")
+    key = make_key("ann")[0].model_copy(update={"id": "ann"})
+    caller = Caller(key)
     monkeypatch.setattr("app.api.dependencies.Caller", lambda: caller)  # what a request without a key is
     assert [job["id"] for job in get(api)["jobs"]] == [mine]
     assert [job["id"] for job in get(api, state="queued")["jobs"]] == [mine]
-    caller = Caller("ann", is_admin=True)
+    caller = Caller(key.model_copy(update={"scopes": ("admin",)}))
     assert [job["id"] for job in get(api)["jobs"]] == [nobodys, other, mine]
 
 

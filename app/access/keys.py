@@ -1,0 +1,163 @@
+"""Makes API keys and keeps them in Redis, without the secret that proves them.
+
+    rw_<id>_<secret>     id: 12 hexadecimal digits, public     secret: 256 random bits
+
+Redis has a hash of keys by their ids, and for each page that somebody has signed in on an entry that lapses.
+Both hold SHA-256 digests: whoever reads them cannot ask with what they read. A slow hash is for passwords,
+which can be guessed; 256 random bits cannot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import time
+from typing import Any, Literal
+
+import limits
+import redis
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from app.jobs.job import JobLimits, Keys
+from app.jobs.redis_client import unavailable_if_away
+
+Scope = Literal["read", "write", "admin"]
+
+TOKEN = re.compile(r"rw_([0-9a-f]{12})_([0-9a-f]{64})")
+SESSION_SECONDS = 7 * 86400  #: after which a page has to be signed in on again
+
+log = structlog.get_logger(__name__)
+
+
+class ApiKey(BaseModel):
+    """Holds what is known of a key: whom it is for, what it may do, how much."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    name: str = Field(min_length=1, max_length=100, description="Whom it is for, in lists and in logs.")
+    sha256: str = Field(description="Of its secret.")
+    scopes: tuple[Scope, ...] = ("read", "write")
+    created_at: float
+    expires_at: float | None = Field(None, description="Seconds since 1970.")
+    rate: str | None = Field(None, description="Writing requests, as 60/minute.")
+    read_rate: str | None = Field(None, description="Reading requests, as 1000/minute.")
+    concurrent: int | None = Field(None, gt=0, description="Jobs that are not over yet.")
+    max_upload_bytes: int | None = Field(None, gt=0)
+    max_seconds: float | None = Field(None, gt=0, description="How long a video may last.")
+    max_pixels: int | None = Field(None, gt=0, description="Of one frame.")
+
+    @field_validator("rate", "read_rate")
+    @classmethod
+    def _is_a_rate(cls, rate: str | None) -> str | None:
+        if rate is not None:
+            try:
+                limits.parse(rate)
+            except ValueError as error:
+                raise ValueError("give a rate as 60/minute or 1000/hour") from error
+        return rate
+
+    def allows(self, scope: Scope) -> bool:
+        return scope in self.scopes or "admin" in self.scopes
+
+    def rate_of(self, *, is_writing: bool) -> str | None:
+        return self.rate if is_writing else self.read_rate
+
+    def is_expired(self, now: float) -> bool:
+        return self.expires_at is not None and now >= self.expires_at
+
+    @property
+    def job_limits(self) -> JobLimits | None:
+        """Collects what its jobs carry to where it is enforced; None where nothing is limited."""
+        found = JobLimits(
+            seconds=self.max_seconds,
+            pixels=self.max_pixels,
+            concurrent=self.concurrent,
+            upload_bytes=self.max_upload_bytes,
+        )
+        return None if found == JobLimits() else found
+
+    def is_proved_by(self, secret: str) -> bool:
+        return secrets.compare_digest(self.sha256, digest_of(secret))
+
+
+def make_key(name: str, **terms: object) -> tuple[ApiKey, str]:
+    """Makes a key and the token that it is used by, which nobody can make again.
+
+    Args:
+        name: whom it is for.
+        terms: other members of ApiKey: scopes, expires_at and limits.
+
+    Raises:
+        ValidationError: a term is not accepted.
+    """
+    key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
+    known = {"id": key_id, "name": name, "sha256": digest_of(secret), "created_at": time.time()}
+    return ApiKey.model_validate({**known, **terms}), f"rw_{key_id}_{secret}"
+
+
+def read_token(token: str) -> tuple[str, str] | None:
+    """Splits a token into id and secret; None where it is none."""
+    found = TOKEN.fullmatch(token.strip())
+    return None if found is None else (found[1], found[2])
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class KeyStore:
+    """Reads and writes keys and sessions. Its methods block, and raise QueueUnavailable.
+
+    Args:
+        server: the connection to Redis.
+        names: of the entries there.
+    """
+
+    def __init__(self, server: redis.Redis, names: Keys) -> None:
+        self._server, self._names = server, names
+
+    def add(self, key: ApiKey) -> None:
+        with unavailable_if_away():
+            self._server.hset(self._names.api_keys, key.id, key.model_dump_json(exclude_none=True))
+
+    def all(self) -> dict[str, ApiKey]:
+        """Reads every key, by its id, oldest first. One that cannot be read opens nothing, and is logged."""
+        with unavailable_if_away():
+            records: Any = self._server.hgetall(self._names.api_keys)
+        found = {}
+        for key_id, record in records.items():
+            try:
+                found[key_id] = ApiKey.model_validate_json(record)
+            except ValidationError as error:
+                log.error("an API key cannot be read", key=key_id, error=str(error))
+        return dict(sorted(found.items(), key=lambda item: item[1].created_at))
+
+    def revoke(self, key_id: str) -> None:
+        with unavailable_if_away():
+            self._server.hdel(self._names.api_keys, key_id)
+
+    def open_session(self, key: ApiKey) -> tuple[str, int]:
+        """Signs a page in.
+
+        Returns:
+            What its cookie holds, and for how many seconds.
+        """
+        secret, seconds = secrets.token_hex(32), SESSION_SECONDS
+        if key.expires_at is not None:
+            seconds = max(1, min(seconds, int(key.expires_at - time.time())))
+        with unavailable_if_away():
+            self._server.set(self._names.session(digest_of(secret)), key.id, ex=seconds)
+        return secret, seconds
+
+    def key_of_session(self, secret: str) -> str | None:
+        """Finds the id of the key that a page was signed in by."""
+        with unavailable_if_away():
+            found: Any = self._server.get(self._names.session(digest_of(secret)))
+        return None if found is None else str(found)
+
+    def close_session(self, secret: str) -> None:
+        with unavailable_if_away():
+            self._server.delete(self._names.session(digest_of(secret)))

@@ -1,0 +1,72 @@
+"""Declares what webhooks send, and what is told of their deliveries."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.documents.job import Document, Fault
+from app.jobs.job import State
+
+DeliveryState = Literal["pending", "delivered", "failed"]
+
+
+class EndedJob(Document):
+    """Tells of a job that is over, in few bytes."""
+
+    id: str
+    state: State
+    caption: str | None = None
+    error: Fault | None = None
+    filename: str | None = None
+    metadata: dict[str, Any] | None = None
+    batch: str | None = None
+    recaption_of: str | None = None
+    created_at: str | None = None
+    ended_at: str | None = None
+
+
+class WebhookMessage(Document):
+    """Is the body of a webhook's request, as Standard Webhooks has it."""
+
+    type: str = Field(examples=["job.succeeded"])
+    timestamp: str | None = Field(description="RFC 3339, UTC: when it happened.")
+    data: dict[str, Any]
+
+
+class AttemptDocument(Document):
+    """Tells of one attempt at a delivery."""
+
+    number: int = Field(description="Counted from 1; one that is missing died with the process that made it.")
+    at: str = Field(description="RFC 3339, UTC.")
+    status: int | None = Field(None, description="HTTP status of the answer; null where none came.")
+    error: str | None = Field(None, description="Why it did not count; null where it did.")
+    seconds: float
+
+
+class DeliveryDocument(Document):
+    """Tells of the delivery of a job's end."""
+
+    webhook_id: str = Field(description="The same in each attempt: whoever gets two with one id drops one.")
+    type: str
+    host: str
+    state: DeliveryState
+    next_attempt_at: str | None = Field(None, description="RFC 3339, UTC; null once it is over.")
+    attempts: list[AttemptDocument] = Field(description="The last 50.")
+
+
+class Deliveries(Document):
+    """Lists the deliveries of a job's end: none before its end, or without a webhook."""
+
+    deliveries: list[DeliveryDocument]
+
+
+class TestedWebhook(Document):
+    """Tells how a trial request was answered."""
+
+    webhook_id: str
+    delivered: bool
+    status: int | None = None
+    error: str | None = None
+    seconds: float

@@ -1,0 +1,1 @@
+"""Turns ends of jobs into signed requests to the addresses that were given with them."""

@@ -1,0 +1,162 @@
+"""Delivers webhooks while the API runs: ends become deliveries, and those that are due are sent.
+
+A delivery is tried at once, then with growing pauses for about a day. Redis holds what is due when, so that
+a restart forgets nothing and several processes share the work. An attempt whose process dies between sending
+and noting that is made once more, with the same id: a receiver is told at least once, and once where nothing
+dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import anyio.to_thread
+import structlog
+from tenacity import RetryCallState, Retrying
+from tenacity.wait import wait_base, wait_exponential, wait_random
+
+from app.documents.deliveries import AttemptDocument, DeliveryState
+from app.documents.job import rfc3339
+from app.errors import JobError
+from app.jobs.blobs import Blobs
+from app.jobs.job import Job, State
+from app.jobs.job_store import Jobs
+from app.jobs.redis_client import end_tasks
+from app.webhooks.delivery_store import Begun, DeliveryStore, Ended
+from app.webhooks.messages import Message, end_message
+from app.webhooks.sender import Sender, SendResult
+
+BLOCK_MS = 500  #: how long an end is waited for, before what is due is looked at
+AT_ONCE = 16  #: requests under way in one process
+AWAY_SECONDS = 1.0  #: pause while Redis is away
+DRAIN_SECONDS = 5.0  #: for requests under way once the server is told to stop
+DAY = 86400.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Says when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h.
+
+    attempts: in all. wait: tenacity's strategy.
+    """
+
+    attempts: int = 11
+    wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
+
+    def pause_after(self, attempt: int, retry_after: float | None) -> float | None:
+        """Tells the seconds until the next attempt; None where there is none.
+
+        Args:
+            attempt: number of the one that failed, from 1.
+            retry_after: seconds that the receiver asks for; more than a day is not granted.
+        """
+        if attempt >= self.attempts:
+            return None
+        state = RetryCallState(Retrying(), None, (), {})
+        state.attempt_number = attempt
+        return max(self.wait(state), min(retry_after or 0.0, DAY))
+
+
+class Deliverer:
+    """Delivers webhooks while it is entered, in an event loop.
+
+    Args:
+        store: the deliveries.
+        jobs: the records of jobs; read in threads.
+        blobs: where long answers lie.
+        sender: sends; None where no secret is set up: ends are kept until there is one.
+        schedule: when is tried again.
+    """
+
+    def __init__(
+        self,
+        store: DeliveryStore,
+        jobs: Jobs,
+        blobs: Blobs,
+        sender: Sender | None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self.store, self.sender = store, sender
+        self._jobs, self._blobs = jobs, blobs
+        self._schedule = schedule or Schedule()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Deliverer:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Takes nothing new, and lets what is under way come to its end."""
+        assert self._task is not None
+        await end_tasks([self._task])
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=DRAIN_SECONDS)
+        await end_tasks(self._under_way)
+        if self.sender is not None:
+            await self.sender.close()
+        await self.store.close()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                for ended in await self.store.ended(BLOCK_MS):
+                    await self._make_delivery(ended)
+                await self._begin_due()
+            except (JobError, OSError) as error:
+                log.warning("no webhooks: redis is away", reason=str(error))
+                await asyncio.sleep(AWAY_SECONDS)
+            except Exception:
+                log.exception("the delivery of webhooks stumbled and goes on")
+                await asyncio.sleep(AWAY_SECONDS)
+
+    async def _make_delivery(self, ended: Ended) -> None:
+        job, message = await anyio.to_thread.run_sync(self._message, ended)
+        if await self.store.schedule(ended, job, message):
+            log.info("webhook is due", job=ended.job_id, type=message.type if message else "")
+
+    def _message(self, ended: Ended) -> tuple[Job | None, Message | None]:
+        """Reads the job that ended, and writes the message where somebody is to be told."""
+        state: State = ended.state  # type: ignore[assignment]
+        try:
+            job = self._jobs.get(ended.job_id)
+            if job is None or job.submission.webhook is None:
+                return None, None
+            return job, end_message(job, state, self._blobs)
+        except JobError as error:
+            if error.code == "record_unreadable":
+                log.error("no webhook: the job cannot be read", job=ended.job_id, reason=str(error))
+                return None, None
+            raise
+
+    async def _begin_due(self) -> None:
+        free = AT_ONCE - len(self._under_way)
+        if self.sender is None or free <= 0:
+            return
+        for begun in await self.store.begin(free):
+            task = asyncio.create_task(self._deliver(begun, self.sender))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def _deliver(self, begun: Begun, sender: Sender) -> None:
+        at = rfc3339(time.time()) or ""
+        result = await sender.send(begun.url, begun.message_id, begun.body)
+        state, pause = self._what_follows(begun, result)
+        attempt = AttemptDocument(
+            number=begun.attempt, at=at, status=result.status, error=result.error, seconds=result.seconds
+        )
+        log.info("webhook tried", job=begun.job_id, attempt=begun.attempt, state=state, error=result.error)
+        try:
+            await self.store.settle(begun, state, pause, attempt)
+        except JobError as error:  # it is sent once more when its lease has lapsed
+            log.warning("a webhook's attempt could not be noted", job=begun.job_id, reason=str(error))
+
+    def _what_follows(self, begun: Begun, result: SendResult) -> tuple[DeliveryState, float]:
+        if result.is_delivered:
+            return "delivered", 0.0
+        pause = self._schedule.pause_after(begun.attempt, result.retry_after)
+        return ("failed", 0.0) if result.is_final or pause is None else ("pending", pause)

@@ -1,0 +1,114 @@
+"""Sends one webhook request, and says what its answer means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+import anyio
+import httpx
+from httpx_secure import SSRFProtectionError
+
+from app.fetching.addresses import AllowedHosts, read_web_address
+from app.fetching.guarded_client import find_refused, guarded_client
+from app.webhooks.messages import signed_headers
+
+SECONDS = 15.0  #: for a whole attempt
+
+
+@dataclass(frozen=True)
+class SendResult:
+    """Says how an attempt went.
+
+    status: of the answer; None where none came. error: why it does not count. is_final: no other attempt is
+    to follow. retry_after: seconds that the receiver asks for.
+    """
+
+    seconds: float
+    status: int | None = None
+    error: str | None = None
+    is_final: bool = False
+    retry_after: float | None = None
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.error is None
+
+
+class Sender:
+    """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read.
+
+    Args:
+        secrets: that sign.
+        hosts: which may be connected to.
+    """
+
+    def __init__(self, secrets: Sequence[str], hosts: AllowedHosts) -> None:
+        self._secrets, self._hosts = secrets, hosts
+        self._client = guarded_client(hosts, SECONDS)
+
+    async def send(self, url: str, message_id: str, body: str) -> SendResult:
+        """Sends a message once."""
+        began = time.monotonic()
+        headers = signed_headers(self._secrets, message_id, body, time.time())
+        try:
+            with anyio.fail_after(SECONDS):
+                if (refused := await find_refused(read_web_address(url), self._hosts)) is not None:
+                    return _refused(began, f"{refused} lies in a private network")
+                request = self._client.build_request("POST", url, content=body, headers=headers)
+                response = await self._client.send(request, stream=True)
+                await response.aclose()
+        except SSRFProtectionError:
+            return _refused(began, "the host lies in a private network")
+        except TimeoutError:
+            return SendResult(_since(began), error=f"no answer within {SECONDS:g} seconds")
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            return SendResult(_since(began), error=_sentence(error))
+        return _judged(response.status_code, response.headers, _since(began))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _judged(status: int, headers: Mapping[str, str], seconds: float) -> SendResult:
+    if HTTPStatus(200) <= status < HTTPStatus(300):
+        return SendResult(seconds, status)
+    if status == HTTPStatus.GONE:
+        return SendResult(seconds, status, "the receiver wants no more (410)", is_final=True)
+    if 300 <= status < 400:
+        return SendResult(seconds, status, f"redirects are not followed ({status})")
+    wait = read_retry_after(headers.get("retry-after", ""), time.time())
+    return SendResult(seconds, status, f"the receiver answered with {status}", retry_after=wait)
+
+
+def read_retry_after(text: str, now: float) -> float | None:
+    """Reads the seconds to wait from a Retry-After header, which has a number or a date.
+
+    Args:
+        text: the header's value.
+        now: seconds since 1970.
+
+    Returns:
+        None where it cannot be read.
+    """
+    if text.strip().isdecimal():
+        return float(text.strip()[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError):
+        return None
+
+
+def _refused(began: float, reason: str) -> SendResult:
+    return SendResult(_since(began), error=f"not sent: {reason}", is_final=True)
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]

@@ -1,0 +1,168 @@
+"""Behind a proxy, a real one on a socket: whose word counts for a client's address and scheme; and CORS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from app.access.keys import make_key
+from app.settings import Settings
+from tests.app.live_api import LiveApi, assert_problem, live_api, send
+
+CLIENT = "203.0.113.9"
+
+
+class Proxy:
+    """Passes requests on over TCP with two headers added behind the request's line, as a proxy does.
+
+    ``port``: that it listens on.
+    """
+
+    def __init__(self, target: int, added: bytes) -> None:
+        self._target, self._added = target, added
+        self.port = 0
+
+    async def serve(self, ready: threading.Event, over: asyncio.Event) -> None:
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        async with server:
+            await over.wait()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
+        requests.write(await reader.readline() + self._added)
+        await asyncio.gather(_pump(reader, requests), _pump(answers, writer))
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(65536):
+        sink.write(data)
+        await sink.drain()
+    sink.close()
+
+
+@contextmanager
+def proxied(api: LiveApi, added: bytes) -> Iterator[httpx.Client]:
+    """A client that asks by way of a proxy, one request a connection."""
+    proxy, ready, loop = Proxy(api.port, added), threading.Event(), asyncio.new_event_loop()
+    over = asyncio.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(proxy.serve(ready, over)))
+    thread.start()
+    ready.wait(10)
+    try:
+        headers = {"Connection": "close", "Host": "localhost"}
+        with httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", headers=headers) as client:
+            yield client
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()
+
+
+FORWARDED = f"X-Forwarded-For: 10.9.9.9, {CLIENT}\r\nX-Forwarded-Proto: https\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("trusted", "believed"),
+    [("127.0.0.1", True), ("127.0.0.0/8, ::1", True), ("", False), ("192.0.2.1", False)],
+)
+def test_forwarded_headers_are_a_trusted_proxy_s_alone(
+    settings: Settings, capfd: pytest.CaptureFixture[str], trusted: str, believed: bool
+) -> None:
+    changed = {"access": "keys", "trusted_proxies": trusted, "log_format": "json"}
+    with live_api(settings.model_copy(update=changed)) as api, proxied(api, FORWARDED) as client:
+        key, token = make_key("ada")
+        api.service.keys.store.add(key)
+        response = client.post("/session", data={"key": token})
+        assert response.status_code == 200
+    (line,) = [json.loads(line) for line in capfd.readouterr().err.splitlines() if '"audit"' in line]
+    assert line["address"] == (CLIENT if believed else "127.0.0.1")
+    assert ("Secure" in response.headers["set-cookie"]) == believed
+    assert ("strict-transport-security" in response.headers) == believed
+
+
+@pytest.mark.parametrize("proxies", ["proxy", "10.0.0.1:80", "10.0.0.5/24", "*"])
+def test_what_is_no_address_of_a_proxy_is_refused_at_the_start(proxies: str) -> None:
+    with pytest.raises(ValidationError, match="is no address"):
+        Settings(trusted_proxies=proxies)
+
+
+# ---- pages of other sites ----
+
+APP = "https://app.example"
+
+
+@pytest.fixture
+def shared(settings: Settings) -> Iterator[LiveApi]:
+    changed = {"access": "keys", "cors_origins": f"{APP}, http://localhost:3000"}
+    with live_api(settings.model_copy(update=changed)) as running:
+        yield running
+
+
+def test_a_named_site_s_page_may_ask_with_a_key(shared: LiveApi) -> None:
+    asked = {"Origin": APP, "Access-Control-Request-Method": "POST"}
+    asked["Access-Control-Request-Headers"] = "authorization, idempotency-key"
+    before = shared.client.options("/caption", headers=asked)
+    assert before.status_code == 200
+    assert before.headers["access-control-allow-origin"] == APP
+    assert "access-control-allow-credentials" not in before.headers
+    key, token = make_key("ada")
+    shared.service.keys.store.add(key)
+    response = send(shared, headers={"Origin": APP, "Authorization": f"Bearer {token}"})
+    assert response.status_code == 202
+    assert response.headers["access-control-allow-origin"] == APP
+    assert "Location" in response.headers["access-control-expose-headers"]
+
+
+def test_its_refusals_can_be_read_there(shared: LiveApi) -> None:
+    response = send(shared, headers={"Origin": APP})
+    assert_problem(response, 401, "key_missing")
+    assert response.headers["access-control-allow-origin"] == APP
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://app.example", f"{APP}.evil.example", "null"]
+)
+def test_other_sites_pages_may_not(shared: LiveApi, origin: str) -> None:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in shared.client.options("/caption", headers=asked).headers
+    key, token = make_key("ada")
+    shared.service.keys.store.add(key)
+    response = send(shared, headers={"Origin": origin, "Authorization": f"Bearer {token}"})
+    assert_problem(response, 403, "origin_not_allowed")
+    assert "access-control-allow-origin" not in response.headers
+
+
+def test_nobody_is_named_unless_asked_for(api: LiveApi) -> None:
+    assert "access-control-allow-origin" not in api.client.get("/livez", headers={"Origin": APP}).headers
+
+
+@pytest.mark.parametrize(
+    "origins", ["app.example", "https://app.example/", "https://*.example", "ftp://a.example"]
+)
+def test_what_is_no_origin_is_refused_at_the_start(origins: str) -> None:
+    with pytest.raises(ValidationError, match="is no origin"):
+        Settings(cors_origins=origins)
+
+
+# ---- what a browser may do ----
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/livez", "/static/page.js", "/nowhere"])
+def test_every_answer_says_what_a_browser_may_do(api: LiveApi, path: str) -> None:
+    headers = api.client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "camera=()" in headers["permissions-policy"]
+    assert "strict-transport-security" not in headers, "not by http"

@@ -1,0 +1,301 @@
+"""Webhooks from the end of a job to a receiver on this machine, through a live API and a real Redis."""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+from tenacity.wait import wait_fixed
+
+from app.errors import EngineCrashed
+from app.jobs.blobs import Blobs
+from app.jobs.job import Submission
+from app.jobs.job_store import Jobs
+from app.jobs.options import CaptionOptions
+from app.settings import Settings
+from app.webhooks import delivery_store
+from app.webhooks.deliverer import DAY, Schedule
+from app.webhooks.sender import read_retry_after
+from tests.app.api_process import api_process
+from tests.app.live_api import LiveApi, assert_problem, live_api, send
+from tests.app.scripted_worker import ScriptedWorker
+from tests.app.webhooks.receiver import OLD_SECRET, SECRET, Reply, receiving
+from tests.app.workers import eventually
+
+SCRIPTS = Path(delivery_store.__file__).parent / "lua"
+FAST = Schedule(attempts=4, wait=wait_fixed(0.05))
+
+
+@pytest.fixture
+def signing(settings: Settings) -> Settings:
+    return settings.model_copy(
+        update={
+            "webhook_secrets": f"{SECRET}, {OLD_SECRET}",
+            "webhook_hosts": "127.0.0.1",
+            "max_backlog": 100,
+        }
+    )
+
+
+@pytest.fixture
+def hooked(signing: Settings) -> Iterator[LiveApi]:
+    with live_api(signing) as api:
+        api.service.webhooks._schedule = FAST
+        yield api
+
+
+@pytest.fixture
+def taker(hooked: LiveApi, jobs: Jobs) -> ScriptedWorker:
+    return ScriptedWorker(jobs, hooked.service.blobs)
+
+
+def submit(jobs: Jobs, webhook: str | None, **told: Any) -> str:
+    job_id = uuid.uuid4().hex
+    submission = Submission(webhook=webhook, **told)
+    jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", filename="clip.mp4", submission=submission)
+    return job_id
+
+
+def settled(api: LiveApi, job_id: str, state: str = "delivered") -> dict[str, Any]:
+    """A delivery once it is so."""
+    found: list[dict[str, Any]] = []
+
+    def is_so() -> bool:
+        found[:] = api.client.get(f"/jobs/{job_id}/deliveries").json()["deliveries"]
+        return bool(found) and found[0]["state"] == state
+
+    eventually(is_so, 20)
+    return found[0]
+
+
+def test_an_end_is_told_once_and_signed(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
+    with receiving() as receiver:
+        job_id = submit(jobs, f"{receiver.url}?order=7", metadata={"order": 7})
+        taker.succeed(taker.take())
+        delivery = settled(hooked, job_id)
+        time.sleep(0.5)
+    (received,) = receiver.received
+    assert received.path == "/hook?order=7"
+    for secret in (SECRET, OLD_SECRET):  # whichever of the two the receiver has
+        message = Webhook(secret).verify(received.body, dict(received.headers))
+    assert message["type"] == "job.succeeded"
+    data = message["data"]
+    assert (data["id"], data["state"], data["caption"]) == (job_id, "succeeded", "a dog runs")
+    assert (data["metadata"], data["filename"], data["error"]) == ({"order": 7}, "clip.mp4", None)
+    assert message["timestamp"] == data["ended_at"]
+    assert receiver.ids == [delivery["webhook_id"]] == [f"msg_{job_id}"]
+    assert (delivery["type"], delivery["host"], delivery["next_attempt_at"]) == (
+        "job.succeeded", "127.0.0.1", None,
+    )  # fmt: skip
+    (attempt,) = delivery["attempts"]
+    assert (attempt["number"], attempt["status"], attempt["error"]) == (1, 204, None)
+    assert jobs.server.xlen(jobs.keys.ended) == 0
+
+
+def test_failures_and_cancellations_are_told_too(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
+    with receiving() as receiver:
+        failed, canceled = submit(jobs, receiver.url), submit(jobs, receiver.url)
+        jobs.fail(taker.take(), EngineCrashed("The video killed the engine."))
+        hooked.client.delete(f"/jobs/{canceled}")
+        settled(hooked, failed)
+        settled(hooked, canceled)
+    told = {got.message["data"]["id"]: got.message for got in receiver.received}
+    assert told[failed]["type"] == "job.failed"
+    assert told[failed]["data"]["error"]["code"] == "engine_crashed"
+    assert told[canceled]["type"] == "job.canceled"
+    assert len(receiver.received) == 2
+
+
+def test_what_fails_is_tried_again_with_the_same_id(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    with receiving(Reply(500), Reply(302, {"location": "http://127.0.0.1:1/"})) as receiver:
+        job_id = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        delivery = settled(hooked, job_id)
+    assert [attempt["status"] for attempt in delivery["attempts"]] == [500, 302, 204]
+    assert [attempt["number"] for attempt in delivery["attempts"]] == [1, 2, 3]
+    assert "redirects" in delivery["attempts"][1]["error"]
+    assert len(set(receiver.ids)) == 1
+    assert len({got.body for got in receiver.received}) == 1
+
+
+def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.webhooks.sender.SECONDS", 0.3)
+    with receiving(Reply(seconds=1.0)) as receiver:
+        job_id = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        delivery = settled(hooked, job_id)
+    first, second = delivery["attempts"]
+    assert (first["status"], second["status"]) == (None, 204)
+    assert "no answer within" in first["error"]
+
+
+def test_retry_after_is_honoured(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
+    with receiving(Reply(429, {"retry-after": "2"})) as receiver:
+        job_id = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        settled(hooked, job_id)
+    first, second = receiver.received
+    assert second.at - first.at >= 2.0
+
+
+def test_gone_ends_it_and_so_does_the_last_attempt(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    with receiving(Reply(410)) as gone, receiving(*[Reply(503)] * 9) as broken:
+        ids = [submit(jobs, gone.url), submit(jobs, broken.url)]
+        for _ in ids:
+            taker.succeed(taker.take())
+        found = [settled(hooked, job_id, "failed") for job_id in ids]
+        time.sleep(0.3)
+        assert (len(gone.received), len(broken.received)) == (1, FAST.attempts)
+    assert [len(delivery["attempts"]) for delivery in found] == [1, FAST.attempts]
+    assert jobs.server.zcard(jobs.keys.deliveries) == 0
+    assert jobs.server.ttl(jobs.keys.delivery(ids[0])) > 0
+    assert jobs.server.ttl(jobs.keys.delivery_attempts(ids[0])) > 0
+
+
+def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, jobs: Jobs) -> None:
+    with (
+        receiving() as receiver,
+        live_api(signing.model_copy(update={"webhook_hosts": ""})) as api,
+    ):
+        taker = ScriptedWorker(jobs, api.service.blobs)
+        urls = [receiver.url, receiver.url.replace("127.0.0.1", "localhost"), "http://169.254.169.254/"]
+        ids = [submit(jobs, url) for url in urls]
+        for _ in ids:
+            taker.succeed(taker.take())
+        for job_id in ids:
+            (attempt,) = settled(api, job_id, "failed")["attempts"]
+            assert "private network" in attempt["error"]
+        tried = api.client.post("/webhooks/test", json={"url": receiver.url}).json()
+        assert (tried["delivered"], tried["status"]) == (False, None)
+        assert receiver.received == []
+
+
+def test_jobs_without_a_webhook_leave_nothing(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
+    job_id = submit(jobs, None)
+    taker.succeed(taker.take())
+    eventually(lambda: jobs.server.xlen(jobs.keys.ended) == 0)
+    assert hooked.client.get(f"/jobs/{job_id}/deliveries").json() == {"deliveries": []}
+    assert not jobs.server.exists(jobs.keys.delivery(job_id))
+    assert_problem(hooked.client.get(f"/jobs/{'0' * 32}/deliveries"), 404, "unknown_job")
+
+
+def test_a_webhook_is_tried_out(hooked: LiveApi) -> None:
+    with receiving(Reply(), Reply(500)) as receiver:
+        tried = hooked.client.post("/webhooks/test", json={"url": receiver.url}).json()
+        assert (tried["delivered"], tried["status"], tried["error"]) == (True, 204, None)
+        again = hooked.client.post("/webhooks/test", json={"url": receiver.url}).json()
+        assert (again["delivered"], again["status"]) == (False, 500)
+    message = Webhook(SECRET).verify(receiver.received[0].body, dict(receiver.received[0].headers))
+    assert message["type"] == "webhook.test"
+    assert receiver.ids == [tried["webhook_id"], again["webhook_id"]]
+    for url in ("ftp://x/", "", None, 7):
+        assert_problem(hooked.client.post("/webhooks/test", json={"url": url}), 422, "invalid_request")
+
+
+def test_without_a_secret_webhooks_are_refused_and_kept_until_there_is_one(
+    settings: Settings, signing: Settings, jobs: Jobs
+) -> None:
+    with receiving() as receiver:
+        with live_api(settings) as api:
+            assert_problem(send(api, webhook=receiver.url), 422, "webhooks_off")
+            assert api.uploads == []
+            assert_problem(api.client.post("/webhooks/test", json={"url": receiver.url}), 422, "webhooks_off")
+            job_id = submit(jobs, receiver.url)  # accepted while there was a secret
+            taker = ScriptedWorker(jobs, api.service.blobs)
+            taker.succeed(taker.take())
+            assert settled(api, job_id, "pending")["attempts"] == []
+        with live_api(signing) as api:
+            settled(api, job_id)
+        assert receiver.ids == [f"msg_{job_id}"]
+
+
+def test_a_webhook_comes_with_the_form(hooked: LiveApi, taker: ScriptedWorker) -> None:
+    with receiving() as receiver:
+        location = send(hooked, webhook=receiver.url).headers["location"]
+        assert hooked.client.get(location).json()["webhook"] == "127.0.0.1"
+        taker.succeed(taker.take())
+        settled(hooked, location.rpartition("/")[2])
+        assert len(receiver.received) == 1
+
+
+def test_two_processes_tell_each_end_once(signing: Settings, jobs: Jobs) -> None:
+    taker = ScriptedWorker(jobs, Blobs(signing.blob_url, signing.staging))
+    with receiving() as receiver, api_process(signing) as one, api_process(signing) as two:
+        assert one.url != two.url
+        ids = [submit(jobs, receiver.url) for _ in range(40)]
+        for _ in ids:
+            taker.succeed(taker.take())
+        eventually(lambda: len(receiver.received) >= len(ids), 60)
+        time.sleep(1.0)
+        assert Counter(receiver.ids) == Counter(f"msg_{job_id}" for job_id in ids)
+
+
+def test_a_restart_of_the_api_forgets_no_delivery(signing: Settings, jobs: Jobs) -> None:
+    """Killed while the receiver thinks, after a failed attempt, and while a job ends."""
+    taker = ScriptedWorker(jobs, Blobs(signing.blob_url, signing.staging))
+    with receiving(Reply(500), Reply(seconds=5.0)) as receiver, api_process(signing) as api:
+        tried = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        eventually(lambda: is_noted(jobs, tried))
+        thinking = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        eventually(lambda: len(receiver.received) == 2)
+        api.stop(signal.SIGKILL)
+        ended_meanwhile = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        for job_id in (tried, thinking):  # the pause after the failure, and the lease of the killed one
+            jobs.server.zadd(jobs.keys.deliveries, {job_id: 0})
+        api.start()
+        eventually(lambda: jobs.server.zcard(jobs.keys.deliveries) == 0 and is_noted(jobs, ended_meanwhile))
+        counts = Counter(receiver.ids)
+    assert counts == {f"msg_{tried}": 2, f"msg_{thinking}": 2, f"msg_{ended_meanwhile}": 1}
+
+
+def is_noted(jobs: Jobs, job_id: str) -> bool:
+    return bool(jobs.server.llen(jobs.keys.delivery_attempts(job_id)))
+
+
+# ---- when ----
+
+
+def test_attempts_are_made_over_about_a_day() -> None:
+    schedule = Schedule()
+    pauses = [schedule.pause_after(attempt, None) for attempt in range(1, schedule.attempts + 1)]
+    assert pauses[-1] is None
+    known = [pause for pause in pauses if pause is not None]
+    assert known == sorted(known[:7]) + known[7:]
+    assert 5 <= known[0] <= 7
+    assert 0.9 * DAY < sum(known) < 1.2 * DAY
+    assert (schedule.pause_after(1, 3600.0), schedule.pause_after(1, 10 * DAY)) == (3600.0, DAY)
+
+
+def test_retry_after_is_a_number_or_a_date() -> None:
+    assert read_retry_after("120", now=0.0) == 120.0
+    assert read_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", now=20.0) == 40.0
+    assert read_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", now=90.0) == 0.0
+    assert read_retry_after("soon", now=0.0) is None
+
+
+def test_a_delivery_that_is_over_is_noted_once(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
+    """A process that was frozen in an attempt comes back when another one has made the next."""
+    with receiving() as receiver:
+        job_id = submit(jobs, receiver.url)
+        taker.succeed(taker.take())
+        delivery = settled(hooked, job_id)
+    script = jobs.server.register_script((SCRIPTS / "settle.lua").read_text())
+    keys = [jobs.keys.deliveries, jobs.keys.delivery(job_id), jobs.keys.delivery_attempts(job_id)]
+    assert script(keys=keys, args=[job_id, 1, "pending", 0, "{}", 50, 60]) == 0
+    assert settled(hooked, job_id) == delivery
