@@ -29,6 +29,7 @@ SIGNALS = {
     "EngineRaised",
     "EntryDamaged",
     "JumpMissed",
+    "KeyTaken",
     "OutOfTime",
     "_Interrupted",
 }

@@ -131,6 +131,7 @@ def caption(
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
     length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.7,
+    prompt: Annotated[str | None, typer.Option(help=_option("prompt"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
         Path | None,
@@ -160,6 +161,7 @@ def caption(
         num_captions=num_captions,
         max_length=max_length,
         length_penalty=length_penalty,
+        prompt=prompt,
         attention=attention is not None,
     )
     from app.cli.caption import caption_files

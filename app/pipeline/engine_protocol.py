@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app import __version__
 from app.documents.job import Answer, Media, Note, Timings
 from app.errors import JobFailure
@@ -81,6 +84,17 @@ class EngineInfo:
         return json.dumps([__version__, self.device, fed, repr(self.request_for(choice))])
 
 
+@dataclass(frozen=True, eq=False)
+class SemanticVectors:
+    """Holds unit vectors in one space, whose products say how well two of them fit.
+
+    pictures: float32 (N, D). sentences: float32 (M, D).
+    """
+
+    pictures: NDArray[np.float32]
+    sentences: NDArray[np.float32]
+
+
 def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
     """Makes the part of a job's answer that is known after decoding."""
     return Answer(
@@ -115,6 +129,10 @@ class CaptionEngine(Protocol):
         Returns:
             For each video its answer, or why this one video cannot have one.
         """
+        ...
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures, each a video of one frame, and sentences; None where there is no embedding."""
         ...
 
 

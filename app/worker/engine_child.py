@@ -9,6 +9,7 @@ from __future__ import annotations
 import pkgutil
 import traceback
 from dataclasses import replace
+from typing import Any
 
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
@@ -56,18 +57,22 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
     while True:
         try:
-            places, options, keep = link.recv()
+            request, places, told, keep = link.recv()
         except (EOFError, OSError):
             return
         try:
             videos = map_frames(places, parent.shared)
-            found = engine.describe_and_caption(videos, options, report)
-            answers = [_packed(answer, place in keep) for place, answer in enumerate(found)]
+            found: Any
+            if request == "embed":
+                found = engine.embed([video for video in videos if not isinstance(video, bytes)], told)
+            else:
+                answers = engine.describe_and_caption(videos, told, report)
+                found = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
-            link.send(("answers", answers))
+            link.send(("answer", found))
 
 
 def _packed(answer: EngineAnswer | JobFailure, is_kept: bool) -> EngineAnswer | JobFailure:

@@ -21,7 +21,7 @@ from app.errors import QueueUnavailable
 from app.feature_cache.kept_features import KeptFeatures
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
-from app.jobs.kept_segments import KeptSegments
+from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
@@ -33,6 +33,7 @@ Stop = Literal["canceled", "lost", "deadline", "handed back"]
 
 #: Where each stage begins and ends in the progress of the whole job.
 SHARES: Mapping[Stage, tuple[float, float]] = {
+    "fetch": (0.0, 0.0),
     "decode": (0.0, 0.4),
     "extract": (0.4, 0.8),
     "caption": (0.8, 1.0),
@@ -40,6 +41,9 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 
 #: Of the progress of a film that is cut: its segments. What is left is its summary.
 SEGMENTS_SHARE = 0.95
+
+#: Of the progress of a job whose video is fetched: that.
+FETCH_SHARE = 0.3
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +55,10 @@ class Attempt:
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
     the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
-    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments. feature_key:
-    digest of its file, and what else names its features in the cache. features: found there, in place of
-    ``decoded``.
+    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments, those of an
+    earlier attempt at first. has_gained: whether this attempt has finished one of them. fetched: seconds that
+    fetching the video took; None where it was uploaded. feature_key: digest of its file, and what else names
+    its features in the cache. features: found there, in place of ``decoded``.
     """
 
     claim: Claim
@@ -71,10 +76,24 @@ class Attempt:
     kept: KeptSegments | None = None
     feature_key: tuple[str, str] | None = None
     features: KeptFeatures | None = None
+    has_gained: bool = False
+    fetched: float | None = None
     _since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.kept = kept_by(self.claim.job.answer)
 
     @property
     def progress(self) -> float:
+        if self.claim.job.submission.source_url is None:
+            return self._progress
+        if self.stage == "fetch":
+            return FETCH_SHARE * min(max(self.share, 0.0), 1.0)
+        return FETCH_SHARE + (1.0 - FETCH_SHARE) * self._progress
+
+    @property
+    def _progress(self) -> float:
+        """How far it is with a video that is there."""
         begin, end = SHARES[self.stage]
         staged = begin + (end - begin) * min(max(self.share, 0.0), 1.0)
         if self.film is None:
@@ -118,12 +137,15 @@ class Attempt:
 
     def begin_again(self, claim: Claim) -> None:
         """Starts another attempt, with what the last one decoded."""
-        self.claim, self.spent, self.share = claim, 0.0, 0.0
+        self.claim, self.spent, self.share, self.has_gained = claim, 0.0, 0.0, False
 
     def record(self, answer: Answer | None = None) -> dict[str, Any]:
         """Makes the record's answer: of what is known so far, or of ``answer``."""
         kept = {} if self.kept is None else {"segments": self.kept.as_record()}
-        return {**(answer or self.answer).as_record(), **kept}
+        record = {**(answer or self.answer).as_record(), **kept}
+        if self.fetched is not None:
+            record["timings"] = {**record.get("timings", {}), "fetch": self.fetched}
+        return record
 
 
 class Watchdog:
@@ -203,6 +225,15 @@ class Watchdog:
         with self._guard:
             self._held = [held for held in self._held if held is not run]
 
+    def beat(self, run: Attempt) -> None:
+        """Tells the record at once how far a run is, rather than with the next beat, where Redis answers."""
+        with self._guard:
+            try:
+                if not run.stopped:
+                    self._beat(run)
+            except QueueUnavailable as error:
+                log.warning("no beat: redis is away", reason=str(error))
+
     def _watch(self) -> None:
         advertised = -ADVERTISE_SECONDS
         while not self._over.wait(self._settings.beat_seconds):
@@ -227,7 +258,7 @@ class Watchdog:
     def _beat(self, run: Attempt) -> None:
         known = (run.answer, run.kept)
         news = None if known[0] is run.reported[0] and known[1] is run.reported[1] else run.record()
-        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
+        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news, has_gained=run.has_gained)
         if pulse == "go":
             run.reported = known
             return

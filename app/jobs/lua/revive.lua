@@ -15,7 +15,8 @@ redis.call('HSET', record,
   'created_ms', string.format('%d', tick(tonumber(ARGV[2])).ms),
   'entry', redis.call('XADD', stream, '*', 'job', id))
 redis.call('HDEL', record, 'answer', 'error', 'cancel', 'nonce', 'results', 'ended_by', 'ended_at', 'ended_ms',
-  'started_at', 'started_ms', 'stage', 'lease', 'worker', 'shared', 'offered')
+  'started_at', 'started_ms', 'stage', 'lease', 'worker', 'shared', 'offered',
+  'gained')
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('ZREM', expiry, id)
 index_job(record, id)
