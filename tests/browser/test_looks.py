@@ -72,6 +72,7 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
         expect(page.locator(".compare-row", has_text="…")).to_have_count(0, timeout=PATIENCE)
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
+        page.evaluate("scrollTo(0, 0)")
         take_picture(visitor, "chapters", scheme, size[0])
         page.locator("#compare").evaluate("box => box.scrollIntoView()")
         take_picture(visitor, "compare", scheme, size[0])

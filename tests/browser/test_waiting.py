@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
+from app.access.keys import make_key
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LiveApi, live_api
 from tests.app.serve.test_supervisor import Served
 from tests.browser.conftest import Visit
-from tests.browser.visitor import PATIENCE, Visitor
+from tests.browser.visitor import PATIENCE, Visitor, visiting
 
 QUEUED: dict[str, Any] = {
     "id": "0" * 32, "state": "queued", "stage": None, "progress": 0, "filename": "one.mp4", "warnings": [],
@@ -98,7 +103,19 @@ def test_a_film_that_is_too_large_is_told_how_large_it_may_be(visit: Visit, clip
         visitor.page.route("**/caption", lambda route: route.fulfill(status=413, json=problem))
         visitor.send(clips["one.mp4"])
         expect(visitor.page.locator("#problem-what")).to_contain_text("at most 512 MB")
-        expect(visitor.page.locator("#again")).to_be_visible()
+        expect(visitor.page.locator("#again")).to_be_hidden()  # it would not become smaller
+
+
+def test_a_film_that_found_no_room_is_sent_again_at_one_click(visit: Visit, clips: dict[str, Path]) -> None:
+    problem = {"code": "backlog_full", "detail": "1000 jobs are waiting already.", "hint": ""}
+    with visit() as visitor:
+        visitor.page.route("**/caption", lambda route: route.fulfill(status=503, json=problem))
+        visitor.send(clips["one.mp4"])
+        expect(visitor.page.locator("#problem-what")).to_have_text("Too many films are waiting already.")
+        visitor.page.unroute("**/caption")
+        visitor.page.click("#again")
+        visitor.wait_for_caption()
+        expect(visitor.films).to_have_count(1)
 
 
 def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
@@ -117,6 +134,17 @@ def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None
         expect(announced).to_have_text(f"Caption of sample.mp4: {caption}")
         expect(announced).to_have_attribute("aria-live", "polite")
         expect(visitor.page.get_by_role("heading", name=f"Caption: {caption}")).to_be_attached()
+
+
+def test_a_job_is_followed_by_its_events(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        asked: list[str] = []
+        visitor.page.on("request", lambda request: asked.append(request.url))
+        visitor.page.click("summary")
+        visitor.page.select_option("#o-segments", "shots")
+        visitor.send_and_wait(clips["shots.mp4"])
+        assert any(url.endswith("/events") for url in asked)
+        assert sum(bool(re.search(r"/jobs/[0-9a-f]{32}$", url)) for url in asked) <= 4
 
 
 def test_enter_opens_the_chooser(visit: Visit) -> None:
@@ -157,6 +185,41 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
         expect(page.locator("#o-captioner option").first).to_be_attached()
         assert page.locator("#o-captioner option").count() > 3
         expect(page.get_by_role("button", name="Forget my key")).to_be_visible()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[LiveApi]:
+    """A service that needs a key, and has no worker."""
+    with RedisServer(tmp_path / "redis") as redis:
+        settings = Settings(data=tmp_path, redis_url=redis.url, namespace="locked", access="keys")
+        with live_api(settings) as running:
+            yield running
+
+
+def test_a_locked_service_is_opened_by_a_key_and_one_without_workers_says_so(
+    browser: Browser, locked: LiveApi, clips: dict[str, Path]
+) -> None:
+    key, token = make_key("ada", scopes=("read", "write"))
+    locked.service.keys.store.add(key)
+    address = f"http://127.0.0.1:{locked.port}"
+    with visiting(browser, address, (1280, 800), "light", touch=False, moving=False) as visitor:
+        page = visitor.page
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.get_by_role("button", name="Not now").click()
+        expect(page.locator("#notice")).to_contain_text("Without a key")
+        visitor.send(clips["one.mp4"])
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.fill("#key", token)
+        page.keyboard.press("Enter")
+        expect(page.locator("#status")).to_contain_text("No captioner is connected at the moment.")
+        page.reload()
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(page.locator("#status")).to_contain_text("No captioner is connected at the moment.")
+        expect(visitor.films.first).to_contain_text("one.mp4")
+        page.get_by_role("button", name="Cancel", exact=True).click()
+        expect(page.locator("#problem-what")).to_have_text("Cancelled.")
+        page.get_by_role("button", name="Forget my key").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service: Served) -> None:

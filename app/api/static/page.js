@@ -64,6 +64,11 @@ function notice(text, opensOptions = false) {
   if (opensOptions) $("options-box").open = true;
 }
 
+async function loadOptions() {
+  if (await options.load()) notice(NO_CAPTIONER);
+  if (current) comparison.draw();
+}
+
 // ---- showing one ----
 
 function show(film, { push = true } = {}) {
@@ -198,7 +203,8 @@ function askForKey() {
       if (isGood(found)) {
         localStorage.setItem(SIGNED_IN, "yes");
         $("sign-out").hidden = false;
-        return done(true);
+        done(true);
+        return void (options.names.length || loadOptions());
       }
       $("key-said").textContent = found.status === 0 ? explain(found.body).join(" ") : "This key is not accepted. Look whether it was copied whole.";
       return undefined;
@@ -250,5 +256,5 @@ window.addEventListener("popstate", showAddressed);
 new MutationObserver(() => { $("films").hidden = !$("films-list").children.length; }).observe($("films-list"), { childList: true });
 $("films").hidden = !$("films-list").children.length;
 setInterval(lookAtOthers, OTHERS_MS);
-options.load().then((isAny) => { if (!isAny) notice(NO_CAPTIONER); if (current) comparison.draw(); });
+loadOptions();
 showAddressed();

@@ -56,7 +56,17 @@ const PROBLEMS = {
   too_many_jobs: ["As many of your films are under way as your key allows.", "Wait until one is done, then send this one again."],
   internal_error: ["The service has a fault of its own.", "Try again; if it happens again, tell whoever runs the service."],
 };
+// Problems of the film itself: to send it again as it is would help nobody.
+const OF_THE_FILM = new Set([
+  "not_a_video", "empty_file", "video_empty", "unsupported_container", "unsupported_codec", "encrypted", "tiled_image", "incomplete_file", "no_video_stream",
+  "audio_only", "no_frames", "too_damaged", "too_long", "too_many_pixels", "too_many_frames", "decode_memory", "decoder_crashed", "engine_crashed",
+  "upload_too_large", "url_too_large", "url_not_allowed", "url_not_supported",
+]);
 const FOR_OPERATORS = /REELWORD_|REDIS|curl |ffmpeg|python -m|GET \/|POST \/|form field|worker's log/;
+
+export function mayHelpAgain(problem) {
+  return !OF_THE_FILM.has(problem?.code);
+}
 
 // [what is wrong, what to do] for a visitor.
 export function explain(problem) {

@@ -31,21 +31,26 @@ export class Chapters {
   show(segments) {
     this.box.hidden = !segments?.length;
     if (!segments) return;
-    const differs = this.segments.findIndex(({ start, caption }, k) => start !== segments[k]?.start || caption !== segments[k].caption);
+    const differs = this.segments.findIndex((segment, k) => !isSame(segment, segments[k]));
     const from = differs < 0 ? this.segments.length : differs;
-    this.segments.length = from;
-    this.rows.splice(from).forEach((row) => row.remove());
+    this.cut(from);
     segments.slice(from).forEach((segment, k) => this.append(segment, from + k));
     this.filter(from);
   }
 
-  // One that is told of as it is done.
+  // One that is told of as it is done; a number that comes again counts anew.
   add(segment) {
     const number = segment.number ?? this.segments.length;
-    if (number !== this.segments.length) return;
+    if (number > this.segments.length || isSame(this.segments[number], segment)) return;
+    this.cut(number);
     this.box.hidden = false;
     this.append(segment, number);
     this.filter(number);
+  }
+
+  cut(from) {
+    this.segments.length = from;
+    this.rows.splice(from).forEach((row) => row.remove());
   }
 
   append(segment, number) {
@@ -53,6 +58,7 @@ export class Chapters {
     const item = make("li");
     const button = make("button", undefined, { type: "button", class: "chapter" });
     const picture = make("img", undefined, { alt: "", loading: "lazy", width: 96, height: 54, src: segmentFrameUrl(this.id, number) });
+    picture.onerror = () => picture.classList.add("is-gone");
     const texts = make("span", undefined, { class: "chapter-texts" });
     texts.append(make("span", `${clock(segment.start, false)} to ${clock(segment.end, false)}`, { class: "chapter-time" }), make("span", segment.caption, { class: "chapter-caption" }));
     button.append(picture, texts);
@@ -105,6 +111,8 @@ export class Chapters {
     if (shown.length && from === 0) this.stop(shown[0].firstChild);
   }
 }
+
+const isSame = (one, other) => one?.start === other?.start && one?.caption === other?.caption;
 
 function emphasise(element, caption, words) {
   if (!words.length) return void (element.textContent = caption);

@@ -1,6 +1,6 @@
 // One film on show: it plays, its caption runs under it, and below that its time; while its job is under way, how far that is.
 
-import { endedAs, explain, waiting } from "../text.js";
+import { endedAs, explain, mayHelpAgain, waiting } from "../text.js";
 import { frameUrl, getAttention, getSegmentAttention, segmentFrameUrl } from "../jobs/server.js";
 import { ownView, wordView } from "./captioner_views.js";
 import { Chapters } from "./chapters.js";
@@ -91,7 +91,7 @@ export class FilmView {
     const [what, todo] = explain(problem);
     this.$("problem-what").textContent = what;
     this.$("problem-todo").textContent = todo;
-    this.$("again").hidden = !canBeSentAgain;
+    this.$("again").hidden = !canBeSentAgain || !mayHelpAgain(problem);
     this.showNote();
   }
 

@@ -7,6 +7,7 @@ import { rove } from "./timeline.js";
 
 const HOVER_MS = 90; // a pointer that only passes by chooses nothing
 const TOUR_MS = 1300;
+const EMPTY = new Set(["with", "from", "into", "over", "that", "this", "their", "through", "near", "next", "there", "while", "some", "front", "around"]);
 const NEAR = 0.08; // seconds within which the film still stands at the moment that was chosen
 
 export class Words {
@@ -60,10 +61,10 @@ export class Words {
     else this.goTo(this.strongest());
   }
 
-  // "a" looks nowhere in particular: begin with the longer word that says most about when.
+  // "a" looks nowhere in particular: begin with the telling word that says most about when.
   telling() {
     const { words, entropy, spread } = this.attention;
-    const long = words.map((_, k) => k).filter((k) => words[k].length > 3 && this.attention.temporal[k]);
+    const long = words.map((_, k) => k).filter((k) => words[k].length > 2 && !EMPTY.has(words[k]) && this.attention.temporal[k]);
     const clear = long.filter((k) => !spread?.[k]);
     const least = (all) => all.reduce((best, k) => ((entropy?.[k] ?? 1) < (entropy?.[best] ?? 1) ? k : best), all[0]);
     return clear.length ? least(clear) : long[0] ?? 0;

@@ -25,19 +25,20 @@ export class Options {
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
+  // Returns whether the service says that no captioner is connected.
   async load() {
-    const { body } = await getModels();
+    const { status, body } = await getModels();
     const captioners = body?.captioners || [];
     this.known = new Map(captioners.map((captioner) => [captioner.name, captioner]));
     this.default = body?.default;
     const select = this.form.elements.captioner;
     const options = captioners.map(({ name }) => make("option", name === this.default ? `${name} (usual)` : name, { value: name }));
-    select.replaceChildren(...(options.length ? options : [make("option", "none is connected", { value: "" })]));
+    select.replaceChildren(...(options.length ? options : [make("option", status === 200 ? "none is connected" : "not known yet", { value: "" })]));
     if (this.default) select.value = this.default;
     const alone = captioners.filter(({ members }) => !members);
     this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name)));
     this.showChosen();
-    return captioners.length > 0;
+    return status === 200 && !captioners.length;
   }
 
   get names() {
