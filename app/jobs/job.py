@@ -67,7 +67,7 @@ class Keys:
 
     @property
     def counts(self) -> str:
-        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        """Names the hash of what has happened so far, for ``/metrics``; lua/common.lua knows it by the clock."""
         return f"{self.namespace}:counts"
 
     @property
