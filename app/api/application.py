@@ -32,6 +32,7 @@ from app.api.guards.connections import limited
 from app.api.guards.keys import COOKIE, RequireKey
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
+from app.api.request_tracing import TraceRequests
 from app.api.routes import (
     batches,
     captions,
@@ -119,6 +120,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Audit)
     app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_middleware(HeadAsGet)
+    if service.tracing.is_on:
+        app.add_middleware(TraceRequests, tracing=service.tracing)
     return app
 
 

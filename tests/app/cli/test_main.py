@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -396,6 +397,11 @@ def test_tables_fit_any_width_and_cut_no_name(shell: Shell, command: tuple[str, 
     assert max(map(len, table.splitlines())) <= int(columns)
     for name in names_listed(shell, command):
         assert name in table, name
+
+
+def test_short_columns_break_no_line(shell: Shell) -> None:
+    table = shell.here("weights", "list", COLUMNS="80").stdout
+    assert re.search(r"│ +\d+ MB", table), "a size and its unit"
 
 
 def names_listed(shell: Shell, command: tuple[str, ...]) -> list[str]:
