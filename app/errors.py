@@ -12,7 +12,13 @@ extractors/media/errors.py.)
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
-    │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    │   ├── UploadMissing           upload_missing        410  its file is gone from the blob store
+    │   ├── UrlNotAllowed           url_not_allowed       422  its address is in a network that is not asked
+    │   ├── UrlUnreachable          url_unreachable       502  no server answers there, or it breaks off
+    │   ├── UrlNotFound             url_not_found         404  there is no file at its address
+    │   ├── UrlRefused              url_refused           403  the server there refuses it
+    │   ├── UrlTooLarge             url_too_large         413  the file has more bytes than an upload may
+    │   └── UrlTimeout              url_timeout           504  it did not come in time
     ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
@@ -25,6 +31,7 @@ extractors/media/errors.py.)
         ├── RedisFailed             redis_failed          500  the embedded server does not come up
         ├── DataFolderInUse         data_folder_in_use    500  another ``serve`` has it
         ├── PortInUse               port_in_use           500  something listens there already
+        ├── TracingMissing          tracing_missing       500  traces are asked for, and nothing can send them
         └── EngineStartFailed       engine_start_failed   500  the models do not load
 
 ``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``operator_hint`` what only the
@@ -121,11 +128,50 @@ class UploadMissing(JobFailure):
     status = 410
 
 
+class UrlNotAllowed(JobFailure):
+    code = "url_not_allowed"
+    hint = "Give an http or https address that anybody can reach, or send the file itself."
+    operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
+    status = 422
+
+
+class UrlUnreachable(JobFailure):
+    code = "url_unreachable"
+    hint = "Check that the address opens for others, send it again later, or send the file itself."
+    status = 502
+
+
+class UrlNotFound(JobFailure):
+    code = "url_not_found"
+    hint = "Check the address; a signed one may have lapsed."
+    status = 404
+
+
+class UrlRefused(JobFailure):
+    code = "url_refused"
+    hint = "Give an address that needs no login, a signed one for example, or send the file itself."
+    status = 403
+
+
+class UrlTooLarge(JobFailure):
+    code = "url_too_large"
+    hint = "Give the address of a shorter or smaller video."
+    operator_hint = "REELWORD_MAX_UPLOAD_BYTES is the limit."
+    status = 413
+
+
+class UrlTimeout(JobFailure):
+    code = "url_timeout"
+    hint = "Send the address again later, or send the file itself."
+    operator_hint = "REELWORD_URL_SECONDS is the longest time."
+    status = 504
+
+
 class TooManyJobs(JobError):
     """An owner has as many jobs that are not over as its key allows."""
 
     code = "too_many_jobs"
-    hint = "Wait until one of them is over, or cancel one, then send the video again."
+    hint = "Wait until one of them is over, or cancel one; send fewer videos at a time."
     operator_hint = "The key has this limit from python -m app keys add --concurrent."
     status = 429
 
@@ -206,6 +252,12 @@ class DataFolderInUse(StartError):
 class PortInUse(StartError):
     code = "port_in_use"
     hint = "Stop what listens there, or choose another port: PORT=8080 make serve."
+
+
+class TracingMissing(StartError):
+    code = "tracing_missing"
+    hint = "Install it: pip install --constraint constraints.txt --group tracing."
+    operator_hint = "Or unset REELWORD_TRACES."
 
 
 class EngineStartFailed(StartError):

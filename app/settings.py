@@ -186,6 +186,9 @@ class Settings(BaseSettings):
         1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
     )
 
+    traces: str | None = Field(
+        None, description="OTLP endpoint (http://collector:4318) that traces are sent to; unset: none."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe line logged."
     )
@@ -223,6 +226,13 @@ class Settings(BaseSettings):
                 ) from error
         return proxies
 
+    @field_validator("url_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: str) -> str:
+        if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
+            raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
+        return hosts
+
     @field_validator("keep_uploads")
     @classmethod
     def _is_a_time(cls, kept: str) -> str:
@@ -230,12 +240,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
         return kept
 
-    @field_validator("url_hosts")
+    @field_validator("traces")
     @classmethod
-    def _are_hosts(cls, hosts: str) -> str:
-        if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
-            raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
-        return hosts
+    def _is_an_address(cls, traces: str | None) -> str | None:
+        if traces is not None and not re.match(r"https?://[^/\s]+", traces):
+            raise ValueError(f"{traces} is no address: give it as http://collector:4318")
+        return traces
 
     @field_validator("beat_seconds")
     @classmethod

@@ -281,7 +281,7 @@ def rfc3339(seconds: float | None) -> str | None:
 def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
     """Reads the answer, with those of its parts that the record only names because they outgrow Redis."""
     answer = _whole_answer(job, blobs)
-    kept = _kept_in(job, answer)
+    kept = _kept_in(job, answer, blobs)
     segments = None if kept is None else [_line_of(segment) for segment in kept.read(blobs)]
     return {**answer, "segments": segments}
 
@@ -312,13 +312,19 @@ def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
 
 
 def kept_segments(job: Job, blobs: Blobs) -> KeptSegments | None:
-    """Finds a job's segments; None where it has none, and where it ended without an answer: they go then."""
-    return _kept_in(job, _whole_answer(job, blobs))
+    """Finds a job's segments; None where it has none.
+
+    They go when it is canceled or expires; of one that failed they stay.
+    """
+    return _kept_in(job, _whole_answer(job, blobs), blobs)
 
 
-def _kept_in(job: Job, answer: Mapping[str, Any]) -> KeptSegments | None:
-    has_ended_without = job.is_over and job.state != "succeeded"
-    return None if has_ended_without else kept_by(answer)
+def _kept_in(job: Job, answer: Mapping[str, Any], blobs: Blobs) -> KeptSegments | None:
+    kept = None if job.state in ("canceled", "expired") else kept_by(answer)
+    if kept is None or job.state != "failed":
+        return kept
+    left = kept.at_the_end(blobs)
+    return left if left.done else None
 
 
 def _line_of(segment: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,9 @@ class Keys:
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
+    def idempotency(self, digest: str) -> str:
+        return f"{self.namespace}:idempotency:{digest}"
+
     @property
     def workers(self) -> str:
         return f"{self.namespace}:workers"
@@ -150,6 +153,7 @@ class Submission(BaseModel):
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
+    traceparent: str | None = Field(None, description="Span that sent it, as W3C's Trace Context has it.")
 
     @property
     def record_version(self) -> int:

@@ -1,13 +1,14 @@
 """Keeps the finished segments of a film's job in blobs: for readers while it runs, and for its next attempt.
 
     results/<job>/<token>/segments/parts/<k>.json         segments in their order, 64 to a part
+    results/<job>/<token>/segments/open.json              the last one, while those behind it may join it
     results/<job>/<token>/segments/<n>/frame.jpg          the frame that stands for the n-th of them
     results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in it
 
 The last part is replaced whole whenever a segment is added, so that a reader finds it as it was or as it is,
 and what is written at a time stays small however long the film. The job's record says where its segments lie
-and how many are done. Each attempt writes below its own token; it begins with a copy of what an earlier one
-has left.
+and how many are done. A segment that may still grow is none of them, until nothing follows any more. Each
+attempt writes below its own token; it begins with a copy of what an earlier one has left.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ class KeptSegments:
             first: number of the first that is wanted; only the parts from there on are read.
         """
         part, skipped = divmod(first, PART)
-        found = (segment for each in _parts(blobs, self.folder, part) for segment in each["segments"])
+        found = _all_in(blobs, self.folder, part)
         return list(islice(found, skipped, max(skipped, self.done - part * PART)))
+
+    def at_the_end(self, blobs: Blobs) -> KeptSegments:
+        """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
+        return KeptSegments(self.folder, sum(1 for _ in _all_in(blobs, self.folder)))
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
@@ -57,13 +62,15 @@ class SegmentFolder:
     """Writes the segments of one attempt.
 
     folder: key that all goes below, the attempt's own. basis: names all that decides what the segments are;
-    those of an attempt on another basis are not taken over.
+    those of an attempt on another basis are not taken over. open: the segment behind those that are done,
+    which may still grow, and in ``"state"`` what decides whether it does.
     """
 
     blobs: Blobs
     folder: str
     basis: str
     segments: list[Segment] = field(default_factory=list)
+    open: Mapping[str, Any] | None = None
 
     @property
     def kept(self) -> KeptSegments:
@@ -72,40 +79,64 @@ class SegmentFolder:
     @property
     def last_end(self) -> float:
         """Tells up to which second the film is done."""
-        return float(self.segments[-1]["end"]) if self.segments else 0.0
+        last = self.segments[-1:] if self.open is None else [self.open["segment"]]
+        return float(last[0]["end"]) if last else 0.0
 
-    def add(self, segment: Segment, frame: bytes, attention: bytes | None) -> None:
-        """Keeps the next segment; it is in the blobs when this returns.
+    def hold(self, segment: Segment, state: Mapping[str, Any]) -> None:
+        """Keeps the next segment, or what it has grown to; it is in the blobs when this returns.
 
         Args:
             segment: its document, as JSON.
+            state: JSON that tells the next attempt whether it grows.
+        """
+        self.open = {"segment": segment, "state": state}
+        text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
+        self.blobs.write(_open_key(self.folder), text.encode())
+
+    def show(self, frame: bytes, attention: bytes | None) -> None:
+        """Keeps what stands for the segment that is held, or is about to be.
+
+        Args:
             frame: the representative one, as JPEG.
             attention: its document as JSON text, None where it was not asked for.
         """
         self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
         if attention is not None:
             self.blobs.write(attention_key(self.folder, len(self.segments)), attention)
-        self.segments.append(segment)
-        self._write_part((len(self.segments) - 1) // PART)
+
+    def close(self) -> None:
+        """Counts the segment that is held, if there is one, among those that are done."""
+        if self.open is not None:
+            self.segments.append(self.open["segment"])
+            self.open = None
+            self._write_part((len(self.segments) - 1) // PART)
 
     def take_over(self, job_folder: str) -> None:
         """Copies what the attempt that came farthest has left below the job's folder, where there is any."""
         tokens = sorted(name for name in self.blobs.names(job_folder) if name.isdigit())
-        others = [f"{job_folder}/{token}" for token in tokens if f"{job_folder}/{token}" != self.folder]
-        left = {folder: self._left_in(folder) for folder in others}
-        farthest = max(left, key=lambda folder: len(left[folder]), default=None)
-        if farthest is None:
+        folders = [f"{job_folder}/{token}" for token in tokens if f"{job_folder}/{token}" != self.folder]
+        others = [self._left_in(folder) for folder in folders]
+        farthest = max(others, key=lambda other: other.last_end, default=None)
+        if farthest is None or not farthest.last_end:
             return
-        for number in range(len(left[farthest])):
-            self._copy(frame_key(farthest, number), frame_key(self.folder, number))
-            self._copy(attention_key(farthest, number), attention_key(self.folder, number))
-        self.segments = left[farthest]
+        for number in range(len(farthest.segments) + 1):
+            self._copy(frame_key(farthest.folder, number), frame_key(self.folder, number))
+            self._copy(attention_key(farthest.folder, number), attention_key(self.folder, number))
+        self.segments = farthest.segments
         for part in range(-(-len(self.segments) // PART)):
             self._write_part(part)
+        if farthest.open is not None:
+            self.hold(**farthest.open)
 
-    def _left_in(self, folder: str) -> list[Segment]:
-        parts = list(_parts(self.blobs, folder))
-        return [segment for part in parts if part["basis"] == self.basis for segment in part["segments"]]
+    def _left_in(self, folder: str) -> SegmentFolder:
+        """Reads what another attempt has left, nothing where it stood on another basis."""
+        parts = [part for part in _parts(self.blobs, folder) if part["basis"] == self.basis]
+        segments = [segment for part in parts for segment in part["segments"]]
+        held = _open_behind(self.blobs, folder, len(segments))
+        if held is None or held["basis"] != self.basis:
+            return SegmentFolder(self.blobs, folder, self.basis, segments)
+        left = {name: held[name] for name in ("segment", "state")}
+        return SegmentFolder(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
         try:
@@ -132,6 +163,29 @@ def attention_key(folder: str, number: int) -> str:
 
 def _part_key(folder: str, part: int) -> str:
     return f"{folder}/segments/parts/{part}.json"
+
+
+def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
+    """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
+    done = part * PART
+    for each in _parts(blobs, folder, part):
+        yield from each["segments"]
+        done += len(each["segments"])
+    if (held := _open_behind(blobs, folder, done)) is not None:
+        yield held["segment"]
+
+
+def _open_key(folder: str) -> str:
+    return f"{folder}/segments/open.json"
+
+
+def _open_behind(blobs: Blobs, folder: str, done: int) -> dict[str, Any] | None:
+    """Reads the segment behind so many that are done; one that has been counted since is none."""
+    try:
+        held: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
+    except BlobMissingError:
+        return None
+    return held if held["number"] == done else None
 
 
 def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done with them, or of which there is no record
-    results         of jobs that ended without one, or of which there is no record
+    results         of jobs that were canceled or have expired, or of which there is no record
     results         of attempts that were not the one that counted
     kept uploads    beyond the budget, those of the jobs that finished first
     results         beyond the budget without any of these, in the same order
@@ -39,11 +39,11 @@ MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the
 AT_A_TIME = 500  #: records asked for in one exchange with Redis
 ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
-#: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand,
-#: one that succeeded keeps its upload as long as the settings say, and a state that this version does not
-#: know keeps everything.
+#: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
+#: and keeps the segments of its film, one that succeeded keeps its upload as long as the settings say, and a
+#: state that this version does not know keeps everything.
 UPLOAD_DONE = ("canceled", "expired")
-RESULTS_DONE = ("failed", "canceled", "expired")
+RESULTS_DONE = ("canceled", "expired")
 
 log = structlog.get_logger(__name__)
 

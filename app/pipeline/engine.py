@@ -14,10 +14,16 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerUnavailable, JobFailure
+from app.errors import CaptionerUnavailable, JobFailure, PromptRefused
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
+from app.pipeline.engine_protocol import (
+    EngineAnswer,
+    EngineInfo,
+    Report,
+    SemanticVectors,
+    ignore_progress,
+)
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
@@ -26,6 +32,7 @@ from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
+from models.pretrained.errors import OptionRefused
 
 
 class Engine:
@@ -92,12 +99,27 @@ class Engine:
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(videos))]
 
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures and sentences by the semantic embedding of the weights, None where there is none.
+
+        Args:
+            pictures: each a video of one frame.
+            sentences: of any words; those that it was not trained on count as unknown.
+        """
+        space = self._captioners.semantic_space
+        if space is None:
+            return None
+        return SemanticVectors(
+            space.pictures([picture.pixels[0] for picture in pictures]), space.sentences(sentences)
+        )
+
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
         if choice is None:
             return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
+            self._captioners.captioner_choices.check_prompt(choice, options)
             return self._captioners.plan(choice)
         except JobFailure as failure:
             return failure
@@ -108,9 +130,14 @@ class Engine:
         videos: Sequence[CaptionInputs],
         options: CaptionOptions,
         timings: Mapping[str, float],
-    ) -> list[EngineAnswer]:
+    ) -> Sequence[EngineAnswer | JobFailure]:
         began = time.perf_counter()
-        captions = plan.caption(videos, _decoding(options))
+        try:
+            captions = plan.caption(videos, _decoding(options), options.prompt)
+        except OptionRefused as refused:
+            if refused.option != "prompt":
+                raise
+            return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
             _answer(best_first, self._model(plan, video, options), Timings(**spent))

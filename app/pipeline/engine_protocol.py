@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.documents.job import Answer, Media, Note, Timings
 from app.errors import JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
@@ -59,6 +62,17 @@ class EngineInfo:
         return DecodeRequest.together(wanted) if wanted else self.request
 
 
+@dataclass(frozen=True, eq=False)
+class SemanticVectors:
+    """Holds unit vectors in one space, whose products say how well two of them fit.
+
+    pictures: float32 (N, D). sentences: float32 (M, D).
+    """
+
+    pictures: NDArray[np.float32]
+    sentences: NDArray[np.float32]
+
+
 def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
     """Makes the part of a job's answer that is known after decoding."""
     return Answer(
@@ -93,6 +107,10 @@ class CaptionEngine(Protocol):
         Returns:
             For each video its answer, or why this one video cannot have one.
         """
+        ...
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures, each a video of one frame, and sentences; None where there is no embedding."""
         ...
 
 

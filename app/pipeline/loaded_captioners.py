@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,9 @@ from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
     pretrained_captioners,
-    pretrained_infos,
+    pretrained_info,
 )
+from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
@@ -70,9 +72,10 @@ class LoadedCaptioners:
         folder = settings.weights
         self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
         self._frames = settings.frames
-        self._check_names(settings)
         wanted = settings.captioner_names
-        self.pretrained = load_pretrained(settings, device)
+        cards = pretrained_captioners(settings).list()
+        self._check_names(settings, cards)
+        self.pretrained = load_pretrained(settings, device, cards)
         loaded = {
             name: load_captioner(name, device, folder)
             for name in list_checkpoints(folder)
@@ -91,7 +94,8 @@ class LoadedCaptioners:
         path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
-        self.infos = (*self._list_captioners(folder), *self._list_pretrained(settings))
+        pretrained = [pretrained_info(card) for card in cards if card.name in self.pretrained]
+        self.infos = (*self._list_captioners(folder), *pretrained)
         self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             known = ", ".join(self.captioner_choices.names)
@@ -99,15 +103,19 @@ class LoadedCaptioners:
                 f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {known}."
             )
 
-    def _check_names(self, settings: Settings) -> None:
-        known = [*list_checkpoints(settings.weights), *(info.name for info in pretrained_infos(settings))]
+    def _check_names(self, settings: Settings, cards: Sequence[PretrainedCard]) -> None:
+        known = [*list_checkpoints(settings.weights), *(card.name for card in cards)]
         if unknown := [name for name in settings.captioner_names if name not in known]:
             raise EngineStartFailed(
                 f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(known)}."
             )
 
-    def _list_pretrained(self, settings: Settings) -> list[CaptionerInfo]:
-        return [info for info in pretrained_infos(settings) if info.name in self.pretrained]
+    @cached_property
+    def semantic_space(self) -> LoadedSemanticSpace | None:
+        """Embeds by fusion's embedding, None without one; the networks below it are the captioners' own."""
+        if self._embedding is None:
+            return None
+        return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)
 
     def plan(self, choice: CaptionerChoice) -> CaptionPlan:
         """Returns one way to caption. Raises MembersDiffer."""
@@ -184,11 +192,19 @@ class LoadedCaptioners:
         return (*alone, *combination_infos(alone, find_embedding(folder)))
 
 
-def load_pretrained(settings: Settings, device: str) -> dict[str, AnyPretrainedCaptioner]:
-    """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out."""
+def load_pretrained(
+    settings: Settings, device: str, cards: Sequence[PretrainedCard]
+) -> dict[str, AnyPretrainedCaptioner]:
+    """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out.
+
+    Args:
+        settings: which are chosen, and in what precision they are loaded.
+        device: that they are loaded to.
+        cards: of all that are installed.
+    """
     wanted = settings.captioner_names
-    cards = [card for card in pretrained_captioners(settings).list() if not wanted or card.name in wanted]
-    found = {card.name: _load_one(card, settings, device) for card in cards}
+    chosen = [card for card in cards if not wanted or card.name in wanted]
+    found = {card.name: _load_one(card, settings, device) for card in chosen}
     return {name: captioner for name, captioner in found.items() if captioner is not None}
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.pipeline.semantic_space import words_of
 from app.segments.neighbours import SemanticSpace
-from app.segments.semantic_space import words_of
 from models.decoding.constraints import FUNCTION_WORDS
 
 #: What each is worth: the share of the words asked for that stand in the caption, and the two cosines.

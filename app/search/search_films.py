@@ -10,13 +10,13 @@ from pathlib import Path
 from app.documents.segments import clock
 from app.errors import JobFailure, UsageError
 from app.jobs.options import CaptionOptions
+from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
 from app.search.jobs import search_jobs
 from app.search.moments import Found, Moment, rank
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import find_films, load_film_captioner, segment_options
-from app.segments.semantic_space import load_semantic_space
 from app.settings import Settings
 from app.terminal import complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder

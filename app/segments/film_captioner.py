@@ -122,7 +122,7 @@ class FilmCaptioner:
     def _end(
         self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
     ) -> FilmEnd:
-        documents = [known.document for known in journal.segments]
+        documents = self._joined(journal)
         summary = None
         if self.summary and documents:
             summary = summarize(film, documents, self.engine, self.options, decoder, self.limits)
@@ -134,15 +134,20 @@ class FilmCaptioner:
         )
 
     def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
-        documents = [known.document for known in journal.segments]
         return FilmDocument(
             file=str(film).encode("utf-8", "backslashreplace").decode(),
             media=end.media,
             warnings=end.warnings,
             summary=end.summary,
-            segments=join_alike(journal.segments, self.space) if self.joined else documents,
+            segments=self._joined(journal),
             model=end.model,
         )
+
+    def _joined(self, journal: FilmJournal) -> list[SegmentDocument]:
+        """The film's segments, those that are alike as one where that was asked for."""
+        if self.joined:
+            return join_alike(journal.segments, self.space)
+        return [known.document for known in journal.segments]
 
     def _key(self, film: Path) -> str:
         try:

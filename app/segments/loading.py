@@ -16,8 +16,8 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos, pretrained_infos
+from app.pipeline.semantic_space import load_semantic_space
 from app.segments.film_captioner import FilmCaptioner
-from app.segments.semantic_space import load_semantic_space
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.files import sha256_of

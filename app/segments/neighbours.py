@@ -2,11 +2,13 @@
 
 Two are alike where their pictures nearly are the same, or are alike and their captions are, too: as cosines
 in the semantic embedding of the weights. Without an embedding captions must be the same, word for word.
+Whether a segment joins is known as soon as it is there, from what those before it have become.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -40,6 +42,52 @@ class SemanticSpace(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class JoinedSegment:
+    """Holds neighbours that became one segment, or a segment that is still alone.
+
+    document: of the longest of them, which speaks for all, from the first one's start to the last one's end.
+    longest: seconds of that one. picture, sentence: float32 (D,), its representative frame and its caption in
+    the semantic embedding; None where there is none.
+    """
+
+    document: SegmentDocument
+    longest: float
+    picture: Vectors | None = None
+    sentence: Vectors | None = None
+
+    @classmethod
+    def alone(
+        cls, document: SegmentDocument, picture: Vectors | None, sentence: Vectors | None
+    ) -> JoinedSegment:
+        """Takes a segment that nothing has joined yet.
+
+        Args:
+            document: the segment's.
+            picture: (D,), its representative frame in the embedding.
+            sentence: (D,), its caption.
+        """
+        return cls(document, document.duration, picture, sentence)
+
+    def with_next(self, other: JoinedSegment) -> JoinedSegment | None:
+        """Joins the segment behind it; None where they are not alike, or too long together."""
+        if other.document.end - self.document.start > LONGEST or not self._is_like(other):
+            return None
+        speaker = other if other.longest > self.longest else self
+        times = {"start": self.document.start, "end": other.document.end}
+        merged = self.document.merged + other.document.merged
+        document = speaker.document.model_copy(update={**times, "merged": merged})
+        return JoinedSegment(document, speaker.longest, speaker.picture, speaker.sentence)
+
+    def _is_like(self, other: JoinedSegment) -> bool:
+        vectors = (self.picture, other.picture, self.sentence, other.sentence)
+        if any(vector is None for vector in vectors):
+            return self.document.caption == other.document.caption
+        picture, another, sentence, next_sentence = (np.asarray(vector) for vector in vectors)
+        pictures, captions = float(picture @ another), float(sentence @ next_sentence)
+        return pictures >= PICTURES_THE_SAME or (pictures >= PICTURES_ALIKE and captions >= CAPTIONS_ALIKE)
+
+
 def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) -> list[SegmentDocument]:
     """Joins neighbours that are alike.
 
@@ -50,40 +98,14 @@ def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) ->
     Returns:
         Of each group the longest segment, lasting from the first one's start to the last one's end.
     """
-    groups: list[list[int]] = []
-    alike = _Alikeness(segments, space)
-    for place, known in enumerate(segments):
-        group = groups[-1] if groups else []
-        starts_at = segments[group[0]].document.start if group else 0.0
-        if group and known.document.end - starts_at <= LONGEST and alike(_longest(segments, group), place):
-            group.append(place)
+    captions = [known.document.caption for known in segments]
+    sentences = space.sentences(captions) if space is not None and segments else [None] * len(segments)
+    groups: list[JoinedSegment] = []
+    for known, sentence in zip(segments, sentences, strict=True):
+        alone = JoinedSegment.alone(known.document, known.picture, sentence)
+        together = groups[-1].with_next(alone) if groups else None
+        if together is None:
+            groups.append(alone)
         else:
-            groups.append([place])
-    return [_joined(segments, group) for group in groups]
-
-
-class _Alikeness:
-    def __init__(self, segments: Sequence[KnownSegment], space: SemanticSpace | None) -> None:
-        self._captions = [known.document.caption for known in segments]
-        self._pictures = [known.picture for known in segments]
-        self._sentences = space.sentences(self._captions) if space is not None and segments else None
-
-    def __call__(self, one: int, other: int) -> bool:
-        picture, another = self._pictures[one], self._pictures[other]
-        if self._sentences is None or picture is None or another is None:
-            return self._captions[one] == self._captions[other]
-        pictures = float(picture @ another)
-        captions = float(self._sentences[one] @ self._sentences[other])
-        return pictures >= PICTURES_THE_SAME or (pictures >= PICTURES_ALIKE and captions >= CAPTIONS_ALIKE)
-
-
-def _longest(segments: Sequence[KnownSegment], group: Sequence[int]) -> int:
-    return max(group, key=lambda place: segments[place].document.duration)
-
-
-def _joined(segments: Sequence[KnownSegment], group: Sequence[int]) -> SegmentDocument:
-    if len(group) == 1:
-        return segments[group[0]].document
-    spoken_for = segments[_longest(segments, group)].document
-    first, last = segments[group[0]].document, segments[group[-1]].document
-    return spoken_for.model_copy(update={"start": first.start, "end": last.end, "merged": len(group)})
+            groups[-1] = together
+    return [group.document for group in groups]

@@ -56,17 +56,21 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
     while True:
         try:
-            places, options = link.recv()
+            request, places, told = link.recv()
         except (EOFError, OSError):
             return
         try:
             frames = map_frames(places, parent.shared)
-            answers: Any = engine.describe_and_caption(frames, options, report)
+            found: Any
+            if request == "embed":
+                found = engine.embed(frames, told)
+            else:
+                found = engine.describe_and_caption(frames, told, report)
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
-            link.send(("answers", answers))
+            link.send(("answer", found))
 
 
 def _format_error(error: Exception) -> str:

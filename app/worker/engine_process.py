@@ -14,19 +14,26 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import structlog
 
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
+from app.pipeline.engine_protocol import (
+    EngineAnswer,
+    EngineInfo,
+    Report,
+    SemanticVectors,
+    ignore_progress,
+)
 from app.settings import Settings
 from app.worker.shared_frames import write_frames
 from extractors.child_process import LinkedProcess
 from extractors.features import Frames
 
 DEATH_SECONDS = 5.0  #: for a child whose end of the pipe is closed to be gone
+Request = Literal["caption", "embed"]  #: what a child may be asked (app/worker/engine_child.py)
 log = structlog.get_logger(__name__)
 
 
@@ -133,9 +140,29 @@ class EngineProcess:
             EngineDied: the child ended meanwhile, by itself or killed.
             EngineRaised: it met an error that it did not expect, and lives on.
         """
+        answers: list[EngineAnswer | JobFailure] = self._ask("caption", videos, list(options), report)
+        return answers
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures and sentences; the engine has been started.
+
+        Args:
+            pictures: each a video of one frame.
+            sentences: as many as are wanted.
+
+        Returns:
+            Their vectors; None where the engine's weights have no embedding.
+
+        Raises:
+            EngineDied, EngineRaised: as ``run``.
+        """
+        vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences), ignore_progress)
+        return vectors
+
+    def _ask(self, request: Request, videos: Sequence[Frames], told: Sequence[Any], report: Report) -> Any:
         process = self._process
         assert process is not None
-        _send(process, (write_frames(videos, process.shared), list(options)))
+        _send(process, (request, write_frames(videos, process.shared), told))
         while True:
             kind, content = _receive(process)
             if kind == "progress":
@@ -143,8 +170,7 @@ class EngineProcess:
             elif kind == "raised":
                 raise EngineRaised(content)
             else:
-                answers: list[EngineAnswer | JobFailure] = content
-                return answers
+                return content
 
     def kill(self) -> None:
         """Ends the engine at once, whatever it does; a running ``run`` raises EngineDied."""

@@ -2,21 +2,28 @@
 
     what an earlier attempt has finished → the segments behind it, kept as they are done → the summary's clip
 
-Every finished segment is in the blobs before the record tells of it. The clip is then captioned like any
+A segment joins the one before it where they are alike, so it is finished when the next one does not join it.
+What the next one may join is kept apart, and no client sees it. Every finished segment is in the blobs before
+the record tells of it. The clip is then captioned like any
 other video (app/worker/job_runner.py), and that caption is the job's.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.documents.job import Timings
 from app.documents.segments import SegmentDocument, on_other_clock
@@ -25,9 +32,10 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Stage
 from app.jobs.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, media_answer
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, media_answer
 from app.segments.caption_segments import SegmentCaption, caption_segments
 from app.segments.film_captioner import segment_document
+from app.segments.neighbours import JoinedSegment
 from app.segments.summary import SummaryClip, read_summary_clip
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess
@@ -42,6 +50,7 @@ from extractors.windows import Sampling
 from models.caption import AttentionDocument
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
+FORMAT = 2  #: of what is kept; what another version has kept is not gone on with
 
 
 @dataclass(eq=False)
@@ -129,12 +138,17 @@ class FilmSegments:
         )
         run.kept, run.film = folder.kept, folder.last_end / duration
         for each in found:
-            _keep(folder, each)
+            _keep(folder, each, watched.embed([_still(each.picture)], [each.answer.answer.caption or ""]))
             run.kept, run.film = folder.kept, folder.last_end / duration
             run.restart_clock()
+            if not run.has_gained:
+                run.has_gained = True
+                self.watch.beat(run)  # a worker that dies before the next beat has gained it all the same
             if run.stopped is not None:
                 found.close()
                 return
+        folder.close()
+        run.kept = folder.kept
 
     def _sum_up(self, run: Attempt, film: Path, folder: SegmentFolder, video: Video) -> None:
         """Reads what the film's own caption is written of: of one segment the film as it is."""
@@ -178,20 +192,31 @@ class _WatchedEngine:
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
         """Captions as ``EngineProcess.run``, and tells the run's stage meanwhile."""
-        with self._guard:
-            if self.is_killed:
-                raise EngineDied("the job was stopped")
-            self.is_busy = True
 
         def tell(stage: Stage, share: float) -> None:
             self.run.set_stage(stage, share)
             report(stage, share)
 
+        with self._busy():
+            answers = self.engine.run(videos, options, tell)
+        self._add_seconds(answers[0])
+        return answers
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds as ``EngineProcess.embed``."""
+        with self._busy():
+            return self.engine.embed(pictures, sentences)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Lets the engine be killed meanwhile, and counts the seconds."""
+        with self._guard:
+            if self.is_killed:
+                raise EngineDied("the job was stopped")
+            self.is_busy = True
         began = time.monotonic()
         try:
-            answers = self.engine.run(videos, options, tell)
-            self._add_seconds(answers[0])
-            return answers
+            yield
         finally:
             with self._guard:
                 self.is_busy = False
@@ -222,7 +247,9 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
     writers = options.choice.writers if options.choice else ()
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
-    text = json.dumps([options.model_dump(mode="json"), weights], sort_keys=True)
+    # a prompt only where there is one: what a version without it has begun is gone on with
+    told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
+    text = json.dumps([FORMAT, told, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -255,14 +282,51 @@ def limits_of(job: Job, limits: Limits) -> Limits:
     )
 
 
-def _keep(folder: SegmentFolder, each: SegmentCaption) -> None:
-    document = segment_document(each)
-    attention = document.attention
-    folder.add(
-        document.model_copy(update={"attention": None}).model_dump(mode="json"),
-        frame_jpeg(each.picture),
-        None if attention is None else attention.model_dump_json().encode(),
-    )
+def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors | None) -> None:
+    """Joins a new segment to the one before it, or lets that be finished and holds the new one.
+
+    Args:
+        folder: what is known of the film.
+        each: the segment behind that.
+        vectors: of its picture and its caption.
+    """
+    whole = segment_document(each)
+    picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
+    new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
+    held = None if folder.open is None else _joined(folder.open)
+    together = None if held is None else held.with_next(new)
+    if together is None:
+        folder.close()
+    if together is None or together.document.representative == whole.representative:
+        attention = None if whole.attention is None else whole.attention.model_dump_json().encode()
+        folder.show(frame_jpeg(each.picture), attention)
+    now = together or new
+    folder.hold(now.document.model_dump(mode="json"), _state_of(now))
+
+
+def _state_of(joined: JoinedSegment) -> dict[str, Any]:
+    """Makes JSON of what decides whether a segment grows."""
+    vectors = {"picture": joined.picture, "sentence": joined.sentence}
+    return {"longest": joined.longest, **{name: _as_text(vector) for name, vector in vectors.items()}}
+
+
+def _joined(kept: Mapping[str, Any]) -> JoinedSegment:
+    document, state = SegmentDocument.model_validate(kept["segment"]), kept["state"]
+    picture, sentence = (_vector(state[name]) for name in ("picture", "sentence"))
+    return JoinedSegment(document, state["longest"], picture, sentence)
+
+
+def _as_text(vector: NDArray[np.float32] | None) -> str | None:
+    return None if vector is None else base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _vector(text: str | None) -> NDArray[np.float32] | None:
+    return None if text is None else np.frombuffer(base64.b64decode(text), "<f4")
+
+
+def _still(picture: NDArray[np.uint8]) -> Frames:
+    """Makes a video of one frame."""
+    return Frames(picture[None], np.zeros(1), 1.0)
 
 
 def _decoded(clip: SummaryClip, video: Video) -> Decoded:

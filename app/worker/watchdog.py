@@ -20,10 +20,11 @@ from app.documents.job import Answer
 from app.errors import QueueUnavailable
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
-from app.jobs.kept_segments import KeptSegments
+from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
+from extractors.errors import ReelwordError
 from extractors.media.request import Decoded
 
 ADVERTISE_SECONDS = 2.0
@@ -31,6 +32,7 @@ Stop = Literal["canceled", "lost", "deadline", "handed back"]
 
 #: Where each stage begins and ends in the progress of the whole job.
 SHARES: Mapping[Stage, tuple[float, float]] = {
+    "fetch": (0.0, 0.0),
     "decode": (0.0, 0.4),
     "extract": (0.4, 0.8),
     "caption": (0.8, 1.0),
@@ -38,6 +40,10 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 
 #: Of the progress of a film that is cut: its segments. What is left is its summary.
 SEGMENTS_SHARE = 0.95
+
+#: Of the progress of a job whose video is fetched: that.
+FETCH_SHARE = 0.3
+MOST_MARKS = 90  #: stages of an attempt whose beginnings are kept: a film has three for each segment
 
 log = structlog.get_logger(__name__)
 
@@ -47,9 +53,12 @@ class Attempt:
     """Holds how far an attempt at a job is. The main thread moves it on; the watchdog may stop it.
 
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
-    the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
+    the record. ended_at: when its end, or its return to the queue, was there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
-    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments.
+    captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments, those of an
+    earlier attempt at first. has_gained: whether this attempt has finished one of them. fetched: seconds that
+    fetching the video took; None where it was uploaded. error: why the job has failed. marks: when each stage
+    began, in seconds since 1970, as far as there is room. first_attempt: which one this turn began with.
     """
 
     claim: Claim
@@ -60,15 +69,43 @@ class Attempt:
     reported: tuple[Answer | None, KeptSegments | None] = (None, None)
     decoded: Decoded | None = None
     stopped: Stop | None = None
-    is_settled: bool = False
     spent: float = 0.0
     film: float | None = None
     clip: SummaryClip | None = None
     kept: KeptSegments | None = None
+    has_gained: bool = False
+    fetched: float | None = None
+    error: ReelwordError | None = None
+    began_at: float = field(default_factory=time.time)
+    ended_at: float | None = None
+    marks: list[tuple[Stage, float]] = field(default_factory=list)
+    first_attempt: int = field(init=False)
     _since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.kept = kept_by(self.claim.job.answer)
+        self.first_attempt = self.claim.job.attempt
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its end, or its return to the queue, is on the record."""
+        return self.ended_at is not None
+
+    @is_settled.setter
+    def is_settled(self, is_so: bool) -> None:
+        self.ended_at = (self.ended_at or time.time()) if is_so else None
 
     @property
     def progress(self) -> float:
+        if self.claim.job.submission.source_url is None:
+            return self._progress
+        if self.stage == "fetch":
+            return FETCH_SHARE * min(max(self.share, 0.0), 1.0)
+        return FETCH_SHARE + (1.0 - FETCH_SHARE) * self._progress
+
+    @property
+    def _progress(self) -> float:
+        """How far it is with a video that is there."""
         begin, end = SHARES[self.stage]
         staged = begin + (end - begin) * min(max(self.share, 0.0), 1.0)
         if self.film is None:
@@ -78,6 +115,9 @@ class Attempt:
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share
+        is_new = not self.marks or self.marks[-1][0] != stage
+        if is_new and len(self.marks) < MOST_MARKS:
+            self.marks.append((stage, time.time()))
 
     def resume(self) -> None:
         self._since = time.monotonic()
@@ -95,12 +135,15 @@ class Attempt:
 
     def begin_again(self, claim: Claim) -> None:
         """Starts another attempt, with what the last one decoded."""
-        self.claim, self.spent, self.share = claim, 0.0, 0.0
+        self.claim, self.spent, self.share, self.has_gained = claim, 0.0, 0.0, False
 
     def record(self, answer: Answer | None = None) -> dict[str, Any]:
         """Makes the record's answer: of what is known so far, or of ``answer``."""
         kept = {} if self.kept is None else {"segments": self.kept.as_record()}
-        return {**(answer or self.answer).as_record(), **kept}
+        record = {**(answer or self.answer).as_record(), **kept}
+        if self.fetched is not None:
+            record["timings"] = {**record.get("timings", {}), "fetch": self.fetched}
+        return record
 
 
 class Watchdog:
@@ -180,6 +223,15 @@ class Watchdog:
         with self._guard:
             self._held = [held for held in self._held if held is not run]
 
+    def beat(self, run: Attempt) -> None:
+        """Tells the record at once how far a run is, rather than with the next beat, where Redis answers."""
+        with self._guard:
+            try:
+                if not run.stopped:
+                    self._beat(run)
+            except QueueUnavailable as error:
+                log.warning("no beat: redis is away", reason=str(error))
+
     def _watch(self) -> None:
         advertised = -ADVERTISE_SECONDS
         while not self._over.wait(self._settings.beat_seconds):
@@ -204,7 +256,7 @@ class Watchdog:
     def _beat(self, run: Attempt) -> None:
         known = (run.answer, run.kept)
         news = None if known[0] is run.reported[0] and known[1] is run.reported[1] else run.record()
-        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news)
+        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news, has_gained=run.has_gained)
         if pulse == "go":
             run.reported = known
             return

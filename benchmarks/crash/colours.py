@@ -19,7 +19,7 @@ from app.errors import JobFailure
 from app.jobs.captioner_choice import FALLBACK
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
@@ -68,3 +68,7 @@ class Sleeping:
         caption = ScoredCaption(text="a colour", score=-1.0, words=[])
         answer = Answer(caption=caption.text, captions=[caption], model=Model(captioner=FALLBACK))
         return [EngineAnswer(answer, None) for _ in options]
+
+    def embed(self, *_: Sequence[Frames] | Sequence[str]) -> SemanticVectors | None:
+        """Knows no embedding."""
+        return None

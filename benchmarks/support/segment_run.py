@@ -75,7 +75,7 @@ def _captioner(data: Path, captions: bool, shortest: float) -> FilmCaptioner:
     load_space: Any = lambda: None  # noqa: E731
     if captions:
         from app.pipeline.engine import Engine
-        from app.segments.semantic_space import load_semantic_space
+        from app.pipeline.semantic_space import load_semantic_space
 
         engine, load_space = Engine(settings), lambda: load_semantic_space(settings)
     return FilmCaptioner(engine, settings, options, segments, ["default"], load_space, summary=captions)

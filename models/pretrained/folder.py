@@ -41,7 +41,8 @@ FAMILIES: Mapping[str, tuple[Family, str]] = {
 BYTES: Mapping[Precision, int] = {"float32": 4, "bfloat16": 2}
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
+#: How files of weights end that can run code when they are loaded, or that nothing here reads.
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def weight_files(folder: Path) -> list[Path]:
         names = _indexed(folder / INDEX)
     elif (folder / WEIGHTS).is_file():
         names = [WEIGHTS]
-    elif found := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
+    elif found := sorted(path.name for ending in PICKLES for path in folder.glob(f"*{ending}")):
         raise PickledWeightsOnly(f"{folder} has {', '.join(found)} and no {WEIGHTS}.")
     else:
         raise PretrainedDamaged(f"{folder} has no {WEIGHTS}.")

@@ -34,11 +34,11 @@ from models.pretrained.errors import (
     NotACaptioner,
     PickledWeightsOnly,
 )
+from models.pretrained.folder import PICKLES
 
 #: What processors, tokenizers and configurations are read from; README.md has the licence.
 READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
 WEIGHTS = ".safetensors"
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 CARD = "README.md"
 MARGIN = 256 << 20  #: bytes of the disk that stay free
 TIMEOUT = 20.0  #: seconds for an answer about a repository

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from models.pretrained.blip import BlipCaptioner
 from models.pretrained.captioner import PretrainedCaptioner
+from models.pretrained.families.blip import BlipCaptioner
+from models.pretrained.families.git import GitCaptioner
+from models.pretrained.families.video_language import VideoLanguageCaptioner
+from models.pretrained.families.vision_encoder_decoder import EncoderDecoderCaptioner
 from models.pretrained.folder import Family, PretrainedInfo, read_pretrained_info
-from models.pretrained.git import GitCaptioner
 from models.pretrained.opening import LoadSettings
-from models.pretrained.video_language import VideoLanguageCaptioner
-from models.pretrained.vision_encoder_decoder import EncoderDecoderCaptioner
 
 AnyPretrainedCaptioner: TypeAlias = PretrainedCaptioner[Any]
 

@@ -1,7 +1,8 @@
 """Estimates from a configuration what captioning one video takes beside a model's weights.
 
 Counted are the three things that are large: what one layer of the image encoder holds of all frames, the
-decoder's keys and values for each beam, and the weights of one eager attention over them.
+decoder's keys and values for each beam, and the weights of one eager attention over them, in which GIT reads
+images once for all beams.
 docs/results/pretrained.md has estimates beside what was measured.
 """
 
@@ -59,8 +60,9 @@ def working_memory(config: Mapping[str, Any]) -> int:
     encoding = frames * patches * (vision.inner + 6 * vision.width + vision.heads * patches)
     keys = 2 * BEAMS * (seen + TEXT) * text.layers * 2 * text.key_width
     in_one_attention = "decoder" not in config and config.get("model_type") != "blip"
-    queries = (seen if in_one_attention else 0) + TEXT
-    attending = 2 * BEAMS * text.heads * queries * (seen + TEXT) + BEAMS * queries * text.inner
+    of_images = (1 if config.get("model_type") == "git" else BEAMS) * (seen if in_one_attention else 0)
+    queries = of_images + BEAMS * TEXT
+    attending = queries * (2 * text.heads * (seen + TEXT) + text.inner)
     words = 3 * BEAMS * TEXT * _first(text_config, "vocab_size", default=50_000)
     return FLOAT * (encoding + keys + attending + words)
 

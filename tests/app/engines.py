@@ -2,7 +2,8 @@
 
 ``echo`` answers; ``sleep-2`` takes two seconds; ``sign-2`` too, and writes its process's id behind the
 caption; ``segfault`` dies by a signal; ``exit-7`` leaves; ``hang`` holds the interpreter's lock for ever, as
-native code can; ``raise`` meets an error; ``refuse`` cannot do this one.
+native code can; ``raise`` meets an error; ``refuse`` cannot do this one; ``once`` answers one request and
+dies of the next; ``dark`` dies of videos that are dark.
 """
 
 from __future__ import annotations
@@ -12,22 +13,27 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnavailable, JobFailure
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import AttentionDocument, ScoredCaption, ScoredWord
+from tests.app.segments.colour_space import ColourSpace
 
 
 class Obedient:
     def __init__(self, settings: Settings) -> None:
         self._device = settings.device
+        self._asked = 0
 
     def warm_up(self) -> EngineInfo:
         captioner = CaptionerInfo(name="echo", weights_sha256="0" * 64, features={})
@@ -36,13 +42,24 @@ class Obedient:
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
+        self._asked += 1
         report("extract", 0.5)
         answers: list[EngineAnswer | JobFailure] = []
         for frames, wanted in zip(videos, options, strict=True):
-            obey(wanted.captioner or "echo")
+            obey(self._command(wanted.captioner or "echo", frames))
             answers.append(self._answer(frames, wanted, len(videos)))
         report("caption", 0.5)
         return answers
+
+    def _command(self, command: str, frames: Frames) -> str:
+        dies = {"once": self._asked > 1, "dark": frames.pixels.mean() < 40}
+        return "segfault" if dies.get(command) else command
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Each is in a direction of its own, and nothing like anything."""
+        count = len(pictures) + len(sentences)
+        any_way = np.random.default_rng().normal(0, 1 / 32, (count, 1024)).astype(np.float32)
+        return SemanticVectors(any_way[: len(pictures)], any_way[len(pictures) :])
 
     def _answer(self, frames: Frames, wanted: CaptionOptions, together: int) -> EngineAnswer | JobFailure:
         if wanted.captioner == "refuse":
@@ -55,6 +72,28 @@ class Obedient:
             text, wanted.captioner or "echo", together=together, pid=os.getpid(), segments=wanted.segments
         )
         return EngineAnswer(said, even_attention(text.split(), frames) if wanted.attention else None)
+
+
+class Joining(Obedient):
+    """An engine to which pictures are alike that have one colour."""
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        space = ColourSpace()
+        colours = [text.partition(" of ")[2] for text in sentences]
+        return SemanticVectors(
+            space.pictures([each.pixels[0] for each in pictures]), space.sentences(colours)
+        )
+
+
+class Measured(Obedient):
+    """Says that a caption takes two seconds, by those of its captioners that anybody measured."""
+
+    def warm_up(self) -> EngineInfo:
+        infos = tuple(
+            CaptionerInfo(name=name, weights_sha256="0" * 64, features={}, seconds=seconds)
+            for name, seconds in (("echo", 2.0), ("sleep-0", None))
+        )
+        return replace(super().warm_up(), captioners=infos)
 
 
 def even_attention(words: list[str], frames: Frames) -> str:

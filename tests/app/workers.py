@@ -72,7 +72,7 @@ class Service:
             env={**os.environ, **environment_of(self.settings), **environment},
         )
         self.workers.append(worker)
-        eventually(lambda: any(info.pid == worker.pid for info in self.registry.workers()), 60)
+        eventually(lambda: any(info.pid == worker.pid for info in self.registry.workers()), 180)
         return worker
 
     def info(self, worker: subprocess.Popen[bytes]) -> WorkerInfo:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from extractors.extractor import default_cache
 from extractors.windows import FRAMES
+from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
@@ -18,9 +20,17 @@ from models.feature_sources.feature_source import (
 )
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.feature_sources.stream_sets import StreamSet
+from models.pretrained.installed import InstalledCaptioners
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
+
+
+class PretrainedNotScored(UnknownCaptioner):
+    """An installed pretrained captioner: what is scored reads features, and it reads frames."""
+
+    code = "pretrained_not_scored"
+    hint = "Judge it by eye with python -m app judge."
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +59,31 @@ def load_evaluated_captioner(
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
+        PretrainedNotScored: a name is an installed pretrained captioner's.
         UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
     """
     if name in COMBINED:
-        return _combine(name, {each: load_captioner(each) for each in _choose_members(name, members)}, frames)
+        return _combine(name, {each: _load(each) for each in _choose_members(name, members)}, frames)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
-    checkpoint = load_captioner(name)
+    checkpoint = _load(name)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
     source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
+
+
+def _load(name: str) -> Checkpoint:
+    try:
+        return load_captioner(name)
+    except UnknownCaptioner as error:
+        installed = InstalledCaptioners(default_cache().parent / "captioners")
+        if name not in (card.name for card in installed.list()):
+            raise
+        said = f"{name} is a pretrained captioner, which reads frames; scored are those that read features"
+        raise PretrainedNotScored(f"{said}. {PretrainedNotScored.hint}") from error
 
 
 def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:

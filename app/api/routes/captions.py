@@ -92,12 +92,15 @@ def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
 
 def _check_is_captioned(job: Job, service: ApiDependencies) -> None:
     """Raises JobNotFinished where a job has no caption yet, JobHasNoCaptions where it never will."""
+    if job.submission.validate_only:
+        raise problems.JobHasNoCaptions("The job was sent with validate_only=true.")
     if job.state == "succeeded":
+        return
+    if document_of(job, service.blobs).segments:
         return
     if job.is_over:
         raise problems.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
-    if not document_of(job, service.blobs).segments:
-        raise problems.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
+    raise problems.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
 
 
 def _caching(job: Job) -> dict[str, str]:

@@ -102,7 +102,7 @@ def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
         fields: option → its text, or its value.
 
     Returns:
-        The options; members are the job's only where nobody else is to write.
+        The options; members and prompt are the job's only where nobody else is to write.
 
     Raises:
         InvalidOption: names the first that is wrong.
@@ -110,6 +110,7 @@ def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
     own = job.options.model_dump(exclude_unset=True)
     if "captioner" in fields:
         own.pop("members", None)
+        own.pop("prompt", None)
     given = {**own, **fields}
     try:
         return CaptionOptions.model_validate(given)
@@ -132,7 +133,8 @@ def _submit_again(service: ApiDependencies, job: Job, fields: Mapping[str, Any],
     key = f"uploads/{again}"
     try:
         service.blobs.copy(job.upload, key)
-        return service.jobs.submit(again, options, key, filename=job.filename, submission=submission)
+        with service.submitting(again, submission) as sent:
+            return service.jobs.submit(again, options, key, filename=job.filename, submission=sent)
     except BlobMissingError as error:
         raise problems.UploadGone(f"The video of job {job.id} is not kept.") from error
     except BaseException:

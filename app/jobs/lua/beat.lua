@@ -2,7 +2,7 @@
 -- Renews the lease of a running job, tells how far it is, and learns whether to go on.
 -- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 worker   3 token   4 lease, ms   5 stage   6 progress   7 answer so far, or ''
---       8 segments done, or ''
+--       8 segments done, or ''   9 1 where this attempt has finished a part that the next one goes on behind
 -- Returns 'go', 'canceled' (cancellation was asked for) or 'lost' (the job is no longer this worker's).
 
 local record, lease = KEYS[1], tonumber(ARGV[4])
@@ -19,6 +19,9 @@ redis.call('HSET', record,
   'lease', string.format('%d', tick(lease).ms + lease), 'stage', ARGV[5], 'progress', progress)
 if ARGV[7] ~= '' then
   redis.call('HSET', record, 'answer', ARGV[7])
+end
+if ARGV[9] == '1' then
+  redis.call('HSET', record, 'gained', 1)
 end
 local segments = new_segments(record, ARGV[8])
 if segments or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then

@@ -19,7 +19,7 @@ if is_hash(record) then
     redis.pcall('HINCRBY', record, 'token', 1)
   end
   redis.call('HSET', record, 'dead', 1)
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
   index_job(record, redis.call('HGET', record, 'id') or '')
   tell(KEYS[3], record)
 end

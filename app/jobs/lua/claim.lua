@@ -70,7 +70,9 @@ end
 
 -- A batch that died is run again job by job within the attempt it had: nobody knows yet whose fault it was.
 local is_same_attempt = is_holder and shared == '0' and redis.call('HGET', record, 'shared') == '1'
-if not is_same_attempt then
+-- One that brought its job nearer to the end is not counted: the job comes to an end, however often it begins.
+local has_gained = redis.call('HDEL', record, 'gained') == 1
+if not is_same_attempt and not has_gained then
   if (number(redis.call('HGET', record, 'attempt')) or 0) >= allowed then
     finish('failed', cause)
     return {'exhausted'}

@@ -56,6 +56,8 @@ end
 -- what it has read. Where nobody reads, the youngest are kept.
 local function tell_end(events, ended, record, id, segments)
   tell(events, record, segments)
+  -- A stream takes 4 KiB in advance, which one that grows no more gives back when it is written anew.
+  redis.pcall('RESTORE', events, 0, redis.call('DUMP', events), 'REPLACE')
   expect(ended, 'stream')
   redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
 end
@@ -257,4 +259,22 @@ local function takes_more(active, records, most, ids)
   end
   redis.call('SADD', active, unpack(ids))
   return true
+end
+
+-- Whether an idempotency key stands for something already, or another request has it reserved; '' is no key.
+local function is_taken(key, token)
+  if key == '' then
+    return false
+  end
+  expect(key, 'hash')
+  local kept = redis.call('HMGET', key, 'token', 'id')
+  return kept[2] or kept[1] and kept[1] ~= token
+end
+
+-- Makes an idempotency key stand for what `record` holds, for so many seconds at most.
+local function stand_for(key, token, id, record, fingerprint, seconds)
+  if key ~= '' then
+    redis.call('HSET', key, 'token', token, 'id', id, 'record', record, 'fingerprint', fingerprint)
+    redis.call('EXPIRE', key, seconds)
+  end
 end

@@ -111,7 +111,7 @@ if state ~= 'running' or redis.call('HGET', record, 'token') ~= token then
 end
 if target == 'queued' then
   redis.call('HSET', record, 'state', 'queued')
-  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered')
+  redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
   redis.call('HINCRBY', record, 'attempt', -1)
   redis.call('HINCRBY', record, 'token', 1)
   -- Nobody's: the next worker that looks takes it, ahead of the backlog.

@@ -9,7 +9,7 @@ end
 expect(KEYS[2], 'stream')
 local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'attempt', 0, 'entry', entry)
-redis.call('HDEL', KEYS[1], 'dead', 'stage', 'lease', 'worker', 'shared', 'offered')
+redis.call('HDEL', KEYS[1], 'dead', 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
 redis.call('HINCRBY', KEYS[1], 'token', 1)
 index_job(KEYS[1], ARGV[1])
 tell(KEYS[3], KEYS[1])

@@ -69,7 +69,7 @@ local function abandoned(k, entry, holder)
   if not record or not is_hash(record) then
     return {k, entry, 1, found[2]}, false
   elseif is_abandoned(record, holder) then
-    local attempt = number(redis.call('HGET', record, 'attempt')) or 0
+    local attempt = (number(redis.call('HGET', record, 'attempt')) or 0) - redis.call('HEXISTS', record, 'gained')
     return {k, entry, 1, found[2]}, attempt + 1 >= allowed, record
   end
 end

@@ -153,6 +153,45 @@ def test_attempts_are_bounded(jobs: Jobs, queue: Queue, server: redis.Redis, key
     assert server.xlen(keys.stream("normal")) == 0
 
 
+def test_attempts_that_gained_something_are_not_counted(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held = claim(jobs, job_id)
+    for _ in range(5):
+        assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
+        again = jobs.claim_again(held, CAUSE)
+        assert isinstance(again, Claim)
+        assert again.job.attempt == 1
+        held = again
+    for attempt in (2, 3):
+        assert jobs.beat(held, "caption", 0.2) == "go"
+        counted = jobs.claim_again(held, CAUSE)
+        assert isinstance(counted, Claim)
+        assert counted.job.attempt == attempt
+        held = counted
+    assert jobs.claim_again(held, CAUSE) == Refusal(job_id, "exhausted")
+
+
+def test_a_last_attempt_that_gained_something_is_followed_by_another(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held: Claim | Refusal = claim(jobs, job_id)
+    for _ in range(2):
+        assert isinstance(held, Claim)
+        held = jobs.claim_again(held, CAUSE)
+    assert isinstance(held, Claim)
+    assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
+    last = jobs.claim_again(held, CAUSE)
+    assert isinstance(last, Claim)
+    assert last.job.attempt == 3
+
+
+def test_one_that_gained_something_and_is_handed_back_begins_as_the_first(jobs: Jobs, queue: Queue) -> None:
+    job_id = submit(jobs)
+    held = claim(jobs, job_id)
+    assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
+    assert jobs.hand_back(held)
+    assert claim(jobs, job_id, "w2").job.attempt == 1
+
+
 def test_a_dead_batch_costs_no_attempt_once(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     in_batch = claim(jobs, job_id, is_shared=True)

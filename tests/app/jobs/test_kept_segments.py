@@ -25,8 +25,17 @@ def segments(count: int) -> list[dict[str, Any]]:
 def written(blobs: Blobs, token: str, count: int, basis: str = "same") -> SegmentFolder:
     folder = SegmentFolder(blobs, f"{JOB}/{token}", basis)
     for number, each in enumerate(segments(count)):
-        folder.add(each, b"picture %d" % number, str(number).encode())
+        add(folder, each, b"picture %d" % number, str(number).encode())
     return folder
+
+
+def add(
+    folder: SegmentFolder, segment: dict[str, Any], frame: bytes = b"picture", attention: bytes | None = None
+) -> None:
+    """Keeps a segment that nothing joins."""
+    folder.show(frame, attention)
+    folder.hold(segment, {})
+    folder.close()
 
 
 @pytest.mark.parametrize("count", [1, PART, PART + 1, 2 * PART])
@@ -59,7 +68,7 @@ def test_the_attempt_that_came_farthest_is_taken_over(blobs: Blobs) -> None:
     assert third.kept.read(blobs) == segments(PART + 3)
     assert blobs.read(attention_key(third.folder, PART + 2)) == str(PART + 2).encode()
     assert blobs.read(frame_key(third.folder, PART + 2)) == b"picture %d" % (PART + 2)
-    third.add(segments(PART + 4)[-1], b"picture", None)
+    add(third, segments(PART + 4)[-1])
     assert third.kept.read(blobs) == segments(PART + 4)
 
 
@@ -69,3 +78,54 @@ def test_segments_on_another_basis_are_not_taken_over(blobs: Blobs) -> None:
     second.take_over(JOB)
     assert second.last_end == 0.0
     assert second.kept.read(blobs) == []
+
+
+def test_what_may_still_grow_is_none_of_those_that_are_done(blobs: Blobs) -> None:
+    folder = written(blobs, "1", 2)
+    folder.show(b"picture", None)
+    folder.hold({"start": 2.0, "end": 4.0}, {"longest": 2.0})
+    assert folder.kept.read(blobs) == segments(2)
+    assert folder.last_end == 4.0
+    folder.hold({"start": 2.0, "end": 5.5}, {"longest": 2.0})
+    folder.close()
+    assert folder.kept.read(blobs)[2:] == [{"start": 2.0, "end": 5.5}]
+    folder.close()
+    assert folder.kept.done == 3
+
+
+def test_what_may_still_grow_is_taken_over_with_what_decides_it(blobs: Blobs) -> None:
+    first = written(blobs, "1", 1)
+    first.show(b"shown", b"seen")
+    first.hold({"start": 1.0, "end": 3.0}, {"longest": 2.0})
+    second = SegmentFolder(blobs, f"{JOB}/2", "same")
+    second.take_over(JOB)
+    assert (second.kept.done, second.last_end) == (1, 3.0)
+    assert second.open == {"segment": {"start": 1.0, "end": 3.0}, "state": {"longest": 2.0}}
+    blobs.remove(first.folder)
+    third = SegmentFolder(blobs, f"{JOB}/3", "same")
+    third.take_over(JOB)
+    assert third.open == second.open
+    assert blobs.read(frame_key(third.folder, 1)) == b"shown"
+    assert blobs.read(attention_key(third.folder, 1)) == b"seen"
+
+
+def test_one_that_was_counted_before_the_writer_died_is_counted_once(blobs: Blobs) -> None:
+    first = written(blobs, "1", 2)  # what it held last is still there
+    second = SegmentFolder(blobs, f"{JOB}/2", "same")
+    second.take_over(JOB)
+    assert (second.kept.done, second.open, second.last_end) == (2, None, 2.0)
+    assert first.kept.at_the_end(blobs).read(blobs) == segments(2)
+
+
+def test_at_the_end_all_that_was_left_counts(blobs: Blobs) -> None:
+    folder = written(blobs, "1", 3)
+    folder.hold({"start": 3.0, "end": 4.0}, {})
+    told = KeptSegments(folder.folder, 2)  # by the last beat
+    assert told.at_the_end(blobs).read(blobs) == [*segments(3), {"start": 3.0, "end": 4.0}]
+
+
+def test_what_may_still_grow_on_another_basis_is_not_taken_over(blobs: Blobs) -> None:
+    SegmentFolder(blobs, f"{JOB}/1", "other weights").hold({"start": 0.0, "end": 4.0}, {})
+    second = SegmentFolder(blobs, f"{JOB}/2", "same")
+    second.take_over(JOB)
+    assert (second.open, second.last_end) == (None, 0.0)

@@ -79,7 +79,7 @@ def test_jobs_that_are_over_keep_what_is_still_of_use(
         "queued": {"uploads", "results"},
         "running": {"uploads", "results"},
         "succeeded": {"results"} | ({"uploads"} if keep_uploads == "result" else set()),
-        "failed": {"uploads"},
+        "failed": {"uploads", "results"},
         "canceled": set(),
         "expired": set(),
         "paused": {"uploads", "results"},  # of a version to come

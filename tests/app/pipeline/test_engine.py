@@ -103,6 +103,11 @@ def test_attention_is_left_out_where_nobody_wants_it(
     assert outcome.attention is None
 
 
+def test_without_an_embedding_nothing_is_embedded(engine: Engine, clips: list[Path]) -> None:
+    still = decode_here(clips[0], engine.info.request).frames
+    assert engine.embed([still], ["a dog runs"]) is None
+
+
 def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -> None:
     """Different captioners and options in one batch, each answered by its own."""
     videos = [decode_here(clip, engine.info.request).footage for clip in clips]

@@ -58,7 +58,9 @@ def test_each_segment_of_a_film_is_a_moment(jobs: Jobs, worker: ScriptedWorker, 
         picture = io.BytesIO()
         Image.new("RGB", (8, 8), "red").save(picture, "JPEG")
         segment = {"start": 2.0 * number, "end": 2.0 * number + 2, "representative": 2.0 * number + 1}
-        folder.add({**segment, "caption": text, "captions": []}, picture.getvalue(), None)
+        folder.show(picture.getvalue(), None)
+        folder.hold({**segment, "caption": text, "captions": []}, {})
+        folder.close()
     jobs.succeed(claim, {"caption": "animals", "segments": folder.kept.as_record()})
     found = list(moments_of_jobs(jobs, blobs))
     assert [(each.start, each.time, each.caption) for each in found] == [

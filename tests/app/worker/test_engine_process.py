@@ -59,6 +59,14 @@ def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
     assert told == [("extract", 0.5), ("caption", 0.5)]
 
 
+def test_vectors_come_back_of_pictures_and_sentences(engine: EngineProcess) -> None:
+    engine.start()
+    vectors = engine.embed([frames((1, 2, 3), 1), frames((7, 8, 9), 1)], ["a dog", "a cat", "a bird"])
+    assert vectors is not None
+    assert (vectors.pictures.shape, vectors.sentences.shape) == ((2, 1024), (3, 1024))
+    assert len(ask(engine, "echo")) == 1
+
+
 def test_sound_is_lent_behind_the_pixels() -> None:
     """Videos of odd sizes, with sound, without any, and without having been asked for it."""
     rng = np.random.default_rng(0)

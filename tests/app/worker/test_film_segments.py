@@ -5,26 +5,32 @@ from __future__ import annotations
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import redis
 import webvtt
 
-from app.documents.job import document_of
-from app.documents.segments import film_of
+from app.documents.job import JobSegment, document_of, kept_segments
+from app.documents.segments import FilmDocument, SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.kept_segments import attention_key, frame_key
+from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
+from app.segments.loading import load_film_captioner, segment_options
 from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
 from models.caption import AttentionDocument
 from tests.app.worker.test_worker import child_of, settings_for
 from tests.app.workers import Service, service
-from tests.extractors.shots.scenes import cuts_of, write_scenes
-from tests.media import without_index, write_video
+from tests.extractors.shots.scenes import cuts_of, texture, write_patterns, write_scenes
+from tests.media import Picture, without_index, write_video
 
 LENGTHS = [3.0, 4.0, 2.5, 6.0, 3.0]
 STARTS = [0.0, *cuts_of(LENGTHS)]
@@ -33,6 +39,11 @@ STARTS = [0.0, *cuts_of(LENGTHS)]
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_scenes(tmp_path_factory.mktemp("films") / "film.mp4", LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def patterns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_patterns(tmp_path_factory.mktemp("patterns") / "film.mp4", LENGTHS)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +85,7 @@ def test_a_film_is_captioned_by_its_shots(staffed: Service, film: Path) -> None:
     assert document.model.options is not None
     assert document.model.options["segments"] == "shots"
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
-    assert not staffed.blobs.exists(f"uploads/{job.id}")
+    assert staffed.blobs.exists(f"uploads/{job.id}")  # as long as the result
 
 
 def test_its_own_caption_is_of_what_stands_for_its_segments(staffed: Service, film: Path) -> None:
@@ -105,10 +116,10 @@ def test_without_a_word_a_short_film_stays_whole(staffed: Service, film: Path) -
 
 def test_without_a_word_a_film_of_a_minute_is_cut(staffed: Service, tmp_path: Path) -> None:
     film = write_scenes(tmp_path / "minute.mp4", [15.0] * 4, fps=5)
-    job = staffed.wait(staffed.submit(film), seconds=60)
+    job = staffed.wait(staffed.submit(film), seconds=180)
     assert starts(job, staffed.blobs) == [0.0, 15.0, 30.0, 45.0]
     assert job.answer["model"]["options"]["segments"] == "shots"
-    whole = staffed.wait(staffed.submit(film, segments="none"), seconds=60)
+    whole = staffed.wait(staffed.submit(film, segments="none"), seconds=180)
     assert document_of(whole, staffed.blobs).segments is None
 
 
@@ -140,13 +151,13 @@ def test_a_key_s_limits_are_kept_once_the_film_is_opened(
 def test_segments_are_told_as_they_are_done(crew: Service, film: Path) -> None:
     crew.start_worker()
     job_id = crew.submit(film, "sleep-0.5", segments="shots")
-    seen: list[tuple[int, float]] = []
+    seen: list[tuple[list[JobSegment], float]] = []
     while not (job := crew.job(job_id)).is_over:
-        seen.append((len(starts(job, crew.blobs)), job.progress))
+        seen.append((document_of(job, crew.blobs).segments or [], job.progress))
         time.sleep(0.1)
-    counts = [count for count, _ in seen]
-    assert counts == sorted(counts)
-    assert {1, 4} <= set(counts)
+    shown = [segments for segments, _ in seen]
+    assert all(later[: len(sooner)] == sooner for sooner, later in pairwise(shown))
+    assert {1, 3, 5} <= set(map(len, shown))
     progress = [share for _, share in seen]
     assert progress == sorted(progress)
     assert any(0.1 < share < 0.9 for share in progress)
@@ -161,7 +172,7 @@ def test_a_killed_worker_s_film_goes_on_behind_its_last_segment(crew: Service, f
     known = film_of(crew.job(job_id), crew.blobs).segments
     crew.start_worker()
     job = crew.wait(job_id)
-    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert (job.state, job.attempt) == ("succeeded", 1)  # the first one had finished segments
     segments = film_of(job, crew.blobs).segments
     assert [each.start for each in segments] == [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0]
     writers = [each.caption.rsplit(" by ")[1] for each in segments]
@@ -190,16 +201,103 @@ def test_a_worker_that_leaves_hands_its_film_back_with_its_segments(crew: Servic
     assert film_of(job, crew.blobs).segments[: len(known)] == known
 
 
-def test_an_engine_killed_amid_a_film_costs_an_attempt_and_no_segment(crew: Service, film: Path) -> None:
+def test_an_engine_killed_amid_a_film_costs_neither_attempt_nor_segment(crew: Service, film: Path) -> None:
     worker = crew.start_worker()
     job_id = crew.submit(film, "sign-0.7", segments="2.5")
     crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
     child_of(worker.pid, "app.worker.engine_child").kill()
     job = crew.wait(job_id)
-    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert (job.state, job.attempt) == ("succeeded", 1)
     segments = film_of(job, crew.blobs).segments
     assert len(segments) == 7
     assert len({each.caption.rsplit(" by ")[1] for each in segments}) == 2
+
+
+def test_a_film_ends_though_each_segment_costs_an_engine(crew: Service, film: Path) -> None:
+    worker = crew.start_worker()
+    job = crew.wait(crew.submit(film, "once", segments="2.5"), seconds=180)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+    assert len(starts(job, crew.blobs)) == 7
+    assert (
+        crew.info(worker).engine_restarts == 7
+    )  # seven segments and the summary, each by an engine of its own
+
+
+def test_a_film_that_kills_at_one_segment_fails_and_keeps_those_before_it(
+    crew: Service, tmp_path: Path
+) -> None:
+    """The third segment is black, and the engine dies of it each time."""
+    film = write_video(tmp_path / "dark.mp4", frames=80, fps=10, painter=black_from(50))
+    crew.start_worker()
+    job_id = crew.submit(film, "dark", segments="2.5")
+    job = crew.wait(job_id, seconds=180)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "engine_crashed", 3)
+    document = document_of(job, crew.blobs)
+    assert [each.start for each in document.segments or []] == [0.0, 2.5]
+    assert document.caption is None
+    assert "scene" not in to_vtt(film_of(job, crew.blobs))
+    for number in range(2):
+        kept = kept_segments(job, crew.blobs)
+        assert kept is not None
+        assert crew.blobs.read(frame_key(kept.folder, number)).startswith(b"\xff\xd8")
+    crew.jobs.cancel(job_id)
+    crew.jobs.expire(job_id)
+    assert document_of(crew.job(job_id), crew.blobs).segments is None
+
+
+def test_a_worker_that_dies_of_a_film_at_its_first_segment_has_gained_nothing(
+    crew: Service, film: Path
+) -> None:
+    job_id = crew.submit(film, "sleep-30", segments="2.5")
+    for attempt in (1, 2, 3):
+        worker = crew.start_worker()
+        crew.wait(job_id, lambda job, attempt=attempt: (job.stage, job.attempt) == ("extract", attempt))  # type: ignore[misc]
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    crew.start_worker()
+    job = crew.wait(job_id)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.attempt) == ("failed", "worker_lost", 3)
+    assert document_of(job, crew.blobs).segments is None
+
+
+@pytest.fixture
+def joining(crew: Service) -> Service:
+    """A service whose engine takes pictures of one colour for alike."""
+    crew.settings = crew.settings.model_copy(update={"engine": "tests.app.engines:Joining"})
+    return crew
+
+
+def test_neighbours_that_are_alike_are_one_segment(joining: Service, film: Path, tmp_path: Path) -> None:
+    """Cut every second and a half, those that lie within one scene are one again."""
+    joining.start_worker()
+    job = joining.wait(joining.submit(film, segments="1.5"), seconds=180)
+    segments = film_of(job, joining.blobs).segments
+    assert len(segments) < 12
+    assert {each.merged for each in segments} > {1, 2}
+    assert sum(each.merged for each in segments) == 12
+    assert all(one.end == other.start for one, other in pairwise(segments))
+    for number, each in enumerate(segments):
+        told = joining.blobs.read(attention_key(job.results, number))
+        times = AttentionDocument.model_validate_json(told).times
+        assert [round(start, 3) for start, _ in times] == [round(time, 3) for time in each.sampled]
+        assert joining.blobs.exists(frame_key(job.results, number))
+    assert not joining.blobs.exists(frame_key(job.results, len(segments)))
+
+
+def test_a_segment_that_was_growing_when_its_worker_died_grows_on(joining: Service, film: Path) -> None:
+    worker = joining.start_worker()
+    whole = film_of(joining.wait(joining.submit(film, segments="1.5")), joining.blobs).segments
+    job_id = joining.submit(film, "sleep-0.3", segments="1.5")
+    for progress in (0.2, 0.45, 0.7):
+        joining.wait(job_id, lambda job, progress=progress: job.progress > progress)  # type: ignore[misc]
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        worker = joining.start_worker()
+    job = joining.wait(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+    assert film_of(job, joining.blobs).segments == whole
 
 
 @pytest.mark.parametrize("command", ["sleep-0.5", "sleep-30"])
@@ -240,6 +338,16 @@ def test_clips_do_not_wait_for_films_and_films_wait_for_any_worker(
     assert [(job.state, job.attempt) for job in done] == [("succeeded", 1)] * 2
 
 
+def black_from(first: int) -> Callable[[int, int, int], Picture]:
+    """Pictures of a scene, and nothing but black from a frame on."""
+
+    def paint(index: int, width: int, height: int) -> Picture:
+        shown = texture(0, width, height) if index < first else texture(0, width, height) * 0
+        return np.roll(shown, index, axis=1)
+
+    return paint
+
+
 def test_a_film_that_cannot_be_read_fails_by_name(staffed: Service, film: Path, tmp_path: Path) -> None:
     job = staffed.wait(staffed.submit(without_index(film, tmp_path / "cut.mp4"), segments="shots"))
     assert job.error is not None
@@ -250,13 +358,45 @@ def test_a_film_that_cannot_be_read_fails_by_name(staffed: Service, film: Path, 
     assert document_of(refused, staffed.blobs).segments is None
 
 
-def test_the_real_captioner_writes_a_film_s_segments(crew: Service, film: Path, root: Path) -> None:
+def test_the_service_and_the_command_line_cut_a_film_alike(
+    crew: Service, patterns: Path, root: Path, tmp_path: Path
+) -> None:
+    """With the real captioner and the real embedding, and neighbours that are joined."""
+    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
+    crew.start_worker(
+        REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
+    )
+    job_id = crew.submit(patterns, "stats", segments="1.5")
+    settings = Settings(data=tmp_path / "alone", captioners="stats", device="cpu")
+    settings.data.mkdir()
+    (settings.data / "cache").symlink_to(root / "data" / "cache")
+    alone = load_film_captioner(settings, CaptionOptions(captioner="stats"), segment_options("1.5"))
+    reading = alone.caption(patterns)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            document: FilmDocument = end.value
+            break
+    served = film_of(crew.wait(job_id, seconds=180), crew.blobs)
+    assert any(each.merged > 1 for each in document.segments)
+    assert len(document.segments) > 3
+    assert [essence(each) for each in served.segments] == [essence(each) for each in document.segments]
+    assert served.summary == document.summary
+
+
+def essence(segment: SegmentDocument) -> dict[str, Any]:
+    """All but scores, whose last digit depends on what shares a batch, and the attention."""
+    return segment.model_dump(include={"start", "end", "representative", "caption", "sampled", "merged"})
+
+
+def test_the_real_captioner_writes_a_film_s_segments(crew: Service, patterns: Path, root: Path) -> None:
     """With its own weights, in a real worker: subtitles, attention of each segment, a line about all."""
     (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
     )
-    job = crew.wait(crew.submit(film, "stats", segments="shots"), seconds=90)
+    job = crew.wait(crew.submit(patterns, "stats", segments="shots"), seconds=180)
     document = document_of(job, crew.blobs)
     assert (job.state, document.error) == ("succeeded", None)
     assert starts(job, crew.blobs) == STARTS

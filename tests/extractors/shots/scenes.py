@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from tests.media import Picture, write_video
 
@@ -18,13 +18,60 @@ def write_scenes(
     path: Path, seconds: Sequence[float], *, fps: int = FPS, width: int = 96, height: int = 64
 ) -> Path:
     """One scene after the other, so many seconds of each."""
-    ends = np.cumsum([round(each * fps) for each in seconds])
 
-    def paint(index: int, width: int, height: int) -> Picture:
-        scene = int(np.searchsorted(ends, index, side="right"))
+    def paint(scene: int, index: int, width: int, height: int) -> Picture:
         return np.roll(texture(scene, width, height), index, axis=1)
 
-    return write_video(path, frames=int(ends[-1]), width=width, height=height, fps=fps, painter=paint)
+    return _write(path, seconds, paint, fps, (width, height))
+
+
+def write_patterns(path: Path, seconds: Sequence[float]) -> Path:
+    """One pattern after the other, so many seconds of each; the semantic embedding, too, tells them apart."""
+
+    def paint(scene: int, index: int, width: int, height: int) -> Picture:
+        return pattern(scene, width, height)
+
+    return _write(path, seconds, paint, FPS, (96, 64))
+
+
+def _write(
+    path: Path,
+    seconds: Sequence[float],
+    paint: Callable[[int, int, int, int], Picture],
+    fps: int,
+    size: tuple[int, int],
+) -> Path:
+    """paint: makes a picture of the scene's number, the frame's, width and height."""
+    ends = np.cumsum([round(each * fps) for each in seconds])
+
+    def paint_frame(index: int, width: int, height: int) -> Picture:
+        return paint(int(np.searchsorted(ends, index, side="right")), index, width, height)
+
+    width, height = size
+    return write_video(path, frames=int(ends[-1]), width=width, height=height, fps=fps, painter=paint_frame)
+
+
+@lru_cache(maxsize=8)
+def pattern(scene: int, width: int, height: int) -> Picture:
+    """Blotches, stripes, a face, noise, a ball, and so on from the start."""
+    picture = Image.new("RGB", (width, height), (200, 180, 160) if scene % 5 == 2 else (10, 10, 10))
+    draw = ImageDraw.Draw(picture)
+    match scene % 5:
+        case 0:
+            return texture(0, width, height)
+        case 1:
+            for left in range(0, width, 12):
+                draw.rectangle((left, 0, left + 5, height), fill="white")
+        case 2:
+            draw.ellipse((28, 8, 68, 58), fill=(230, 190, 150))
+            draw.ellipse((38, 24, 44, 30), fill="black")
+            draw.ellipse((54, 24, 60, 30), fill="black")
+            draw.arc((38, 34, 60, 50), 0, 180, fill=(120, 0, 0), width=2)
+        case 3:
+            return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        case 4:
+            draw.ellipse((30, 14, 66, 50), fill=(240, 60, 30))
+    return np.array(picture)
 
 
 def cuts_of(seconds: Sequence[float]) -> list[float]:

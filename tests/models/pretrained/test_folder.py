@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from models.pretrained import errors
 from models.pretrained.folder import read_pretrained_info
+from models.pretrained.hub import wanted_files
 from models.pretrained.load import load_pretrained_captioner
 from tests.models.pretrained.tiny_folders import write_git
 
@@ -106,6 +107,15 @@ FAULTS = {
     "a part is lost": (lambda at: _split(at, lost=True), errors.PretrainedDamaged),
     "a part elsewhere": (_damage_index, errors.PretrainedDamaged),
 }
+
+
+@pytest.mark.parametrize("ending", [".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5"])
+def test_weights_that_could_run_code_are_told_as_such_by_folder_and_hub(folder: Path, ending: str) -> None:
+    (folder / "model.safetensors").rename(folder / f"weights{ending}")
+    with pytest.raises(errors.PickledWeightsOnly):
+        read_pretrained_info(folder)
+    with pytest.raises(errors.PickledWeightsOnly):
+        wanted_files(["config.json", f"weights{ending}"], "owner/name")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

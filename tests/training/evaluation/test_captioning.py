@@ -19,10 +19,15 @@ from models.combining.caption_writers import SingleWriter
 from models.combining.members import WrongMembers
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
+from models.pretrained.installed import CARD, ModelFacts, PretrainedCard
 from tests.media import write_video
 from training.batches.archives import CorpusError
 from training.evaluation.captioning import CaptioningRun, stack_frames
-from training.evaluation.evaluated_captioner import load_evaluated_captioner, with_branches
+from training.evaluation.evaluated_captioner import (
+    PretrainedNotScored,
+    load_evaluated_captioner,
+    with_branches,
+)
 from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record_scores
 
 PICTURES = {
@@ -162,6 +167,22 @@ def test_members_without_anything_to_combine_them_are_refused() -> None:
 def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         load_evaluated_captioner("ensemble", members.split(","))
+
+
+@pytest.mark.parametrize(("name", "members"), [("git-base", None), ("fusion", ["stats", "git-base"])])
+def test_a_pretrained_captioner_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str] | None
+) -> None:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    folder = tmp_path / "captioners" / "git-base"
+    folder.mkdir(parents=True)
+    facts = ModelFacts(family="git", architecture="GitForCausalLM", parameters=1, memory=1)
+    card = PretrainedCard(
+        name="git-base", source="a/b", revision=None, added_at="2026-11-29", facts=facts, files={}
+    )
+    (folder / CARD).write_text(card.model_dump_json())
+    with pytest.raises(PretrainedNotScored, match=r"git-base is a pretrained captioner.*app judge"):
+        load_evaluated_captioner(name, members)
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(

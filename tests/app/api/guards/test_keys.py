@@ -203,6 +203,23 @@ def test_a_key_has_only_so_many_jobs_at_once(locked: LiveApi, worker: ScriptedWo
     assert send(locked, headers=ada).status_code == 202
 
 
+def test_a_batch_counts_as_all_its_jobs(locked: LiveApi) -> None:
+    key = bearer(locked, concurrent=3, max_seconds=30, max_upload_bytes=1000)
+    two = [("video", ("a.mp4", b"data")), ("video", ("b.mp4", b"more"))]
+    assert locked.client.post("/batches", files=two, headers=key).status_code == 202
+    assert_problem(locked.client.post("/batches", files=two, headers=key), 429, "too_many_jobs")
+    assert len(locked.uploads) == 2
+    assert send(locked, headers=key).status_code == 202
+    for name in locked.uploads:
+        job = locked.service.jobs.get(name)
+        assert job is not None
+        assert job.submission.limits is not None
+        assert job.submission.limits.seconds == 30
+    large = [("video", ("a.mp4", b"x" * 1001))]
+    other = bearer(locked, "other", max_upload_bytes=1000)
+    assert_problem(locked.client.post("/batches", files=large, headers=other), 413, "upload_too_large")
+
+
 def test_a_key_has_its_own_largest_upload(locked: LiveApi) -> None:
     small = bearer(locked, "small", max_upload_bytes=1000)
     large = bearer(locked, "large", max_upload_bytes=10**9)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import parse_headers
+from io import BytesIO
 
 import httpx
 import pytest
@@ -19,52 +22,43 @@ from tests.app.live_api import LiveApi, assert_problem, live_api, send
 CLIENT = "203.0.113.9"
 
 
-class Proxy:
-    """Passes requests on over TCP with two headers added behind the request's line, as a proxy does.
-
-    ``port``: that it listens on.
-    """
+class Proxy(socketserver.ThreadingTCPServer):
+    """Passes a request on with headers added behind its line, and the answer back; then it hangs up."""
 
     def __init__(self, target: int, added: bytes) -> None:
-        self._target, self._added = target, added
-        self.port = 0
-
-    async def serve(self, ready: threading.Event, over: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        ready.set()
-        async with server:
-            await over.wait()
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
-        requests.write(await reader.readline() + self._added)
-        await asyncio.gather(_pump(reader, requests), _pump(answers, writer))
+        super().__init__(("127.0.0.1", 0), Forwarder)
+        self.target, self.added = target, added
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(65536):
-        sink.write(data)
-        await sink.drain()
-    sink.close()
+class Forwarder(socketserver.StreamRequestHandler):
+    server: Proxy
+
+    def handle(self) -> None:
+        line, headers = self.rfile.readline(), b""
+        while not headers.endswith(b"\r\n\r\n"):
+            headers += self.rfile.readline()
+        length = int(dict(parse_headers(BytesIO(headers))).get("Content-Length", 0))
+        with socket.create_connection(("127.0.0.1", self.server.target)) as service:
+            service.sendall(line + self.server.added + headers + self.rfile.read(length))
+            while data := service.recv(65536):
+                self.wfile.write(data)
 
 
 @contextmanager
 def proxied(api: LiveApi, added: bytes) -> Iterator[httpx.Client]:
     """A client that asks by way of a proxy, one request a connection."""
-    proxy, ready, loop = Proxy(api.port, added), threading.Event(), asyncio.new_event_loop()
-    over = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(proxy.serve(ready, over)))
-    thread.start()
-    ready.wait(10)
-    try:
+    with Proxy(api.port, added) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever)
+        thread.start()
         headers = {"Connection": "close", "Host": "localhost"}
-        with httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", headers=headers) as client:
-            yield client
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join(10)
-        loop.close()
+        try:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{proxy.server_address[1]}", headers=headers
+            ) as client:
+                yield client
+        finally:
+            proxy.shutdown()
+            thread.join()
 
 
 FORWARDED = f"X-Forwarded-For: 10.9.9.9, {CLIENT}\r\nX-Forwarded-Proto: https\r\n".encode()

@@ -11,7 +11,8 @@ import webvtt
 
 from app.documents.segments import FilmDocument
 from app.jobs.job_store import Claim
-from app.jobs.kept_segments import PART, SegmentFolder
+from app.jobs.kept_segments import PART, KeptSegments, SegmentFolder
+from extractors.media.errors import TooDamaged
 from tests.app.live_api import LiveApi, assert_problem, finished, send
 from tests.app.scripted_worker import ScriptedWorker, answer
 
@@ -37,9 +38,17 @@ def begin(worker: ScriptedWorker, claim: Claim, count: int) -> SegmentFolder:
     """So many segments of a film are done, and the record says so."""
     folder = SegmentFolder(worker.blobs, claim.results, "basis")
     for number in range(count):
-        folder.add(segment(number), b"a picture", None)
+        add(folder, number)
     tell(worker, claim, folder, count)
     return folder
+
+
+def add(
+    folder: SegmentFolder, number: int, frame: bytes = b"a picture", attention: bytes | None = None
+) -> None:
+    folder.show(frame, attention)
+    folder.hold(segment(number), {})
+    folder.close()
 
 
 def tell(worker: ScriptedWorker, claim: Claim, folder: SegmentFolder, done: int) -> None:
@@ -70,7 +79,7 @@ def test_a_running_job_lists_its_finished_segments(
         {"start": 0.0, "end": 2.5, "representative": 1.0, "caption": "scene 0 <b>& so on", "score": -0.5},
         {"start": 2.5, "end": 5.0, "representative": 3.5, "caption": "scene 1 <b>& so on", "score": -0.5},
     ]
-    folder.add(segment(2), b"a picture", None)  # the record knows nothing of it yet
+    add(folder, 2)  # the record knows nothing of it yet
     assert len(api.client.get(location).json()["segments"]) == 2
 
 
@@ -126,6 +135,40 @@ def test_a_finished_film_keeps_its_segments_and_its_line(
     assert_problem(api.client.get(f"{location}/captions.vtt"), 404, "no_captions")
 
 
+def test_a_film_that_failed_shows_all_that_was_done(
+    api: LiveApi, worker: ScriptedWorker, running: tuple[str, Claim]
+) -> None:
+    """Also what the record was not told of any more, and what was waiting for the next one to join it."""
+    location, claim = running
+    folder = begin(worker, claim, 2)
+    add(folder, 2)
+    folder.show(b"the last", b'{"words": []}')
+    folder.hold(segment(3), {})
+    tell(worker, claim, folder, 2)
+    assert len(api.client.get(location).json()["segments"]) == 2
+    kept = {"segments": KeptSegments(folder.folder, 2).as_record()}
+    assert worker.jobs.fail(claim, TooDamaged("The file ends in noise."), kept)
+    told = api.client.get(location).json()
+    assert (told["state"], told["caption"], told["error"]["code"]) == ("failed", None, "too_damaged")
+    assert [each["caption"][:7] for each in told["segments"]] == [f"scene {number}" for number in range(4)]
+    assert len(webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions) == 4
+    assert api.client.get(f"{location}/segments/3/frame.jpg").content == b"the last"
+    assert api.client.get(f"{location}/segments/3/attention").json() == {"words": []}
+    api.client.delete(location)
+    assert api.client.get(location).json()["segments"] is None
+    assert_problem(api.client.get(f"{location}/captions.vtt"), 404, "no_captions")
+
+
+def test_a_film_that_failed_before_its_first_segment_has_none(
+    api: LiveApi, worker: ScriptedWorker, running: tuple[str, Claim]
+) -> None:
+    location, claim = running
+    folder = begin(worker, claim, 0)
+    assert worker.jobs.fail(claim, TooDamaged("The file is noise."), {"segments": folder.kept.as_record()})
+    assert api.client.get(location).json()["segments"] is None
+    assert_problem(api.client.get(f"{location}/captions.vtt"), 404, "no_captions")
+
+
 def test_a_job_without_segments_is_one_cue(api: LiveApi, worker: ScriptedWorker) -> None:
     location = finished(api, worker)
     (cue,) = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions
@@ -152,7 +195,7 @@ def test_each_segment_has_its_attention_and_its_frame(
 ) -> None:
     location, claim = running
     folder = begin(worker, claim, 1)
-    folder.add(segment(1), b"another", b'{"words": ["scene"]}')
+    add(folder, 1, b"another", b'{"words": ["scene"]}')
     tell(worker, claim, folder, 2)
     assert api.client.get(f"{location}/segments/1/attention").json() == {"words": ["scene"]}
     assert_problem(api.client.get(f"{location}/segments/0/attention"), 404, "no_attention")

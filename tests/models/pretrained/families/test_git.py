@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import AutoTokenizer, CLIPImageProcessor, GitForCausalLM
 
 from extractors.features import Frames
 from models.caption import Caption
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
-from models.pretrained.git import GitCaptioner
+from models.pretrained.families.git import GitCaptioner
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
 from tests.models.pretrained.attention_arrays import AttentionArrays
@@ -76,10 +78,38 @@ def test_a_beam_and_a_video_alone_give_what_the_batch_gives(captioner: GitCaptio
             np.testing.assert_allclose(_weights(one), _weights(other), atol=1e-5)
 
 
-def test_the_encoder_is_in_its_place_again(captioner: GitCaptioner) -> None:
-    before = captioner.model.git.image_encoder
-    captioner.caption(VIDEOS[:1], SEARCHES["greedy"])
-    assert captioner.model.git.image_encoder is before
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_images_are_read_once_for_all_beams_and_all_captions(captioner: GitCaptioner, search: str) -> None:
+    """Once to write, and once to read back what was written."""
+    read: list[int] = []
+
+    def count(_: object, given: tuple[Tensor, ...]) -> None:
+        if given[0].shape[1] > 6 * 17:
+            read.append(len(given[0]))
+
+    hook = captioner.model.git.encoder.layer[0].register_forward_pre_hook(count)
+    try:
+        captioner.caption(VIDEOS, SEARCHES[search])
+    finally:
+        hook.remove()
+    assert read == [len(VIDEOS)] * 2
+
+
+def test_texts_read_behind_images_are_what_they_are_in_one_pass(captioner: GitCaptioner) -> None:
+    with torch.inference_mode():
+        encoded = captioner.encode(VIDEOS).encoded
+        given = torch.randint(5, 20, (6, 7), generator=torch.Generator().manual_seed(1))
+        with captioner._reading(encoded):
+            one = captioner._read_behind_images(encoded, given, 2, nullcontext())
+            other = captioner._read_whole(encoded, given, 2, nullcontext())
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_encoder_and_decoder_are_in_their_places_again(captioner: GitCaptioner) -> None:
+    git = captioner.model.git
+    before = (git.image_encoder, git.encoder)
+    captioner.caption(VIDEOS[:1], SEARCHES["beam"])
+    assert (git.image_encoder, git.encoder) == before
 
 
 def test_a_video_of_two_frames_is_shown_them_as_six_and_told_as_two(captioner: GitCaptioner) -> None:

@@ -19,10 +19,10 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
-from models.pretrained.blip import FRAMES
 from models.pretrained.captioner import PretrainedCaptioner, ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged, UnknownArchitecture
+from models.pretrained.families.blip import FRAMES
 from models.pretrained.folder import PretrainedInfo
 from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer, special_tokens
 from models.pretrained.options import SpecialTokens

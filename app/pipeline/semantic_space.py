@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,7 +13,8 @@ from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage
 from extractors.files import sha256_of
-from models.checkpoint import find_embedding, load_embedding
+from models.captioners.semantic_embedding import SemanticEmbedding
+from models.checkpoint import Card, find_embedding, load_embedding
 from models.feature_sources.feature_source import ExtractorPool, build_feature_source
 from models.feature_sources.stream_checks import select_stream_set
 from models.vocabulary import EOS
@@ -24,14 +24,18 @@ AT_ONCE = 16  #: pictures described together
 
 
 class LoadedSemanticSpace:
-    """Loads the sentences' half at once, and the networks that look at pictures when the first one comes."""
+    """Embeds by a loaded embedding; the networks that look at pictures are loaded when the first one comes.
 
-    def __init__(self, path: Path, settings: Settings) -> None:
-        self.digest = sha256_of(path)
-        self._device = choose_device(settings.device)
-        self._embedding, card = load_embedding(path, self._device)
-        self._stream_set = select_stream_set(card)
-        self._pool = ExtractorPool(self._device, threads=settings.threads, cache=settings.data / "cache")
+    Args:
+        embedding: its networks.
+        card: what its file says of them.
+        digest: sha256 of that file.
+        pool: of the extractors that look at pictures.
+    """
+
+    def __init__(self, embedding: SemanticEmbedding, card: Card, digest: str, pool: ExtractorPool) -> None:
+        self.digest = digest
+        self._embedding, self._stream_set, self._pool = embedding, select_stream_set(card), pool
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """Embeds pictures uint8 (H, W, 3) of any sizes: unit vectors (N, D)."""
@@ -49,7 +53,8 @@ class LoadedSemanticSpace:
             return self._none()
         rows = [[*self._embedding.vocabulary.encode(words_of(text)), EOS] for text in sentences]
         longest = max(map(len, rows))
-        ids = torch.tensor([row + [-1] * (longest - len(row)) for row in rows], device=self._device)
+        padded = [row + [-1] * (longest - len(row)) for row in rows]
+        ids = torch.tensor(padded, device=next(self._embedding.parameters()).device)
         with torch.inference_mode():
             return np.asarray(self._embedding.encode_sentences(ids).cpu().numpy(), np.float32)
 
@@ -60,7 +65,11 @@ class LoadedSemanticSpace:
 def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
     """Loads the embedding, None where the folder of weights has none. Raises CheckpointError."""
     path = find_embedding(settings.weights)
-    return None if path is None else LoadedSemanticSpace(path, settings)
+    if path is None:
+        return None
+    device = choose_device(settings.device)
+    pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
+    return LoadedSemanticSpace(*load_embedding(path, device), sha256_of(path), pool)
 
 
 def words_of(text: str) -> list[str]:

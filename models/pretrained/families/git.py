@@ -7,15 +7,15 @@ that writes it to the image tokens; the class token of each frame, which sees no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, GitForCausalLM
-from transformers.modeling_outputs import BaseModelOutput
+from transformers import Cache, GenerationConfig, GitForCausalLM
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPast
 
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
@@ -49,6 +49,40 @@ class _EncodedFrames(nn.Module):
     def forward(self, pixel_values: Tensor, **_: Any) -> BaseModelOutput:
         """pixel_values: (R, 1, 1, 1), rows of the encoded frames."""
         return BaseModelOutput(last_hidden_state=self._hidden[pixel_values.flatten().long()])
+
+
+class _OncePerVideo(nn.Module):
+    """Stands in the decoder's place, and reads what all rows of a video begin with once for all of them.
+
+    transformers has every beam read the image tokens for itself. They attend to each other alone, and all
+    beams begin with one start token, so that the keys and values of one row are those of all.
+    """
+
+    def __init__(self, decoder: Any, videos: int) -> None:
+        super().__init__()
+        self._decoder, self._videos = decoder, videos
+        self.layer = decoder.layer
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **told: Any
+    ) -> Any:
+        """Passes through the decoder, images once for each video.
+
+        Args:
+            hidden_states: (B · rows, tokens, C).
+            attention_mask: (B · rows, 1, tokens, keys).
+            cache: Keys and values of each row; without one nothing is shared.
+            told: What the decoder is told beside.
+
+        Returns:
+            What the decoder returns, of all rows.
+        """
+        each = len(hidden_states) // self._videos
+        if each == 1 or hidden_states.shape[1] == 1 or cache is None:
+            return self._decoder(hidden_states, attention_mask, cache, **told)
+        read = self._decoder(hidden_states[::each], attention_mask[::each], cache, **told)
+        cache.batch_repeat_interleave(each)
+        return BaseModelOutputWithPast(read.last_hidden_state.repeat_interleave(each, 0), cache=cache)
 
 
 class GitCaptioner(PretrainedCaptioner[GitFrames]):
@@ -100,7 +134,8 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return GitFrames(torch.cat(hidden), rows.view(len(videos), -1))
 
     def _generate(self, encoded: GitFrames, config: GenerationConfig) -> Tensor:
-        with self._reading(encoded):
+        git = self.model.git
+        with self._reading(encoded), _in_place_of(git, encoder=_OncePerVideo(git.encoder, len(encoded.rows))):
             written: Tensor = self.model.generate(
                 input_ids=self._starts(len(encoded.rows)),
                 pixel_values=self._as_pixels(encoded.rows),
@@ -109,17 +144,39 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return written[:, 1:]
 
     def _read_back(self, encoded: GitFrames, tokens: Tensor, with_attention: bool) -> ReadBack:
-        rows = encoded.rows.repeat_interleave(len(tokens) // len(encoded.rows), 0)
         given = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
         recorder = self._recorder(slice(-given.shape[1], None))
-        with self._reading(encoded), recorder if with_attention else nullcontext():
+        each = len(tokens) // len(encoded.rows)
+        read = self._read_whole if self.choice.rollout and with_attention else self._read_behind_images
+        with self._reading(encoded):
+            logits = read(encoded, given, each, recorder if with_attention else nullcontext())
+        return ReadBack(logits, recorder.weights() if with_attention else None)
+
+    def _read_whole(
+        self, encoded: GitFrames, given: Tensor, each: int, recording: AbstractContextManager[Any]
+    ) -> Tensor:
+        """Reads images and texts in one pass, for a rollout, which goes through the images' attention too."""
+        pixels = self._as_pixels(encoded.rows.repeat_interleave(each, 0))
+        with recording:
             output = self.model(
-                input_ids=given,
-                pixel_values=self._as_pixels(rows),
-                use_cache=False,
-                logits_to_keep=given.shape[1],
+                input_ids=given, pixel_values=pixels, use_cache=False, logits_to_keep=given.shape[1]
             )
-        return ReadBack(output.logits, recorder.weights() if with_attention else None)
+        logits: Tensor = output.logits
+        return logits
+
+    def _read_behind_images(
+        self, encoded: GitFrames, given: Tensor, each: int, recording: AbstractContextManager[Any]
+    ) -> Tensor:
+        """Reads the images once for each video, and all texts of a video behind them."""
+        starts, pixels = self._starts(len(encoded.rows)), self._as_pixels(encoded.rows)
+        cache = self.model.git(input_ids=starts, pixel_values=pixels, use_cache=True).cache
+        cache.crop(-1)  # without the start token, which is read with each text
+        cache.batch_repeat_interleave(each)
+        places = torch.arange(given.shape[1], device=self.device)[None]
+        with recording:
+            output = self.model(input_ids=given, position_ids=places, cache=cache)
+        logits: Tensor = output.logits
+        return logits
 
     def _attention_modules(self) -> Sequence[nn.Module]:
         return [layer.attention.self for layer in self.model.git.encoder.layer]
@@ -130,15 +187,9 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         keys = grid_keys(len(frames), self._side**2, each=1)
         return TokenMap(keys, self._side, self._side, view)
 
-    @contextmanager
-    def _reading(self, encoded: GitFrames) -> Iterator[None]:
+    def _reading(self, encoded: GitFrames) -> AbstractContextManager[None]:
         """While it lasts, the model takes rows of encoded frames for pixels."""
-        encoder = self.model.git.image_encoder
-        self.model.git.image_encoder = _EncodedFrames(encoded.hidden)
-        try:
-            yield
-        finally:
-            self.model.git.image_encoder = encoder
+        return _in_place_of(self.model.git, image_encoder=_EncodedFrames(encoded.hidden))
 
     def _as_pixels(self, rows: Tensor) -> Tensor:
         """(R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
@@ -147,3 +198,16 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
 
     def _starts(self, rows: int) -> Tensor:
         return torch.full((rows, 1), self._tokens.start or 0, device=self.device)
+
+
+@contextmanager
+def _in_place_of(model: nn.Module, **modules: nn.Module) -> Iterator[None]:
+    """Puts modules into the places of a model's own while it lasts."""
+    own = {name: getattr(model, name) for name in modules}
+    for name, module in modules.items():
+        setattr(model, name, module)
+    try:
+        yield
+    finally:
+        for name, module in own.items():
+            setattr(model, name, module)
