@@ -53,9 +53,9 @@ class Attempt:
     the record. ended_at: when its end, or its return to the queue, was there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
     captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments, those of an
-    earlier attempt at first. has_gained: whether this attempt has finished one of them. error: why the job has
-    failed. marks: when each stage began, in seconds since 1970, as far as there is room. first_attempt: which
-    one this turn began with.
+    earlier attempt at first. has_gained: whether this attempt has finished one of them. error: why the job
+    has failed. marks: when each stage began, in seconds since 1970, as far as there is room. first_attempt:
+    which one this turn began with.
     """
 
     claim: Claim
