@@ -12,7 +12,13 @@ extractors/media/errors.py.)
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
-    │   └── UploadMissing           upload_missing        410  its file is gone from the blob store
+    │   ├── UploadMissing           upload_missing        410  its file is gone from the blob store
+    │   ├── UrlNotAllowed           url_not_allowed       422  its address is in a network that is not asked
+    │   ├── UrlUnreachable          url_unreachable       502  no server answers there, or it breaks off
+    │   ├── UrlNotFound             url_not_found         404  there is no file at its address
+    │   ├── UrlRefused              url_refused           403  the server there refuses it
+    │   ├── UrlTooLarge             url_too_large         413  the file has more bytes than an upload may
+    │   └── UrlTimeout              url_timeout           504  it did not come in time
     ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
@@ -120,6 +126,45 @@ class UploadMissing(JobFailure):
     hint = "Send the video again."
     operator_hint = "See that all hosts share REELWORD_BLOBS."
     status = 410
+
+
+class UrlNotAllowed(JobFailure):
+    code = "url_not_allowed"
+    hint = "Give an http or https address that anybody can reach, or send the file itself."
+    operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
+    status = 422
+
+
+class UrlUnreachable(JobFailure):
+    code = "url_unreachable"
+    hint = "Check that the address opens for others, send it again later, or send the file itself."
+    status = 502
+
+
+class UrlNotFound(JobFailure):
+    code = "url_not_found"
+    hint = "Check the address; a signed one may have lapsed."
+    status = 404
+
+
+class UrlRefused(JobFailure):
+    code = "url_refused"
+    hint = "Give an address that needs no login, a signed one for example, or send the file itself."
+    status = 403
+
+
+class UrlTooLarge(JobFailure):
+    code = "url_too_large"
+    hint = "Give the address of a shorter or smaller video."
+    operator_hint = "REELWORD_MAX_UPLOAD_BYTES is the limit."
+    status = 413
+
+
+class UrlTimeout(JobFailure):
+    code = "url_timeout"
+    hint = "Send the address again later, or send the file itself."
+    operator_hint = "REELWORD_URL_SECONDS is the longest time."
+    status = 504
 
 
 class TooManyJobs(JobError):

@@ -226,19 +226,19 @@ class Settings(BaseSettings):
                 ) from error
         return proxies
 
-    @field_validator("keep_uploads")
-    @classmethod
-    def _is_a_time(cls, kept: str) -> str:
-        if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
-            raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
-        return kept
-
     @field_validator("url_hosts")
     @classmethod
     def _are_hosts(cls, hosts: str) -> str:
         if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
             raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
         return hosts
+
+    @field_validator("keep_uploads")
+    @classmethod
+    def _is_a_time(cls, kept: str) -> str:
+        if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
+            raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
+        return kept
 
     @field_validator("traces")
     @classmethod

@@ -23,7 +23,15 @@ from training.datasets.errors import DataSetError
 FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
 PACKAGES = ("extractors", "models", "training", "app")
 MIB = 1 << 20
-SIGNALS = {"BlobMissingError", "EngineDied", "EngineRaised", "JumpMissed", "OutOfTime", "_Interrupted"}
+SIGNALS = {
+    "BlobMissingError",
+    "EngineDied",
+    "EngineRaised",
+    "JumpMissed",
+    "KeyTaken",
+    "OutOfTime",
+    "_Interrupted",
+}
 
 # Makes what an image does not have impossible to find, as if it were not installed.
 WITHOUT = """

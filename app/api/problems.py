@@ -20,6 +20,8 @@
     ├── KeyScopeTooSmall    403 key_scope            it may not do this
     ├── RateLimited         429 rate_limited
     ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
+    ├── IdempotencyMismatch 422 idempotency_mismatch the key belongs to another request
+    ├── IdempotencyInProgress 409 idempotency_in_progress  the first request with the key still comes in
     ├── UnknownJob          404 unknown_job
     ├── UnknownFrame        404 unknown_frame
     ├── JobNotFinished      409 job_not_finished     its attention or captions are asked for too early
@@ -253,6 +255,21 @@ class PromptNotTaken(RequestError):
     code = "prompt_not_taken"
     title = "This captioner takes no prompt"
     hint = "Choose one of those listed under known, or leave the prompt out."
+
+
+class IdempotencyMismatch(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "idempotency_mismatch"
+    title = "The idempotency key belongs to another request"
+    hint = "Send each new request with a key of its own; repeat one with the same video and fields."
+
+
+class IdempotencyInProgress(RequestError):
+    status = HTTPStatus.CONFLICT
+    code = "idempotency_in_progress"
+    title = "The first request with this idempotency key is still being received"
+    hint = "Send the request again after Retry-After seconds; it is answered with the first one's job."
+    retry_after = 1
 
 
 class UnknownJob(RequestError):

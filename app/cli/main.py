@@ -14,6 +14,7 @@ from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
+from app.cli.bulk import bulk
 from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
@@ -83,6 +84,7 @@ cli.add_typer(jobs, name="jobs")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
 cli.add_typer(keys, name="keys")
+cli.command(cls=PlainCommand)(bulk)
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)
@@ -131,6 +133,7 @@ def caption(
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
     length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.7,
+    prompt: Annotated[str | None, typer.Option(help=_option("prompt"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
         Path | None,
@@ -160,6 +163,7 @@ def caption(
         num_captions=num_captions,
         max_length=max_length,
         length_penalty=length_penalty,
+        prompt=prompt,
         attention=attention is not None,
     )
     from app.cli.caption import caption_files

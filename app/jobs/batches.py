@@ -18,6 +18,7 @@ import redis
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import QueueUnavailable, RecordUnreadable
+from app.jobs.idempotency import Reservation
 from app.jobs.job import State
 from app.jobs.job_store import Jobs, NewJob
 from app.jobs.redis_client import LuaScript, unavailable_if_away
@@ -72,16 +73,20 @@ class Batches:
         self._jobs = jobs
         self._submit = LuaScript(jobs.server, "submit_batch")
 
-    def submit(self, batch_id: str, jobs: Sequence[NewJob]) -> JobBatch:
+    def submit(
+        self, batch_id: str, jobs: Sequence[NewJob], reservation: Reservation | None = None
+    ) -> JobBatch:
         """Accepts all jobs, which are on Redis's disk when this returns, or none.
 
         Args:
             batch_id: its id, which each job's submission has too.
             jobs: of one priority, one owner and one metadata.
+            reservation: of the idempotency key that stands for the batch from now on.
 
         Raises:
             QueueUnavailable: Redis is away; whether they were accepted is not known.
             NotOnDisk: its disk took longer than two seconds; the jobs are withdrawn.
+            KeyTaken: the key stands for another one already.
             TooManyJobs: more of their owner than may be would not be over.
         """
         keys, first = self._jobs.keys, jobs[0]
@@ -92,7 +97,9 @@ class Batches:
         arguments: list[str | int] = [
             self._jobs.lease_ms,
             *self._jobs.limit_of(first.submission),
+            *self._jobs.key_of(reservation),
             json.dumps([[job.job_id, job.fields()] for job in jobs]),
+            batch_id,
             "items",
             json.dumps([item.model_dump(exclude_defaults=True) for item in items]),
             "told",

@@ -49,6 +49,9 @@ class Keys:
     def worker(self, name: str) -> str:
         return f"{self.namespace}:worker:{name}"
 
+    def idempotency(self, digest: str) -> str:
+        return f"{self.namespace}:idempotency:{digest}"
+
     @property
     def workers(self) -> str:
         return f"{self.namespace}:workers"

@@ -9,6 +9,7 @@ carries a fencing token that only grows: whoever comes late with an old one chan
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ import structlog
 
 from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
+from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
 from app.jobs.kept_segments import kept_by
@@ -32,7 +34,8 @@ Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
-TOO_MANY = -1  #: what scripts that accept jobs say of an owner with as many as may be
+#: What scripts that accept jobs say of an owner with as many as may be, and of a key that another one has.
+TOO_MANY, KEY_TAKEN = -1, -2
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -145,6 +148,7 @@ class Jobs:
         filename: str = "",
         priority: Priority = "normal",
         submission: Submission | None = None,
+        reservation: Reservation | None = None,
     ) -> Job:
         """Accepts a job, which is on Redis's disk when this returns.
 
@@ -155,14 +159,22 @@ class Jobs:
             filename: the file's name on its sender's disk, fit for display.
             priority: the queue that it waits in.
             submission: what else its sender told.
+            reservation: of the idempotency key that stands for this job from now on.
 
         Raises:
+            KeyTaken: it stands for another one already.
             QueueUnavailable: Redis is away.
             NotOnDisk: its disk took longer than two seconds; the job is withdrawn.
             TooManyJobs: as many of its owner as may be are not over yet.
         """
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
-        arguments: list[str | int] = [job_id, self.lease_ms, *self.limit_of(new.submission), *new.fields()]
+        arguments: list[str | int] = [
+            job_id,
+            self.lease_ms,
+            *self.limit_of(new.submission),
+            *self.key_of(reservation),
+            *new.fields(),
+        ]
         self.submit_by(self._submit, self._keys_of(job_id, priority), arguments, [job_id])
         job = self.get(job_id)
         assert job is not None
@@ -182,6 +194,7 @@ class Jobs:
         Raises:
             QueueUnavailable: Redis is away.
             NotOnDisk: it takes no jobs, or its disk took longer than two seconds.
+            KeyTaken: another request has the idempotency key.
             TooManyJobs: as many of their owner as may be are not over yet.
         """
         with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
@@ -193,7 +206,14 @@ class Jobs:
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
         if created == TOO_MANY:
             raise TooManyJobs("With these, more jobs of this key than it may have would not be over.")
+        if created == KEY_TAKEN:
+            raise KeyTaken
         self._check_flushed(job_ids, flushed)
+
+    def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
+        """Names what scripts need that make an idempotency key stand for what they accept."""
+        held = reservation or Reservation("", "")
+        return held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:
         """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""

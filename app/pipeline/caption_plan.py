@@ -39,8 +39,22 @@ class CaptionPlan(Protocol):
         """Names what computes the streams; None where frames are read as they are."""
         ...
 
-    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first."""
+    def caption(
+        self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
+    ) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first.
+
+        Args:
+            videos: together.
+            options: of the search.
+            prompt: what who writes is asked, where that is a captioner that takes one.
+
+        Returns:
+            For each video its captions.
+
+        Raises:
+            OptionRefused: the prompt cannot be taken.
+        """
         ...
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:
@@ -56,7 +70,12 @@ class StreamPlan:
     writer: Writer
     feature_source: StreamSource
 
-    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(
+        self,
+        videos: Sequence[CaptionInputs],
+        options: DecodingOptions,
+        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
+    ) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         return self.writer.caption([video.streams for video in videos], options)
 
@@ -73,7 +92,12 @@ class FusionPlan:
     writer: FusedWriter
     feature_source: StreamSource
 
-    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(
+        self,
+        videos: Sequence[CaptionInputs],
+        options: DecodingOptions,
+        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
+    ) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
         frames, streams = [video.frames for video in videos], [video.streams for video in videos]
         return self.writer.caption_frames(frames, streams, options)
@@ -96,9 +120,11 @@ class FramePlan:
         """None: no extractor runs."""
         return None
 
-    def caption(self, videos: Sequence[CaptionInputs], options: DecodingOptions) -> list[list[Caption]]:
+    def caption(
+        self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
+    ) -> list[list[Caption]]:
         """Writes for each video its best captions, best first."""
-        return self.captioner.caption([video.frames for video in videos], options)
+        return self.captioner.caption([video.frames for video in videos], options, prompt)
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
         """Names the model's class, and how many frames it was shown."""

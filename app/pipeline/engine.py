@@ -14,7 +14,7 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerUnavailable, JobFailure
+from app.errors import CaptionerUnavailable, JobFailure, PromptRefused
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
@@ -32,6 +32,7 @@ from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
+from models.pretrained.errors import OptionRefused
 
 
 class Engine:
@@ -118,6 +119,7 @@ class Engine:
             return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
+            self._captioners.captioner_choices.check_prompt(choice, options)
             return self._captioners.plan(choice)
         except JobFailure as failure:
             return failure
@@ -128,9 +130,14 @@ class Engine:
         videos: Sequence[CaptionInputs],
         options: CaptionOptions,
         timings: Mapping[str, float],
-    ) -> list[EngineAnswer]:
+    ) -> Sequence[EngineAnswer | JobFailure]:
         began = time.perf_counter()
-        captions = plan.caption(videos, _decoding(options))
+        try:
+            captions = plan.caption(videos, _decoding(options), options.prompt)
+        except OptionRefused as refused:
+            if refused.option != "prompt":
+                raise
+            return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
             _answer(best_first, self._model(plan, video, options), Timings(**spent))

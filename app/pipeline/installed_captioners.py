@@ -23,7 +23,7 @@ from models.checkpoint import (
 )
 from models.combining.members import choose_members
 from models.feature_sources.stream_checks import describe_sampling, list_extractors
-from models.pretrained.installed import InstalledCaptioners, PretrainedCard
+from models.pretrained.installed import PROMPTED, InstalledCaptioners, PretrainedCard
 
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
@@ -58,6 +58,7 @@ def pretrained_info(card: PretrainedCard) -> CaptionerInfo:
         source=f"{card.source}{revision}",
         licence=card.facts.licence,
         memory=card.facts.memory,
+        takes_prompt=card.facts.family in PROMPTED,
     )
 
 

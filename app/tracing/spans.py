@@ -11,7 +11,8 @@ app/tracing/open_telemetry.py sends them; it alone imports OpenTelemetry, and is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from app.errors import TracingMissing
 from app.settings import Settings
 
 Attribute = str | int | float | bool
+#: Imported by name: it builds on this module.
+SENDER = "app.tracing.open_telemetry:OtlpTracing"
 
 
 @dataclass
@@ -96,7 +99,7 @@ def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tra
     if settings.traces is None:
         return Tracing()
     try:
-        from app.tracing.open_telemetry import OtlpTracing
+        make: Callable[[str, str, str], Tracing] = pkgutil.resolve_name(SENDER)
     except ImportError as error:
         raise TracingMissing("REELWORD_TRACES is set, and OpenTelemetry is not installed.") from error
-    return OtlpTracing(settings.traces, process, instance)
+    return make(settings.traces, process, instance)

@@ -247,7 +247,9 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
     writers = options.choice.writers if options.choice else ()
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
-    text = json.dumps([FORMAT, options.model_dump(mode="json"), weights], sort_keys=True)
+    # a prompt only where there is one: what a version without it has begun is gone on with
+    told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
+    text = json.dumps([FORMAT, told, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

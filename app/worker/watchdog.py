@@ -32,6 +32,7 @@ Stop = Literal["canceled", "lost", "deadline", "handed back"]
 
 #: Where each stage begins and ends in the progress of the whole job.
 SHARES: Mapping[Stage, tuple[float, float]] = {
+    "fetch": (0.0, 0.0),
     "decode": (0.0, 0.4),
     "extract": (0.4, 0.8),
     "caption": (0.8, 1.0),
@@ -40,6 +41,8 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
 #: Of the progress of a film that is cut: its segments. What is left is its summary.
 SEGMENTS_SHARE = 0.95
 
+#: Of the progress of a job whose video is fetched: that.
+FETCH_SHARE = 0.3
 MOST_MARKS = 90  #: stages of an attempt whose beginnings are kept: a film has three for each segment
 
 log = structlog.get_logger(__name__)
@@ -53,9 +56,9 @@ class Attempt:
     the record. ended_at: when its end, or its return to the queue, was there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
     captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments, those of an
-    earlier attempt at first. has_gained: whether this attempt has finished one of them. error: why the job
-    has failed. marks: when each stage began, in seconds since 1970, as far as there is room. first_attempt:
-    which one this turn began with.
+    earlier attempt at first. has_gained: whether this attempt has finished one of them. fetched: seconds that
+    fetching the video took; None where it was uploaded. error: why the job has failed. marks: when each stage
+    began, in seconds since 1970, as far as there is room. first_attempt: which one this turn began with.
     """
 
     claim: Claim
@@ -71,6 +74,7 @@ class Attempt:
     clip: SummaryClip | None = None
     kept: KeptSegments | None = None
     has_gained: bool = False
+    fetched: float | None = None
     error: ReelwordError | None = None
     began_at: float = field(default_factory=time.time)
     ended_at: float | None = None
@@ -93,6 +97,15 @@ class Attempt:
 
     @property
     def progress(self) -> float:
+        if self.claim.job.submission.source_url is None:
+            return self._progress
+        if self.stage == "fetch":
+            return FETCH_SHARE * min(max(self.share, 0.0), 1.0)
+        return FETCH_SHARE + (1.0 - FETCH_SHARE) * self._progress
+
+    @property
+    def _progress(self) -> float:
+        """How far it is with a video that is there."""
         begin, end = SHARES[self.stage]
         staged = begin + (end - begin) * min(max(self.share, 0.0), 1.0)
         if self.film is None:
@@ -127,7 +140,10 @@ class Attempt:
     def record(self, answer: Answer | None = None) -> dict[str, Any]:
         """Makes the record's answer: of what is known so far, or of ``answer``."""
         kept = {} if self.kept is None else {"segments": self.kept.as_record()}
-        return {**(answer or self.answer).as_record(), **kept}
+        record = {**(answer or self.answer).as_record(), **kept}
+        if self.fetched is not None:
+            record["timings"] = {**record.get("timings", {}), "fetch": self.fetched}
+        return record
 
 
 class Watchdog:

@@ -55,8 +55,8 @@ class EncodedVideos(Generic[EncodedT]):
 class PretrainedCaptioner(ABC, Generic[EncodedT]):
     """From frames to captions, by a model of transformers. Made by ``load_pretrained_captioner``.
 
-    takes_prompt: whether it can be asked something. cross_attention: whether it looks at frames by attention
-    of its own, which has no rollout.
+    takes_prompt: whether it can be asked something, or goes on from words that it is given.
+    cross_attention: whether it looks at frames by attention of its own, which has no rollout.
     """
 
     takes_prompt: ClassVar[bool] = False
@@ -107,13 +107,14 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
         Args:
             videos: Decoded by ``request``, or by one that asks for more; one at least.
-            prompt: What a video-language model is asked, by default the captioner's own; others take none.
+            prompt: What a video-language model is asked, by default the captioner's own, and what BLIP goes
+                on from; others take none.
 
         Raises:
-            OptionRefused: A prompt for a captioner that takes none.
+            OptionRefused: A prompt for a captioner that takes none, or one with a mark of the model's own.
         """
-        if prompt is not None and not self.takes_prompt:
-            raise OptionRefused("prompt", f"{self.name} is no video-language model and takes none")
+        if prompt is not None:
+            self._check_prompt(prompt)
         chosen = [self._choose(self._as_decoded_alone(video)) for video in videos]
         return EncodedVideos(chosen, self._encode(chosen, prompt))
 
@@ -129,7 +130,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         Args:
             videos: As for ``encode``, or what it made of them.
             options: As for any captioner; ``max_length`` counts tokens, of which a word may have several.
-            prompt: What a video-language model is asked, by default the captioner's own; others take none.
+            prompt: As for ``encode``.
 
         Returns:
             For each video its best ``options.num_captions`` captions, best first. ``Caption.score`` is the
@@ -152,6 +153,15 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         captions = _until_end(written.tolist(), self.tokens)
         read = self._read_back(encoded, self._padded(captions), options.attention)
         return self._to_captions(encoded, chosen, captions, read, options)
+
+    def _check_prompt(self, prompt: str) -> None:
+        """Raises OptionRefused: a mark that stands for frames or ends a turn would not be read as a word."""
+        if not self.takes_prompt:
+            raise OptionRefused("prompt", f"{self.name} takes none")
+        added = self.tokenizer.added_tokens_decoder.values()
+        marks = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
+        if found := next((mark for mark in sorted(marks) if mark in prompt), None):
+            raise OptionRefused("prompt", f"{found} is a mark of {self.name}'s own")
 
     @torch.inference_mode()
     def score_texts(

@@ -59,14 +59,14 @@ class PretrainedDamaged(PretrainedError):
 
 
 class OptionRefused(PretrainedError, ValueError):
-    """A decoding option that cannot be done as asked. option: its name."""
+    """A decoding option that cannot be done as asked. option: its name. why: in words."""
 
     code = "option_refused"
     hint = "Leave the option out, or choose one of Reelword's own captioners, which have them all."
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"{option}: {why}")
-        self.option = option
+        self.option, self.why = option, why
 
 
 class NotANumber(PretrainedError):

@@ -34,6 +34,9 @@ from models.pretrained.errors import (
     NotInstalled,
 )
 
+#: Families whose captioners can be asked something, or go on from words that they are given.
+PROMPTED = frozenset({"blip", "video_language"})
+
 CARD = "reelword.json"
 HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -82,6 +83,17 @@ class Joining(Obedient):
         return SemanticVectors(
             space.pictures([each.pixels[0] for each in pictures]), space.sentences(colours)
         )
+
+
+class Measured(Obedient):
+    """Says that a caption takes two seconds, by those of its captioners that anybody measured."""
+
+    def warm_up(self) -> EngineInfo:
+        infos = tuple(
+            CaptionerInfo(name=name, weights_sha256="0" * 64, features={}, seconds=seconds)
+            for name, seconds in (("echo", 2.0), ("sleep-0", None))
+        )
+        return replace(super().warm_up(), captioners=infos)
 
 
 def even_attention(words: list[str], frames: Frames) -> str:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from app.api import problems
-from app.api.receiving.acceptance import check_submission, choose_captioner, filename_of
+from app.api.receiving.acceptance import as_told, check_submission, choose_captioner, filename_of
 from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
+from app.api.receiving.repeated_requests import Held, check_same, reserve
 from app.api.receiving.upload import Upload
 from app.errors import QueueUnavailable
 from app.jobs.batches import HELD_SECONDS, JobBatch, hold_uploads
+from app.jobs.idempotency import KeptAnswer, KeyTaken, Reservation, fingerprint_of
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
@@ -25,35 +30,102 @@ if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
     from app.api.dependencies import ApiDependencies, Caller
 
 
-def accept_batch(service: ApiDependencies, caller: Caller, upload: BatchUpload) -> JobBatch:
-    """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
+@dataclass(frozen=True)
+class BatchAcceptance:
+    """Makes batches of requests. service: what routes need. caller: who sends them."""
 
-    Args:
-        service: what routes need.
-        caller: who sends it.
-        upload: what came.
+    service: ApiDependencies
+    caller: Caller
 
-    Raises:
-        RequestError: leaves of it, where one of the videos cannot be taken as asked.
-        QueueError: leaves of it, where the jobs cannot be kept.
-    """
-    requests = [
-        read_request({**upload.fields, **item.fields}, is_json=upload.is_json) for item in upload.items
-    ]
-    for request in requests:
-        check_submission(service, request.submission)
-    _check_backlog(service, len(requests))
-    options = choose_captioner(service, requests[0].options)  # all have the same
-    batch_id = uuid4().hex
-    jobs = [
-        _new_job(request, item, options, caller, batch_id, service.tracing.traceparent())
-        for request, item in zip(requests, upload.items, strict=True)
-    ]
-    batch = _keep(service, batch_id, jobs, upload.items)
-    for item in upload.items:
-        if item.file is not None:
-            service.metrics.upload_bytes.observe(item.size)
-    return batch
+    def accept_once(self, upload: BatchUpload, key: str, held: Held) -> tuple[JobBatch, bool]:
+        """Makes a batch, or finds the one that an earlier request with the same idempotency key has made.
+
+        Args:
+            upload: what came.
+            key: as the client sent it, empty for none.
+            held: the key's reservation, or what it stands for.
+
+        Returns:
+            The batch, and whether it is an earlier one's.
+
+        Raises:
+            IdempotencyMismatch: the earlier request was another.
+            IdempotencyInProgress: another request with the key has overtaken this one.
+            RequestError, QueueError: as ``accept``.
+        """
+        if held is None:
+            return self.accept(upload), False
+        asked = fingerprint_of(
+            [
+                [as_told(request), item.sha256]
+                for request, item in zip(_read(upload), upload.items, strict=True)
+            ]
+        )
+        if isinstance(held, Reservation):
+            try:
+                return self.accept(upload, held.of(asked)), False
+            except KeyTaken:
+                held = reserve(self.service, key, self.caller.owner)
+        if isinstance(held, KeptAnswer):
+            check_same(held, asked)
+            if batch := self.service.batches.get(held.id):
+                return batch, True
+        raise problems.IdempotencyInProgress
+
+    def accept(self, upload: BatchUpload, held: Reservation | None = None) -> JobBatch:
+        """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
+
+        Args:
+            upload: what came.
+            held: the idempotency key that stands for the batch from now on.
+
+        Raises:
+            RequestError: leaves of it, where one of the videos cannot be taken as asked.
+            QueueError: leaves of it, where the jobs cannot be kept.
+            KeyTaken: the key stands for something else.
+        """
+        service, requests = self.service, _read(upload)
+        for request in requests:
+            check_submission(service, request.submission)
+        _check_backlog(service, len(requests))
+        options = choose_captioner(service, requests[0].options)  # all have the same
+        batch_id = uuid4().hex
+        jobs = [
+            _new_job(request, item, options, self.caller, batch_id, service.tracing.traceparent())
+            for request, item in zip(requests, upload.items, strict=True)
+        ]
+        with self._adopted(jobs, upload.items):
+            batch = service.batches.submit(batch_id, jobs, held)
+        for item in upload.items:
+            if item.file is not None:
+                service.metrics.upload_bytes.observe(item.size)
+        return batch
+
+    @contextmanager
+    def _adopted(self, jobs: Sequence[NewJob], items: Sequence[Upload]) -> Iterator[None]:
+        """Makes blobs of the files, which go again where the jobs come to nothing."""
+        adopted: list[str] = []
+        hold_until = -math.inf
+        try:
+            for job, item in zip(jobs, items, strict=True):
+                if item.file is not None:
+                    if time.monotonic() > hold_until:
+                        hold_uploads(self.service.jobs, [each.job_id for each in jobs])
+                        hold_until = time.monotonic() + HELD_SECONDS / 10
+                    adopted.append(job.upload)
+                    self.service.blobs.adopt(item.file, job.upload)
+            yield
+        except QueueUnavailable:
+            raise  # all the jobs may be there; if they are not, the sweeper removes their files
+        except BaseException:
+            for key in adopted:
+                self.service.blobs.remove(key)
+            raise
+
+
+def _read(upload: BatchUpload) -> list[CaptionRequest]:
+    """Reads what is asked for each video. Raises UnknownField, InvalidOption."""
+    return [read_request({**upload.fields, **item.fields}, is_json=upload.is_json) for item in upload.items]
 
 
 def _check_backlog(service: ApiDependencies, items: int) -> None:
@@ -81,23 +153,3 @@ def _new_job(
         priority=request.priority,
         submission=request.submission.model_copy(update={**told, "traceparent": parent}),
     )
-
-
-def _keep(service: ApiDependencies, batch_id: str, jobs: list[NewJob], items: list[Upload]) -> JobBatch:
-    adopted: list[str] = []
-    hold_until = -math.inf
-    try:
-        for job, item in zip(jobs, items, strict=True):
-            if item.file is not None:
-                if time.monotonic() > hold_until:
-                    hold_uploads(service.jobs, [each.job_id for each in jobs])
-                    hold_until = time.monotonic() + HELD_SECONDS / 10
-                adopted.append(job.upload)
-                service.blobs.adopt(item.file, job.upload)
-        return service.batches.submit(batch_id, jobs)
-    except QueueUnavailable:
-        raise  # all the jobs may be there; if they are not, the sweeper removes their files
-    except BaseException:
-        for key in adopted:
-            service.blobs.remove(key)
-        raise

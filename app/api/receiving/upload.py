@@ -48,7 +48,7 @@ class Upload:
     size: int
     fields: Mapping[str, Any]
     filename: str = ""
-    sha256: str = ""
+    sha256: str | None = None
     is_json: bool = False
 
 

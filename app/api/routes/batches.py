@@ -13,15 +13,17 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
-from app.api.receiving.batch_acceptance import accept_batch
+from app.api.receiving.batch_acceptance import BatchAcceptance
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
 from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema
+from app.api.receiving.repeated_requests import REPLAYED, IdempotencyKey, renewed, reserved
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
 from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
+from app.jobs.idempotency import KeptAnswer
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
@@ -55,7 +57,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     response_model=BatchDocument,
     openapi_extra=_body_schema(),
     responses={
-        202: {"headers": LOCATION | problems.RETRY_AFTER},
+        202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
             problems.MalformedForm,
             problems.MalformedJson,
@@ -73,6 +75,8 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.IdempotencyMismatch,
+            problems.IdempotencyInProgress,
             problems.WebhooksOff,
             problems.BacklogFull,
             problems.TooManyBatches,
@@ -80,33 +84,39 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
         ),
     },
 )
-async def submit_batch(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def submit_batch(
+    request: Request, service: ServiceDep, caller: CallerDep, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Takes many videos, or their addresses, and answers with a batch of jobs.
 
     Options are given once, for all. All are taken or none: what is wrong with one refuses the batch.
     """
     kind_of(request.headers)
     refuse_query(request.query_params)
-    await anyio.to_thread.run_sync(_check_room, service, request.headers)
-    await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
     most = caller.upload_limit(service.settings.max_upload_bytes)
     limits = BatchLimits(most, service.settings.max_batch_bytes)
-    with service.batch_turns.take(), ExitStack() as stack:
-        upload = await receive_batch(
-            request.stream(), request.headers, limits, service.blobs, service.room, stack
-        )
-        batch = await anyio.to_thread.run_sync(accept_batch, service, caller, upload)
+    accept = BatchAcceptance(service, caller).accept_once
+    async with reserved(service, idempotency_key, caller.owner) as held:
+        if not isinstance(held, KeptAnswer):
+            await anyio.to_thread.run_sync(_check_room, service, caller, request.headers)
+        with service.batch_turns.take(), ExitStack() as stack:
+            body = renewed(service, held, request.stream())
+            upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
+            batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, idempotency_key or "", held)
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": document.urls.self, "Retry-After": "1"}
+    if is_replayed:
+        headers["Idempotency-Replayed"] = "true"
     return JSONResponse(document.model_dump(mode="json"), 202, headers)
 
 
-def _check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
+def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, str]) -> None:
     needed = announced_bytes(headers)
     if needed <= service.settings.max_batch_bytes:  # else refused for its size in a moment
         service.room.check(needed)
     if service.waiting() >= service.settings.max_backlog:
         raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+    service.jobs.check_concurrency(caller.owner, caller.limits)
 
 
 @router.get(

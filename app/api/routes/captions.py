@@ -92,6 +92,8 @@ def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
 
 def _check_is_captioned(job: Job, service: ApiDependencies) -> None:
     """Raises JobNotFinished where a job has no caption yet, JobHasNoCaptions where it never will."""
+    if job.submission.validate_only:
+        raise problems.JobHasNoCaptions("The job was sent with validate_only=true.")
     if job.state == "succeeded":
         return
     if document_of(job, service.blobs).segments:

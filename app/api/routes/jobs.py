@@ -237,7 +237,8 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     try:
         return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
-        raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
+        asked = "validate_only=true" if job.submission.validate_only else "attention=false"
+        raise problems.JobHasNoAttention(f"The job was sent with {asked}.") from error
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:

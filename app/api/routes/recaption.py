@@ -102,7 +102,7 @@ def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
         fields: option → its text, or its value.
 
     Returns:
-        The options; members are the job's only where nobody else is to write.
+        The options; members and prompt are the job's only where nobody else is to write.
 
     Raises:
         InvalidOption: names the first that is wrong.
@@ -110,6 +110,7 @@ def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
     own = job.options.model_dump(exclude_unset=True)
     if "captioner" in fields:
         own.pop("members", None)
+        own.pop("prompt", None)
     given = {**own, **fields}
     try:
         return CaptionOptions.model_validate(given)

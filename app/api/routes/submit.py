@@ -22,7 +22,9 @@ from app.api.receiving.acceptance import Acceptance
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
 from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema, read_request
+from app.api.receiving.repeated_requests import REPLAYED, IdempotencyKey, renewed, reserved
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
+from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -73,9 +75,9 @@ Prefer = Annotated[
         200: {
             "model": JobDocument,
             "description": "With `Prefer: wait=N`, where the job ended in time.",
-            "headers": LOCATION | APPLIED,
+            "headers": LOCATION | APPLIED | REPLAYED,
         },
-        202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
+        202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
             problems.MalformedForm,
             problems.MalformedJson,
@@ -92,6 +94,8 @@ Prefer = Annotated[
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.IdempotencyMismatch,
+            problems.IdempotencyInProgress,
             problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
@@ -99,7 +103,11 @@ Prefer = Annotated[
     },
 )
 async def caption(
-    request: Request, service: ServiceDep, caller: CallerDep, prefer: Prefer = None
+    request: Request,
+    service: ServiceDep,
+    caller: CallerDep,
+    prefer: Prefer = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Takes a video, or its address, and answers with a job; the caption is in the job when its state is
     `succeeded`.
@@ -108,16 +116,25 @@ async def caption(
     `filename` stand behind the `?` of the address; a form and JSON have them inside.
     """
     kind_of(request.headers)
-    await anyio.to_thread.run_sync(check_room, service, request.headers)
-    await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
     limit = caller.upload_limit(service.settings.max_upload_bytes)
-    with service.blobs.staged() as file:
-        upload = await receive_body(
-            request.stream(), request.headers, request.query_params, file, limit, service.room
-        )
-        asked = read_request(upload.fields, is_json=upload.is_json)
-        job = await anyio.to_thread.run_sync(Acceptance(service, caller.owner).accept, asked, upload)
-    return await answer(request, service, job, preferred_wait(prefer))
+    async with reserved(service, idempotency_key, caller.owner) as held:
+        if not isinstance(held, KeptAnswer):
+            await anyio.to_thread.run_sync(check_room, service, request.headers)
+            await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
+        with service.blobs.staged() as file:
+            body = renewed(service, held, request.stream())
+            upload = await receive_body(
+                body, request.headers, request.query_params, file, limit, service.room
+            )
+            asked = read_request(upload.fields, is_json=upload.is_json)
+            accept = Acceptance(service, caller.owner).accept_once
+            job, is_replayed = await anyio.to_thread.run_sync(
+                accept, asked, upload, idempotency_key or "", held
+            )
+    response = await answer(request, service, job, preferred_wait(prefer))
+    if is_replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+    return response
 
 
 def preferred_wait(prefer: str | None) -> float | None:

@@ -260,3 +260,21 @@ local function takes_more(active, records, most, ids)
   redis.call('SADD', active, unpack(ids))
   return true
 end
+
+-- Whether an idempotency key stands for something already, or another request has it reserved; '' is no key.
+local function is_taken(key, token)
+  if key == '' then
+    return false
+  end
+  expect(key, 'hash')
+  local kept = redis.call('HMGET', key, 'token', 'id')
+  return kept[2] or kept[1] and kept[1] ~= token
+end
+
+-- Makes an idempotency key stand for what `record` holds, for so many seconds at most.
+local function stand_for(key, token, id, record, fingerprint, seconds)
+  if key ~= '' then
+    redis.call('HSET', key, 'token', token, 'id', id, 'record', record, 'fingerprint', fingerprint)
+    redis.call('EXPIRE', key, seconds)
+  end
+end

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,9 +30,18 @@ from models.pretrained.token_map import TokenMap, covered, grid_keys
 FRAMES = 6
 
 
-class BlipCaptioner(PretrainedCaptioner[Tensor]):
-    """A ``BlipForConditionalGeneration``; encoded videos are (B, T · (1 + cells), C)."""
+@dataclass(frozen=True, eq=False)
+class BlipVideos:
+    """Holds encoded videos. memory: (B, T · (1 + cells), C). prefix: (P,), tokens that come before words."""
 
+    memory: Tensor
+    prefix: Tensor
+
+
+class BlipCaptioner(PretrainedCaptioner[BlipVideos]):
+    """A ``BlipForConditionalGeneration``. A prompt is what a caption goes on from, and no part of it."""
+
+    takes_prompt = True
     cross_attention = True
 
     @classmethod
@@ -72,44 +82,51 @@ class BlipCaptioner(PretrainedCaptioner[Tensor]):
             text.bos_token_id, (text.sep_token_id,), text.pad_token_id, self.tokenizer.unk_token_id
         )
 
-    def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> Tensor:  # noqa: ARG002
-        return torch.stack([self._encode_video(video) for video in videos])
+    def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> BlipVideos:
+        words = self.tokenizer(prompt or "", add_special_tokens=False)["input_ids"]
+        prefix = torch.tensor(words, device=self.device, dtype=torch.long)
+        return BlipVideos(torch.stack([self._encode_video(video) for video in videos]), prefix)
 
     def _encode_video(self, video: ChosenFrames) -> Tensor:
         pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
         hidden: Tensor = self.model.vision_model(pixels).last_hidden_state
         return hidden.flatten(0, 1)
 
-    def _generate(self, encoded: Tensor, config: GenerationConfig) -> Tensor:
+    def _generate(self, encoded: BlipVideos, config: GenerationConfig) -> Tensor:
+        memory = encoded.memory
+        starts = self._starts(encoded, len(memory))
         written: Tensor = self.model.text_decoder.generate(
-            input_ids=self._starts(len(encoded)),
-            encoder_hidden_states=encoded,
-            encoder_attention_mask=encoded.new_ones(encoded.shape[:2], dtype=torch.long),
+            input_ids=starts,
+            encoder_hidden_states=memory,
+            encoder_attention_mask=memory.new_ones(memory.shape[:2], dtype=torch.long),
             generation_config=config,
         )
-        return written[:, 1:]
+        return written[:, starts.shape[1] :]
 
-    def _read_back(self, encoded: Tensor, tokens: Tensor, with_attention: bool) -> ReadBack:
-        memory = encoded.repeat_interleave(len(tokens) // len(encoded), 0)
-        recorder = self._recorder(slice(None))
+    def _read_back(self, encoded: BlipVideos, tokens: Tensor, with_attention: bool) -> ReadBack:
+        memory = encoded.memory.repeat_interleave(len(tokens) // len(encoded.memory), 0)
+        recorder = self._recorder(slice(-tokens.shape[1], None))
         with recorder if with_attention else nullcontext():
             output = self.model.text_decoder(
-                input_ids=torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1),
+                input_ids=torch.cat([self._starts(encoded, len(tokens)), tokens[:, :-1]], 1),
                 encoder_hidden_states=memory,
                 encoder_attention_mask=memory.new_ones(memory.shape[:2], dtype=torch.long),
                 is_decoder=True,
                 use_cache=False,
             )
-        return ReadBack(output.logits, recorder.weights() if with_attention else None)
+        logits = output.logits[:, -tokens.shape[1] :]
+        return ReadBack(logits, recorder.weights() if with_attention else None)
 
     def _attention_modules(self) -> Sequence[nn.Module]:
         return [layer.crossattention.self for layer in self.model.text_decoder.bert.encoder.layer]
 
-    def _token_map(self, encoded: Tensor, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
+    def _token_map(self, encoded: BlipVideos, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
         vision = self.model.config.vision_config
         side = vision.image_size // vision.patch_size
         view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
         return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)
 
-    def _starts(self, rows: int) -> Tensor:
-        return torch.full((rows, 1), self.tokens.start or 0, device=self.device)
+    def _starts(self, encoded: BlipVideos, rows: int) -> Tensor:
+        """(R, 1 + P), the start token and the prompt."""
+        start = torch.full((rows, 1), self.tokens.start or 0, device=self.device)
+        return torch.cat([start, encoded.prefix.expand(rows, -1)], 1)

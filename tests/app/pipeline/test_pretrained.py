@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.caption import caption_files
 from app.cli.captioners import read_facts
-from app.errors import EngineStartFailed, JobFailure, MembersDiffer, UsageError
+from app.errors import EngineStartFailed, JobFailure, MembersDiffer, PromptRefused, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
@@ -25,7 +25,7 @@ from extractors.media.decode import decode_here
 from models.pretrained.installed import InstalledCaptioners, PretrainedCard
 from models.pretrained.load import load_pretrained_captioner
 from tests.media import write_video
-from tests.models.pretrained.tiny_folders import random_video, write_git
+from tests.models.pretrained.tiny_folders import random_video, write_blip, write_git
 from tests.models.pretrained.tiny_vlm import write_smolvlm
 
 SIDE = 48
@@ -209,3 +209,34 @@ def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_p
     settings = settings.model_copy(update={"captioners": "stats,g2l,tiny-git"})
     with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
         caption_files([clip], fusion("stats,tiny-git", "ensemble"), settings, as_json=False, folder=None)
+
+
+def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "data", captioners="tiny-blip,tiny-git")
+    for name, write in (("tiny-blip", write_blip), ("tiny-git", write_git)):
+        pretrained_captioners(settings).add(str(write(tmp_path / name)), read_facts)
+    engine = Engine(settings)
+    assert engine.info.resolve(CaptionOptions(captioner="tiny-blip", prompt="a dog")).prompt == "a dog"
+    assert {info.name: info.takes_prompt for info in engine.info.captioners}["tiny-blip"]
+    options = [
+        CaptionOptions(captioner="tiny-blip"),
+        CaptionOptions(captioner="tiny-blip", prompt="a dog"),
+        CaptionOptions(captioner="tiny-blip", prompt="a [SEP]"),
+        CaptionOptions(captioner="tiny-git", prompt="a dog"),
+    ]
+    plain, asked, marked, git = engine.describe_and_caption([video(1)] * 4, options, ignore_progress)
+    assert not isinstance(plain, JobFailure)
+    assert not isinstance(asked, JobFailure)
+    assert plain.answer.captions != asked.answer.captions
+    assert asked.answer.model is not None
+    assert (asked.answer.model.options or {})["prompt"] == "a dog"
+    assert isinstance(marked, PromptRefused)
+    assert "[SEP]" in str(marked)
+    assert isinstance(git, PromptRefused)
+    assert "tiny-blip" in str(git)
+
+
+def test_the_command_line_refuses_a_prompt_before_any_model_is_loaded(settings: Settings) -> None:
+    options = CaptionOptions(captioner="tiny-git", prompt="What is seen?")
+    with pytest.raises(UsageError, match="tiny-git takes no prompt"):
+        caption_files([Path("clip.mp4")], options, settings, as_json=False, folder=None)

@@ -14,7 +14,8 @@ from extractors.features import Frames
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import OptionRefused, PretrainedDamaged, UnknownArchitecture
-from models.pretrained.load import load_pretrained_captioner
+from models.pretrained.installed import PROMPTED
+from models.pretrained.load import CLASSES, load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
 from tests.models.pretrained.attention_arrays import AttentionArrays
 from tests.models.pretrained.generation import SEARCHES, Generated, assert_same, generated
@@ -136,8 +137,57 @@ def test_rollout_and_prompts_are_refused_by_name(tmp_path: Path) -> None:
     folder = write_blip(tmp_path / "blip")
     with pytest.raises(OptionRefused, match=r"^rollout: "):
         load_pretrained_captioner(folder, LoadSettings(attention=AttentionChoice(rollout=True)))
-    with pytest.raises(OptionRefused, match=r"^prompt: "):
-        load_pretrained_captioner(folder).caption(VIDEOS[:1], DecodingOptions(), "What is seen?")
+    other = write_encoder_decoder(tmp_path / "vit", "vit")
+    with pytest.raises(OptionRefused, match=r"^prompt: vit takes none"):
+        load_pretrained_captioner(other).caption(VIDEOS[:1], DecodingOptions(), "What is seen?")
+
+
+def test_blip_goes_on_from_a_prompt_as_generate_does(tmp_path: Path) -> None:
+    folder = write_blip(tmp_path / "blip", initializer_range=0.4)
+    captioner: Any = load_pretrained_captioner(folder, LoadSettings(frames=1))
+    model: Any = BlipForConditionalGeneration.from_pretrained(folder).eval()
+    prompt = "a dog"
+    words = captioner.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    assert captioner.tokenizer.unk_token_id not in words
+    begun = torch.tensor([[model.config.text_config.bos_token_id, *words]]).expand(3, -1)
+    with torch.no_grad():
+        pixels = torch.cat([captioner.pixels(video.pixels) for video in _one_frame(VIDEOS)])
+        memory = model.vision_model(pixels)[0]
+
+    class Prompted:
+        """Asks as a service does, with the prompt beside the options."""
+
+        def caption(self, videos: Any, options: DecodingOptions) -> Any:
+            return captioner.caption(videos, options, prompt)
+
+    def theirs(options: DecodingOptions) -> Generated:
+        return generated(
+            model.text_decoder,
+            captioner.tokenizer,
+            options,
+            SEP,
+            input_ids=begun,
+            encoder_hidden_states=memory,
+            encoder_attention_mask=torch.ones(memory.shape[:2], dtype=torch.long),
+            eos_token_id=SEP,
+            pad_token_id=0,
+        )
+
+    for search in SEARCHES.values():
+        found = assert_same(Prompted(), VIDEOS, search, theirs)  # type: ignore[arg-type]
+        assert found != captioner.caption(VIDEOS, search)
+    for caption in found[0]:
+        assert AttentionArrays.of_caption(caption).times.shape == (1, 2)
+
+
+def test_a_prompt_has_no_marks_of_the_model_s_own(tmp_path: Path) -> None:
+    captioner = load_pretrained_captioner(write_blip(tmp_path / "blip"))
+    with pytest.raises(OptionRefused, match=r"^prompt: \[SEP\] is a mark of blip's own"):
+        captioner.caption(VIDEOS[:1], DecodingOptions(), "a dog [SEP]")
+
+
+def test_families_that_take_prompts_are_known_without_loading_one() -> None:
+    assert {family for family, kind in CLASSES.items() if kind.takes_prompt} == PROMPTED
 
 
 def test_a_processor_that_keeps_sizes_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from app.jobs.job_store import Jobs
 from app.settings import Settings
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
+from tests.app.webhooks.receiver import SECRET
 
 URL = "https://example.org/films/a%20clip.mp4?signed=1"
 
@@ -108,15 +109,19 @@ def test_urls_are_refused_where_the_operator_has_switched_them_off(settings: Set
         assert send(api).status_code == 202
 
 
-def test_what_is_told_beside_the_options_comes_back(api: LiveApi, jobs: Jobs) -> None:
-    response = send(api, metadata='{"order": "ü"}', priority="high", webhook="https://u.example:8/hook?key=1")
-    job = job_of(jobs, response)
-    assert job.submission.webhook == "https://u.example:8/hook?key=1"
-    assert job.submission.sha256 == "3dbe53a2de431feaea25139a6ea5eb705629d3fb419181298046d78d55acb055"
-    document = api.client.get(response.headers["location"]).json()
-    assert (document["metadata"], document["priority"]) == ({"order": "ü"}, "high")
-    assert document["webhook"] == "u.example"
-    assert not document["validate_only"]
+def test_what_is_told_beside_the_options_comes_back(settings: Settings, jobs: Jobs) -> None:
+    signed = settings.model_copy(update={"webhook_secrets": SECRET})
+    with live_api(signed) as api:
+        response = send(
+            api, metadata='{"order": "ü"}', priority="high", webhook="https://u.example:8/hook?key=1"
+        )
+        job = job_of(jobs, response)
+        assert job.submission.webhook == "https://u.example:8/hook?key=1"
+        assert job.submission.sha256 == "3dbe53a2de431feaea25139a6ea5eb705629d3fb419181298046d78d55acb055"
+        document = api.client.get(response.headers["location"]).json()
+        assert (document["metadata"], document["priority"]) == ({"order": "ü"}, "high")
+        assert document["webhook"] == "u.example"
+        assert not document["validate_only"]
 
 
 def test_a_more_urgent_job_is_taken_first(api: LiveApi, worker: ScriptedWorker) -> None:

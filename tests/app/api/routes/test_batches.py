@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -280,6 +281,43 @@ def test_a_key_has_no_more_jobs_by_a_batch(
     assert_problem(api.client.post("/batches", files=large), 413, "upload_too_large")
 
 
+def test_a_batch_may_be_sent_again_with_its_key(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
+    def send(key: str, count: int = 3, **fields: Any) -> httpx.Response:
+        files = [("video", (f"clip{number}.mp4", f"video {number}".encode())) for number in range(count)]
+        return api.client.post("/batches", files=files, data=fields, headers={"Idempotency-Key": key})
+
+    first = send("one")
+    assert "idempotency-replayed" not in first.headers
+    before = set(api.uploads)
+    again = send("one")
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
+    assert again.json() == first.json()
+    assert (len(records(jobs)), set(api.uploads)) == (3 + 2, before)
+    assert_problem(send("one", 2), 422, "idempotency_mismatch")
+    assert_problem(send("one", beam_size="8"), 422, "idempotency_mismatch")
+    assert send("two").json()["id"] != first.json()["id"]
+    assert_problem(send("three", beam_size="99"), 422, "invalid_option")
+    assert send("three").status_code == 202  # of what was refused the key stands for nothing
+
+
+def test_parallel_requests_with_one_key_make_one_batch(api: LiveApi, jobs: Jobs) -> None:
+    found: list[httpx.Response] = []
+
+    def send() -> None:
+        files = [("video", (f"clip{number}.mp4", b"video")) for number in range(2)]
+        with httpx.Client(base_url=api.client.base_url, timeout=30) as client:
+            found.append(client.post("/batches", files=files, headers={"Idempotency-Key": "one"}))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {response.status_code for response in found} <= {202, 409}
+    assert len({response.json()["id"] for response in found if response.status_code == 202}) == 1
+    assert (len(records(jobs)), len(api.uploads)) == (2 + 2, 2)
+
+
 def test_a_few_batches_are_received_at_a_time(api: LiveApi) -> None:
     turns: BatchTurns = api.service.batch_turns
     with turns.take(), turns.take(), turns.take(), turns.take():
@@ -354,9 +392,9 @@ from app.settings import Settings
 
 submit, is_before = Batches.submit, sys.argv[1] == "before"
 
-def deadly(self, batch_id, jobs):
+def deadly(self, *arguments):
     if not is_before:
-        submit(self, batch_id, jobs)
+        submit(self, *arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 
 Batches.submit = deadly

@@ -14,7 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from extractors.features import Frames
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
-from models.pretrained.errors import PretrainedDamaged
+from models.pretrained.errors import OptionRefused, PretrainedDamaged
 from models.pretrained.families.video_language import VideoLanguageCaptioner
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
@@ -43,6 +43,13 @@ SEEDS: dict[str, tuple[int, float]] = {
     "internvl": (1, 1.0),
 }
 QUESTION = "What is seen?"
+
+
+def test_a_prompt_cannot_stand_for_frames(tmp_path: Path) -> None:
+    captioner: Any = load_pretrained_captioner(WRITERS["smolvlm"](tmp_path / "smolvlm"))
+    mark = captioner.tokenizer.convert_ids_to_tokens(captioner._visual_token)
+    with pytest.raises(OptionRefused, match="is a mark of smolvlm's own"):
+        captioner.caption(VIDEOS[:1], DecodingOptions(), f"What is {mark}?")
 
 
 @pytest.fixture(params=WRITERS)

@@ -1,0 +1,220 @@
+"""Fetches a video from an address to a file on disk, within limits of size and time.
+
+    check the host → connect → redirect (five at most, each checked) → stream to disk
+
+What breaks off is tried again; what a server refuses is not. Memory stays flat.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+import httpx
+from httpx_secure import SSRFProtectionError
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from app.errors import (
+    UrlNotAllowed,
+    UrlNotFound,
+    UrlRefused,
+    UrlTimeout,
+    UrlTooLarge,
+    UrlUnreachable,
+    WorkerFault,
+)
+from app.fetching.addresses import AllowedHosts, read_web_address
+from app.fetching.guarded_client import find_refused, guarded_client
+
+REDIRECTS = 5
+TRIES = 3
+LONGEST_PAUSE = 8.0  #: seconds between two tries
+STALL_SECONDS = 20.0
+PIECE = 256 * 1024
+ROOM_STEP = 16 * 1024 * 1024  #: bytes between two looks at what is free on the disk
+LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+AS_IT_IS = {"Accept-Encoding": "identity"}
+GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+
+
+@dataclass(frozen=True)
+class FetchLimits:
+    """Holds what a fetched file may be and take.
+
+    seconds: for all tries together. min_free: bytes of the disk that stay free. stall_seconds: how long a
+    server may send nothing.
+    """
+
+    max_bytes: int
+    seconds: float
+    min_free: int = 0
+    stall_seconds: float = STALL_SECONDS
+    hosts: AllowedHosts = field(default_factory=AllowedHosts)
+
+
+def _ignore(_share: float) -> None:
+    """Takes progress that nobody asked for."""
+
+
+async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[float], None] = _ignore) -> int:
+    """Fetches ``url`` to ``file``, which is on the disk when this returns; returns its size.
+
+    Args:
+        url: http or https.
+        file: is written anew; what is in it after an error means nothing.
+        limits: of size, time and hosts.
+        report: told of the share that has come, where the server says how much will.
+
+    Raises:
+        UrlNotAllowed: the address, or one that it leads to, is of a kind or in a network that is refused.
+        UrlNotFound, UrlRefused: so says the server.
+        UrlTooLarge, UrlTimeout: a limit is passed.
+        UrlUnreachable: three tries met no server, or one that broke off.
+        WorkerFault: there is no room on the disk.
+    """
+    retrying = AsyncRetrying(
+        stop=stop_after_attempt(TRIES),
+        wait=wait_random_exponential(multiplier=0.5, max=LONGEST_PAUSE),
+        retry=retry_if_exception_type(UrlUnreachable),
+        reraise=True,
+        sleep=anyio.sleep,
+    )
+    try:
+        with anyio.fail_after(limits.seconds):
+            async with guarded_client(limits.hosts, limits.stall_seconds) as client:
+                return await retrying(_Fetch(client, file, limits, report).run, url)
+    except TimeoutError as error:
+        raise UrlTimeout(f"The video did not come within {limits.seconds:g} seconds.") from error
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """One file on its way."""
+
+    client: httpx.AsyncClient
+    file: Path
+    limits: FetchLimits
+    report: Callable[[float], None]
+
+    async def run(self, url: str) -> int:
+        with _named_errors():
+            async with self._response(url) as response:
+                _check_status(response)
+                return await self._write(response)
+
+    @asynccontextmanager
+    async def _response(self, url: str) -> AsyncIterator[httpx.Response]:
+        """Follows redirects by hand, since each address is checked before it is connected to."""
+        for _ in range(REDIRECTS + 1):
+            checked = await self._check(url)
+            async with self.client.stream(
+                "GET", checked, headers={"Accept-Encoding": "identity"}
+            ) as response:
+                if not response.has_redirect_location:
+                    yield response
+                    return
+                url = str(checked.join(response.headers["location"]))
+        raise UrlNotAllowed(f"The address leads to more than {REDIRECTS} others.")
+
+    async def _check(self, text: str) -> httpx.URL:
+        """Raises UrlNotAllowed, UrlUnreachable."""
+        try:
+            url = read_web_address(text)
+        except ValueError as error:
+            raise UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
+        try:
+            refused = await find_refused(url, self.limits.hosts)
+        except (OSError, TimeoutError) as error:
+            raise UrlUnreachable(f"The host {url.host} is not known.") from error
+        if refused is not None:
+            raise _inside(url.host)
+        return url
+
+    async def _write(self, response: httpx.Response) -> int:
+        announced = _announced(response)
+        if announced is not None and announced > self.limits.max_bytes:
+            raise self._too_large()
+        size = 0
+        with self.file.open("wb") as output:
+            async for piece in response.aiter_raw(PIECE):
+                size += len(piece)
+                if size > self.limits.max_bytes:
+                    raise self._too_large()
+                self._check_room(size, len(piece), (announced or size) - size)
+                output.write(piece)
+                if announced:
+                    self.report(size / announced)
+            _flush(output)
+        if announced is not None and size < announced:
+            raise UrlUnreachable(f"The connection broke off after {size:,} of {announced:,} bytes.")
+        return size
+
+    def _too_large(self) -> UrlTooLarge:
+        return UrlTooLarge(f"The video has more than {self.limits.max_bytes:,} bytes.")
+
+    def _check_room(self, size: int, step: int, rest: int) -> None:
+        """Looks now and then whether what is still to come fits on the disk. Raises WorkerFault."""
+        if size != step and size // ROOM_STEP == (size - step) // ROOM_STEP:
+            return
+        if shutil.disk_usage(self.file.parent).free - rest < self.limits.min_free:
+            raise WorkerFault("The disk that videos are fetched to is almost full.")
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Names what httpx and the disk raise."""
+    try:
+        yield
+    except SSRFProtectionError as error:
+        raise _inside(error.hostname) from error
+    except httpx.ConnectTimeout as error:
+        raise UrlUnreachable("The server of the video takes no connection in time.") from error
+    except httpx.TimeoutException as error:
+        raise UrlTimeout("The server of the video does not answer in time.") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UrlUnreachable(f"The video could not be fetched: {_said(error)}.") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise WorkerFault("The disk that videos are fetched to is full.") from error
+
+
+def _inside(host: str) -> UrlNotAllowed:
+    return UrlNotAllowed(f"The host {host} is in a network that videos are not fetched from.")
+
+
+def _check_status(response: httpx.Response) -> None:
+    """Raises UrlNotFound, UrlRefused, UrlUnreachable where the answer is no file."""
+    status = response.status_code
+    said = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
+    if status in GONE:
+        raise UrlNotFound(said)
+    if status in LATER or status >= 500:
+        raise UrlUnreachable(said)
+    if status != HTTPStatus.OK:
+        raise UrlRefused(said)
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise UrlRefused("The server of the video sends it encoded, though asked for the file as it is.")
+
+
+def _announced(response: httpx.Response) -> int | None:
+    length = response.headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else None
+
+
+def _flush(output: BinaryIO) -> None:
+    output.flush()
+    os.fsync(output.fileno())
+
+
+def _said(error: Exception) -> str:
+    """What a library says of it, in few words and without the address, which may hold a signature."""
+    return str(error).splitlines()[0][:120].rstrip(".") if str(error) else type(error).__name__

@@ -1,0 +1,101 @@
+"""Remembers which job an idempotency key stands for, so that a request may be repeated.
+
+A key is reserved while its first request comes in, and the script that makes the job makes the key stand for
+it in the same step (lua/submit.lua). A reservation lapses soon where nobody renews it: a process that dies in
+the middle blocks nobody for long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import redis
+
+from app.errors import QueueUnavailable
+from app.jobs.job import Keys
+from app.jobs.redis_client import LuaScript, unavailable_if_away
+
+RESERVED_SECONDS = 30.0  #: longer than a client may be silent while it sends
+RENEW_SECONDS = 5.0
+LONGEST_QUEUE = 7 * 86400  #: seconds that a job may wait and its key still last as long as its result
+
+
+class KeyTaken(Exception):
+    """Says that another request has made something of the key meanwhile."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Holds a key for one request. fingerprint: of what it asks for, once that is known."""
+
+    key: str
+    token: str
+    fingerprint: str = ""
+
+    def of(self, fingerprint: str) -> Reservation:
+        """Says what the request asks for."""
+        return replace(self, fingerprint=fingerprint)
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """Names what a key stands for, and the fingerprint of the request that made it."""
+
+    id: str
+    fingerprint: str
+
+
+class IdempotencyKeys:
+    """Reserves and frees keys. Raises QueueUnavailable.
+
+    Args:
+        server: the connection to Redis.
+        keys: names in Redis.
+    """
+
+    def __init__(self, server: redis.Redis, keys: Keys) -> None:
+        self._keys = keys
+        self._reserve, self._unreserve = LuaScript(server, "reserve"), LuaScript(server, "unreserve")
+
+    def reserve(self, text: str, owner: str | None) -> Reservation | KeptAnswer | None:
+        """Reserves a key.
+
+        Args:
+            text: as the client has it.
+            owner: whose keys are meant; those of others may have the same text.
+
+        Returns:
+            The reservation, what the key stands for already, or None while another request has it.
+        """
+        digest = hashlib.sha256(json.dumps([owner, text]).encode()).hexdigest()
+        found = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)
+        reply = self._ask(found)
+        if reply[0] == "kept":
+            return KeptAnswer(reply[1], reply[2])
+        return found if reply[0] == "reserved" else None
+
+    def renew(self, held: Reservation) -> None:
+        """Keeps a key reserved. Where Redis is away, whoever makes the job will see whose the key is."""
+        with suppress(QueueUnavailable):
+            self._ask(held)
+
+    def release(self, held: Reservation) -> None:
+        """Frees a key of which nothing was made."""
+        with unavailable_if_away():
+            self._unreserve([held.key, self._keys.clock, self._keys.dead], [held.token])
+
+    def _ask(self, held: Reservation) -> list[str]:
+        arguments = [held.token, round(RESERVED_SECONDS * 1000)]
+        with unavailable_if_away():
+            reply: Any = self._reserve([held.key, self._keys.clock, self._keys.dead], arguments)
+        return list(reply)
+
+
+def fingerprint_of(asked: Any) -> str:
+    """Makes a digest of what a request asks for: anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
