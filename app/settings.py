@@ -135,6 +135,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Room for results and kept uploads; beyond it uploads go first, then results.",
     )
+    feature_cache_bytes: int = Field(
+        2 * 1024 * MIB,
+        ge=0,
+        description="Room for features, by which a video is captioned again without being read; 0: off.",
+    )
     keep_uploads: str = Field(
         "result",
         description="How long uploads are kept once captioned: result (as long as that), off, or seconds.",

@@ -27,6 +27,7 @@ SIGNALS = {
     "BlobMissingError",
     "EngineDied",
     "EngineRaised",
+    "EntryDamaged",
     "JumpMissed",
     "KeyTaken",
     "OutOfTime",

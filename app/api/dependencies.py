@@ -20,6 +20,7 @@ from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
 from app.api.receiving.disk_space import Room
+from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
@@ -56,6 +57,7 @@ class ApiDependencies:
     positions: QueuePositions
     events: EventReader
     blobs: Blobs
+    features: FeatureCache
     room: Room
     webhooks: Deliverer
     metrics: Metrics
@@ -83,6 +85,7 @@ class ApiDependencies:
             positions=positions,
             events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),
             blobs=blobs,
+            features=FeatureCache(settings, blobs),
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs),
             metrics=Metrics(),

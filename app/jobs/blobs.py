@@ -21,13 +21,15 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+WRITERS = 8  #: blobs that are written side by side
 PIECE = 256 * 1024  #: bytes of a blob that are read at a time
 #: What file systems that have no hard links, or have no more for this file, say.
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -42,12 +44,13 @@ class Blobs:
 
     url: a directory or an fsspec URL, e.g. ``s3://bucket/reelword`` (the package of its protocol installed).
     staging: a directory on this machine, best on the same file system where ``url`` is a directory too.
+    is_local: ``url`` is a directory.
     """
 
     def __init__(self, url: str, staging: Path) -> None:
         self._files, root = fsspec.core.url_to_fs(url)
         self._root = root.rstrip("/")
-        self._is_local = isinstance(self._files, LocalFileSystem)
+        self.is_local = isinstance(self._files, LocalFileSystem)
         self.staging = staging
 
     @contextmanager
@@ -66,7 +69,7 @@ class Blobs:
     def adopt(self, file: Path, key: str) -> None:
         """Moves a finished file, flushed to disk by its writer, to ``key``."""
         target = self._path(key)
-        if self._is_local:
+        if self.is_local:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             _move(file, Path(target))
             _flush_directory(Path(target).parent)
@@ -82,6 +85,15 @@ class Blobs:
                 handle.flush()
                 os.fsync(handle.fileno())
             self.adopt(file, key)
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Stores several, side by side: waiting for the disk, or for a store, is most of the work.
+
+        files: key → content. Raises what writing one of them raises, once all others are written.
+        """
+        with ThreadPoolExecutor(min(len(files), WRITERS) or 1, "blobs") as pool:
+            for written in [pool.submit(self.write, key, data) for key, data in files.items()]:
+                written.result()
 
     def read(self, key: str) -> bytes:
         """Reads a blob. Raises BlobMissingError."""
@@ -146,7 +158,7 @@ class Blobs:
         """
         source, target = self._path(key), self._path(to)
         try:
-            if not self._is_local:
+            if not self.is_local:
                 self._files.cp_file(source, target)
                 return
             Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +174,7 @@ class Blobs:
 
     def shares_disk_with_staging(self) -> bool:
         """Tells whether what is removed here gives room to files that arrive."""
-        if not self._is_local:
+        if not self.is_local:
             return False
         try:
             return os.stat(self._root).st_dev == os.stat(self.staging).st_dev
@@ -185,7 +197,7 @@ class Blobs:
         path = self._path(key)
         if not self._files.exists(path):
             raise BlobMissingError(key)
-        if self._is_local:
+        if self.is_local:
             yield Path(path)
             return
         with self.staged() as copy:

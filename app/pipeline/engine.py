@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -27,12 +28,15 @@ from app.pipeline.engine_protocol import (
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
-from extractors.features import Footage, Frames, Stream
+from extractors.features import Features, Footage, Frames
 from extractors.media.request import DecodeRequest
+from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
 from models.pretrained.errors import OptionRefused
+
+LARGEST_STREAMS = 256 * 2**20  #: bytes of one video's streams that are packed to be kept
 
 
 class Engine:
@@ -67,15 +71,16 @@ class Engine:
         ]
         default = self._captioners.captioner_choices.default
         first = self._requests.get(default or "", next(iter(self._requests.values())))
-        return EngineInfo(self.device, tuple(infos), first, self._requests, default)
+        identities = self._captioners.feature_identities()
+        return EngineInfo(self.device, tuple(infos), first, self._requests, default, identities)
 
     def describe_and_caption(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+        self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
         """Computes features of all videos together, then captions, together where the options are the same.
 
         Args:
-            videos: their frames.
+            videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
             report: told of progress.
 
@@ -140,7 +145,7 @@ class Engine:
             return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(plan, video, options), Timings(**spent))
+            _answer(best_first, self._model(plan, video, options), Timings(**spent), video.streams)
             for best_first, video in zip(captions, videos, strict=True)
         ]
 
@@ -158,23 +163,43 @@ class Engine:
         )
 
 
-def _describe(videos: Sequence[Frames], plans: Sequence[CaptionPlan | JobFailure]) -> list[CaptionInputs]:
-    """Computes for each video the streams of its own captioners; none for one that nobody will caption."""
-    streams: list[dict[str, Stream]] = [{} for _ in videos]
-    sources = [None if isinstance(plan, JobFailure) else plan.feature_source for plan in plans]
-    for source in dict.fromkeys(each for each in sources if each is not None):
-        places = [place for place, each in enumerate(sources) if each is source]
-        found = source.extract([videos[place] for place in places])
+def _describe(
+    videos: Sequence[Frames | bytes], plans: Sequence[CaptionPlan | JobFailure]
+) -> list[CaptionInputs]:
+    """Computes for each video the streams of its own captioners, where it does not come as streams; none for
+    one that nobody will caption.
+    """
+    inputs = [_given(video) for video in videos]
+    waiting = {
+        place: plan.feature_source
+        for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
+        if isinstance(video, Frames) and not isinstance(plan, JobFailure) and plan.feature_source is not None
+    }
+    for source in dict.fromkeys(waiting.values()):
+        places = [place for place, each in waiting.items() if each is source]
+        found = source.extract([inputs[place].frames for place in places])
         for place, described in zip(places, found, strict=True):
-            streams[place] = described
-    return [CaptionInputs(*pair) for pair in zip(videos, streams, strict=True)]
+            inputs[place] = CaptionInputs(inputs[place].frames, described)
+    return inputs
 
 
-def _answer(best_first: Sequence[Caption], model: Model, timings: Timings) -> EngineAnswer:
+def _given(video: Frames | bytes) -> CaptionInputs:
+    """A video that comes as streams shows no frames."""
+    if isinstance(video, Frames):
+        return CaptionInputs(video, {})
+    return CaptionInputs(Frames(np.zeros((0, 1, 1, 3), np.uint8), np.zeros(0), 0.0), unpack_streams(video))
+
+
+def _pack(streams: Features) -> bytes | None:
+    return pack_streams(streams) if count_bytes(streams) <= LARGEST_STREAMS else None
+
+
+def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, streams: Features) -> EngineAnswer:
     best = best_first[0]
     captions = [ScoredCaption(text=each.text, score=each.score, words=each.words) for each in best_first]
     answer = Answer(caption=best.text, captions=captions, model=model, timings=timings)
-    return EngineAnswer(answer, None if best.attention is None else best.attention.model_dump_json())
+    attention = None if best.attention is None else best.attention.model_dump_json()
+    return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
 
 
 def _decoding(options: CaptionOptions) -> DecodingOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -9,6 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from app import __version__
 from app.documents.job import Answer, Media, Note, Timings
 from app.errors import JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
@@ -25,11 +27,15 @@ class EngineAnswer:
 
     answer: captions, model and timings; the seconds are of the whole batch where several ran together.
     attention: the document of the best caption as JSON, which goes to the client as it is; None where it was
-    not asked for.
+    not asked for. pack_streams: gives the streams that the caption was written from as bytes, or None where
+    they are too large to be kept; it stays in the engine's process, and is None where the caption was written
+    from frames. packed_streams: what it gave, where the streams are to be kept.
     """
 
     answer: Answer
     attention: str | None
+    pack_streams: Callable[[], bytes | None] | None = None
+    packed_streams: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,9 @@ class EngineInfo:
     """Tells what an engine can do once it is warm.
 
     requests: captioner → the frames that its extractors want; those of its members come beside them. request:
-    of one that is not listed. default: the captioner of jobs that name none.
+    of one that is not listed. default: the captioner of jobs that name none. feature_identities: captioner →
+    what names all that decides the streams that feed it, but for the frames; without those that look at
+    frames themselves.
     """
 
     device: str
@@ -45,6 +53,7 @@ class EngineInfo:
     request: DecodeRequest
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
     default: str | None = None
+    feature_identities: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
@@ -60,6 +69,19 @@ class EngineInfo:
         names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
         wanted = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(wanted) if wanted else self.request
+
+    def feature_basis(self, choice: CaptionerChoice | None) -> str | None:
+        """Names all that decides the features that a video is captioned from, the video apart.
+
+        Returns:
+            The same text for captioners that share their streams; None where one of the writers looks at
+            frames itself, so that features are not enough.
+        """
+        known = self.feature_identities
+        if choice is None or any(name not in known for name in choice.writers):
+            return None
+        fed = sorted({known[name] for name in (choice.captioner, *choice.members) if name in known})
+        return json.dumps([__version__, self.device, fed, repr(self.request_for(choice))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +117,12 @@ class CaptionEngine(Protocol):
         ...
 
     def describe_and_caption(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+        self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
         """Captions videos together, each as its options say.
 
         Args:
-            videos: their frames.
+            videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
             report: told of progress.
 

@@ -165,6 +165,17 @@ class LoadedCaptioners:
             ).request
         return found
 
+    def feature_identities(self) -> Mapping[str, str]:
+        """Captioner → what names all that decides the streams that feed it; without the pretrained ones,
+        which look at frames.
+        """
+        found = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
+        if self._embedding is not None:
+            found[FUSION] = build_feature_source(
+                [select_stream_set(self._embedding[1])], self._pool, self._frames
+            ).identity
+        return found
+
     def digest(self, choice: CaptionerChoice) -> str:
         """Returns the sha256 of the writer's file; of several, one for all of them."""
         infos = {info.name: info for info in self.infos}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import pkgutil
 import traceback
+from dataclasses import replace
 from typing import Any
 
-from app.errors import EngineStartFailed
+from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
-from app.pipeline.engine_protocol import CaptionEngine
+from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer
 from app.settings import Settings
 from app.worker.shared_frames import map_frames
 from extractors.child_process import ParentLink, join_parent
@@ -56,21 +57,29 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
     while True:
         try:
-            request, places, told = link.recv()
+            request, places, told, keep = link.recv()
         except (EOFError, OSError):
             return
         try:
-            frames = map_frames(places, parent.shared)
+            videos = map_frames(places, parent.shared)
             found: Any
             if request == "embed":
-                found = engine.embed(frames, told)
+                found = engine.embed([video for video in videos if not isinstance(video, bytes)], told)
             else:
-                found = engine.describe_and_caption(frames, told, report)
+                answers = engine.describe_and_caption(videos, told, report)
+                found = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
             link.send(("answer", found))
+
+
+def _packed(answer: EngineAnswer | JobFailure, is_kept: bool) -> EngineAnswer | JobFailure:
+    """Makes an answer fit for the way to the parent: its streams go along packed, or not at all."""
+    if isinstance(answer, JobFailure) or answer.pack_streams is None:
+        return answer
+    return replace(answer, pack_streams=None, packed_streams=answer.pack_streams() if is_kept else None)
 
 
 def _format_error(error: Exception) -> str:

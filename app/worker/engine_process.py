@@ -12,7 +12,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -124,14 +124,19 @@ class EngineProcess:
         return content
 
     def run(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+        self,
+        videos: Sequence[Frames | bytes],
+        options: Sequence[CaptionOptions],
+        report: Report,
+        keep: Collection[int] = (),
     ) -> list[EngineAnswer | JobFailure]:
         """Captions videos together; the engine has been started.
 
         Args:
-            videos: the frames of each.
+            videos: the frames of each, or its packed streams.
             options: of each.
             report: is called with the progress of all.
+            keep: places of the videos whose answers are to have their streams, packed.
 
         Returns:
             For each video its answer, or why it cannot have one.
@@ -140,7 +145,7 @@ class EngineProcess:
             EngineDied: the child ended meanwhile, by itself or killed.
             EngineRaised: it met an error that it did not expect, and lives on.
         """
-        answers: list[EngineAnswer | JobFailure] = self._ask("caption", videos, list(options), report)
+        answers: list[EngineAnswer | JobFailure] = self._ask("caption", videos, list(options), report, keep)
         return answers
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
@@ -159,10 +164,17 @@ class EngineProcess:
         vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences), ignore_progress)
         return vectors
 
-    def _ask(self, request: Request, videos: Sequence[Frames], told: Sequence[Any], report: Report) -> Any:
+    def _ask(
+        self,
+        request: Request,
+        videos: Sequence[Frames | bytes],
+        told: Sequence[Any],
+        report: Report,
+        keep: Collection[int] = (),
+    ) -> Any:
         process = self._process
         assert process is not None
-        _send(process, (request, write_frames(videos, process.shared), told))
+        _send(process, (request, write_frames(videos, process.shared), told, frozenset(keep)))
         while True:
             kind, content = _receive(process)
             if kind == "progress":

@@ -39,9 +39,10 @@ from app.settings import Settings
 from app.tracing.spans import Tracing
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.estimates import CostEstimator
+from app.worker.feature_reuse import FeatureReuse
 from app.worker.film_segments import FilmSegments, film_answer, limits_of
 from app.worker.job_spans import spans_of
-from app.worker.results import delete_blobs, remove_blob, store_large_answer, store_result
+from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.url_fetches import UrlFetches
 from app.worker.watchdog import Attempt, Watchdog
 from extractors.decoder.decoder import Decoder
@@ -86,6 +87,7 @@ class JobRunner:
         self._decoder, self._engine, self._settings = decoder, engine, settings
         self._tracing = tracing or Tracing()
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._reuse = FeatureReuse(settings, blobs)
         self._fetches = UrlFetches(blobs, watch, settings)
         self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
 
@@ -141,10 +143,16 @@ class JobRunner:
         read = [run for run in asked if self._decode(run, self._read_frames)]
         batches = deque([[run for run in read if run.film is None]])
         while batches:
-            batch = [run for run in batches.popleft() if not self._settle_if_stopped(run)]
+            batch = [
+                run for run in batches.popleft() if not self._settle_if_stopped(run) and self._is_read(run)
+            ]
             if batch:
                 batches.extend([run] for run in self._caption(batch))
         return [run for run in read if run.film is not None]
+
+    def _is_read(self, run: Attempt) -> bool:
+        """Reads once more a job whose kept features were of no use."""
+        return run.has_video or self._decode(run, self._read_frames)
 
     def _caption_film(self, run: Attempt) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments."""
@@ -190,6 +198,9 @@ class JobRunner:
         run.set_stage("decode")
         if wanted not in (None, "none"):
             run.film = 0.0
+            return
+        if self._reuse.find(run, engine):
+            run.options = run.options.model_copy(update={"segments": "none"})
             return
         whole = limits_of(run.claim.job, self._limits)
         longest = whole.max_duration if wanted == "none" else min(CLIP_SECONDS, whole.max_duration)
@@ -254,11 +265,12 @@ class JobRunner:
 
         self._engine.start()
         report("extract", 0.0)
-        videos = [run.decoded.footage for run in batch if run.decoded is not None]
+        videos = [run.video for run in batch]
         options = [run.options for run in batch if run.options is not None]
+        keep = [place for place, run in enumerate(batch) if run.is_kept]
         try:
             with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
-                answers = self._engine.run(videos, options, report)
+                answers = self._engine.run(videos, options, report, keep)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
             return self._all_again(batch, _engine_failure(death))
@@ -279,6 +291,7 @@ class JobRunner:
             if isinstance(taken, Claim):
                 log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
                 run.begin_again(taken)
+                self._reuse.distrust(run)
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
@@ -305,12 +318,13 @@ class JobRunner:
         return True
 
     def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
-        assert run.decoded is not None
         if run.film is not None:
             answer = film_answer(run, answer)
-        store_result(self._blobs, run.claim.results, run.decoded, answer.attention)
+        frames = seen_frames(run)
+        store_result(self._blobs, run.claim.results, frames, answer.attention)
         whole = run.record(run.answer.joined_with(answer.answer))
         self._end_well(run, store_large_answer(self._blobs, run.claim.results, whole))
+        self._reuse.keep(run, frames, answer)
 
     def _end_well(self, run: Attempt, record: Mapping[str, Any]) -> None:
         """Ends the job as succeeded, on the record."""
@@ -361,6 +375,14 @@ class JobRunner:
             if not run.is_settled:
                 run.stopped = run.stopped or "handed back"
                 self._settle_if_stopped(run)
+
+
+def seen_frames(run: Attempt) -> tuple[bytes, ...]:
+    """Makes JPEG files of the frames that the captioner saw, or takes those that are kept."""
+    if run.features is not None:
+        return run.features.frames
+    assert run.decoded is not None
+    return tuple(frame_jpeg(pixels) for pixels in run.decoded.frames.pixels)
 
 
 def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from PIL import Image
 
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import ANSWER_LIMIT
-from extractors.media.request import Decoded
 
 FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
 FRAME_QUALITY = 85
@@ -38,19 +37,19 @@ def remove_blob(blobs: Blobs, key: str) -> None:
         log.exception("a blob that nobody needs could not be removed", key=key)
 
 
-def store_result(blobs: Blobs, folder: str, decoded: Decoded, attention: str | None) -> None:
+def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: str | None) -> None:
     """Stores the frames and, where there is one, the attention document.
 
     Args:
         blobs: where files of jobs lie.
         folder: key that they go below, the attempt's own.
-        decoded: the frames, as the captioner saw them.
+        frames: JPEG files of those that the captioner saw.
         attention: the document as JSON, None where it was not asked for.
     """
-    for number, pixels in enumerate(decoded.frames.pixels):
-        blobs.write(f"{folder}/frames/{number}.jpg", frame_jpeg(pixels))
+    files = {f"{folder}/frames/{number}.jpg": frame for number, frame in enumerate(frames)}
     if attention is not None:
-        blobs.write(f"{folder}/attention.json", attention.encode())
+        files[f"{folder}/attention.json"] = attention.encode()
+    blobs.write_all(files)
 
 
 def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -44,12 +44,38 @@ class SharedFrames:
     rate: int = 0
 
 
-def write_frames(videos: Sequence[Frames], shared: int) -> list[SharedFrames]:
-    """Writes pixels to the shared memory, replacing what was there."""
+@dataclass(frozen=True)
+class SharedStreams:
+    """Tells where a video's packed streams lie in the shared memory. offset: of the first byte."""
+
+    offset: int
+    size: int
+
+
+def write_frames(videos: Sequence[Frames | bytes], shared: int) -> list[SharedFrames | SharedStreams]:
+    """Writes videos to the shared memory, replacing what was there.
+
+    Args:
+        videos: the pixels of each, or its packed streams.
+        shared: descriptor of the memory.
+
+    Returns:
+        Where each of them lies.
+    """
     os.ftruncate(shared, 0)
     with open(shared, "wb", closefd=False) as file:
         file.seek(0)
-        return [_write_video(video, file) for video in videos]
+        return [
+            _write_streams(video, file) if isinstance(video, bytes) else _write_video(video, file)
+            for video in videos
+        ]
+
+
+def _write_streams(packed: bytes, file: BinaryIO) -> SharedStreams:
+    place = SharedStreams(file.tell(), len(packed))
+    file.write(packed)
+    file.write(bytes(-len(packed) % ALIGNMENT))
+    return place
 
 
 def _write_video(video: Frames, file: BinaryIO) -> SharedFrames:
@@ -75,12 +101,25 @@ def _write_array(array: NDArray[Any], file: BinaryIO) -> ArrayPlace:
     return place
 
 
-def map_frames(located: Sequence[SharedFrames], shared: int) -> list[Footage]:
-    """Finds videos in the shared memory, without copying them; good until the next ``write_frames``."""
+def map_frames(located: Sequence[SharedFrames | SharedStreams], shared: int) -> list[Footage | bytes]:
+    """Finds videos in the shared memory.
+
+    Args:
+        located: where ``write_frames`` has put them.
+        shared: descriptor of the memory.
+
+    Returns:
+        Frames, without copying them, good until the next ``write_frames``; packed streams are copied.
+    """
     if not located:
         return []
     memory = mmap.mmap(shared, 0, access=mmap.ACCESS_COPY)  # torch wants arrays that it could write to
-    return [_map_video(frames_at, memory) for frames_at in located]
+    return [
+        memory[place.offset : place.offset + place.size]
+        if isinstance(place, SharedStreams)
+        else _map_video(place, memory)
+        for place in located
+    ]
 
 
 def _map_video(frames_at: SharedFrames, memory: mmap.mmap) -> Footage:

@@ -18,6 +18,7 @@ import structlog
 
 from app.documents.job import Answer
 from app.errors import QueueUnavailable
+from app.feature_cache.kept_features import KeptFeatures
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
 from app.jobs.kept_segments import KeptSegments, kept_by
@@ -25,6 +26,7 @@ from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
 from extractors.errors import ReelwordError
+from extractors.features import Footage
 from extractors.media.request import Decoded
 
 ADVERTISE_SECONDS = 2.0
@@ -59,6 +61,8 @@ class Attempt:
     earlier attempt at first. has_gained: whether this attempt has finished one of them. fetched: seconds that
     fetching the video took; None where it was uploaded. error: why the job has failed. marks: when each stage
     began, in seconds since 1970, as far as there is room. first_attempt: which one this turn began with.
+    feature_key: digest of its file, and what else names its features in the cache. features: found there, in
+    place of ``decoded``.
     """
 
     claim: Claim
@@ -73,6 +77,8 @@ class Attempt:
     film: float | None = None
     clip: SummaryClip | None = None
     kept: KeptSegments | None = None
+    feature_key: tuple[str, str] | None = None
+    features: KeptFeatures | None = None
     has_gained: bool = False
     fetched: float | None = None
     error: ReelwordError | None = None
@@ -112,6 +118,23 @@ class Attempt:
             return staged
         rest = 1.0 - SEGMENTS_SHARE if self.film >= 1.0 else 0.0
         return SEGMENTS_SHARE * min(self.film, 1.0) + rest * staged
+
+    @property
+    def video(self) -> Footage | bytes:
+        """What it is captioned from: its frames, or its packed streams. It has been read."""
+        if self.features is not None:
+            return self.features.streams
+        assert self.decoded is not None
+        return self.decoded.footage
+
+    @property
+    def has_video(self) -> bool:
+        return self.features is not None or self.decoded is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its streams are to be kept: they are not yet, and are not of a film's segments."""
+        return self.feature_key is not None and self.features is None and self.film is None
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share

@@ -21,6 +21,7 @@ import structlog
 
 from app import __version__
 from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
+from app.feature_cache.feature_cache import FeatureCache
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
 from app.jobs.job_store import Claim, Jobs, Refusal
@@ -57,6 +58,7 @@ class Worker:
         )
         self._registry = WorkerRegistry(brief, keys)
         self._blobs = Blobs(settings.blob_url, settings.staging)
+        self._features = FeatureCache(settings, self._blobs)
         self._engine = EngineProcess(settings)
         self._decoder = Decoder(settings.decoder)
         self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
@@ -139,7 +141,7 @@ class Worker:
         )
 
     def _sweep(self) -> None:
-        """Now and then: forgets results that have been kept long enough."""
+        """Now and then: forgets results and features that have been kept long enough."""
         if time.monotonic() - self._swept_at < SWEEP_SECONDS:
             return
         self._swept_at = time.monotonic()
@@ -151,6 +153,7 @@ class Worker:
             except Exception:  # a store that refuses: the sweeper comes again
                 log.exception("a result could not be removed", job=job_id)
             self._jobs.expire(job_id)
+        self._features.trim()
 
     def _advertise(self) -> None:
         info = self._engine.info

@@ -81,6 +81,7 @@ class Deployment:
             "REELWORD_WORKERS": str(WORKERS),
             "REELWORD_MIN_FREE_BYTES": str(64 * MIB),
             "REELWORD_SWEEP_SECONDS": str(SWEEP_SECONDS),
+            "REELWORD_FEATURE_CACHE_BYTES": "0",  # a few clips are sent often, and each is to be looked at
             "REELWORD_LOG_FORMAT": "json",
             "REDIS_URL": "",
             "PORT": "0",

@@ -14,7 +14,7 @@ from extractors.features import Frames
 
 class Obedient(Engine):
     def describe_and_caption(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+        self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        obey(videos, report)
+        obey([video for video in videos if isinstance(video, Frames)], report)
         return super().describe_and_caption(videos, options, report)

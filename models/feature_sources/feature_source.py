@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +38,11 @@ class StreamSource(Protocol):
 
     @property
     def extractors(self) -> Sequence[AnyExtractor]: ...
+
+    @property
+    def identity(self) -> str:
+        """Names all that decides the streams of given frames, in hexadecimal digits."""
+        ...
 
     def sampling_of(self, stream: str) -> str | None:
         """Says how a stream's frames were chosen, None where its name tag says it."""
@@ -113,6 +119,17 @@ class FeatureSource:
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._group.frames))
         return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
 
+    @property
+    def identity(self) -> str:
+        """Names all that decides the streams of given frames: networks, weights, preprocessing, engines,
+        their precision, and which of the frames they look at. Thirty-two hexadecimal digits.
+        """
+        looks = [
+            (each.name, each.spec, getattr(each, "windows", None), getattr(each, "frame_size", None))
+            for each in self.extractors
+        ]
+        return hashlib.sha256(repr((self._spread, looks)).encode()).hexdigest()[:32]
+
     def _check_spread(self) -> None:
         """Frames that lie seconds apart would be shown to a network of motion as neighbours."""
         cutting = [extractor.name for extractor in self._group.frames if not extractor.any_frames]
@@ -184,6 +201,12 @@ class CombinedFeatureSource:
     @property
     def extractors(self) -> Sequence[AnyExtractor]:
         return tuple(dict.fromkeys(extractor for source in self._sources for extractor in source.extractors))
+
+    @property
+    def identity(self) -> str:
+        """Names all that decides the streams of given frames, in thirty-two hexadecimal digits."""
+        text = "\n".join(source.identity for source in self._sources)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def sampling_of(self, stream: str) -> str | None:
         """Says how a stream's frames were chosen, None where its name tag says it."""

@@ -12,14 +12,13 @@ from uuid import uuid4
 
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
-from app.api.receiving.acceptance import choose_captioner
-from app.api.receiving.bodies import refuse_query
-from app.api.receiving.fields import BOOLEANS
-from app.api.receiving.option_body import receive_options
+from app.api.receiving.acceptance import check_submission, choose_captioner
+from app.api.receiving.bodies import FORM, JSON, refuse_query
+from app.api.receiving.fields import REQUEST_FIELDS, CaptionRequest, fields_schema, read_request
+from app.api.receiving.option_body import PLAIN_FORM, OptionBody, receive_options
 from app.api.routes.jobs import JobId, find
 from app.api.routes.submit import (
     APPLIED,
@@ -31,23 +30,29 @@ from app.api.routes.submit import (
 )
 from app.documents.job import Accepted, JobDocument
 from app.jobs.blobs import BlobMissingError
-from app.jobs.job import Job
-from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
+from app.jobs.job import Job, Submission
+from app.jobs.options import FORM_FIELDS
+
+#: What may be said of the new job: all but what is said of a video.
+FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
+#: Options that belong to a captioner, and are not another one's.
+CAPTIONERS_OWN = ("members", "prompt")
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
 def _body_schema() -> dict[str, Any]:
     """Describes the body for OpenAPI: it is read by hand, so nothing can derive it."""
-    form = {"type": "object", "properties": form_schema(), "additionalProperties": False}
-    plain = CaptionOptions.model_json_schema()["properties"]
-    values = {name: {"anyOf": [plain[name], {"type": "null"}]} for name in FORM_FIELDS}
-    document = {"type": "object", "properties": values, "additionalProperties": False}
-    content = {
-        "application/json": {"schema": document},
-        "multipart/form-data": {"schema": form},
-        "application/x-www-form-urlencoded": {"schema": form},
-    }
+    form, document = (
+        {
+            "type": "object",
+            "properties": {name: schemas[name] for name in FIELDS},
+            "additionalProperties": False,
+        }
+        for schemas in (fields_schema(), fields_schema(is_json=True))
+    )
+    kinds = {JSON: document, FORM: form, PLAIN_FORM: form}
+    content = {kind: {"schema": schema} for kind, schema in kinds.items()}
     return {"requestBody": {"required": False, "content": content}}
 
 
@@ -67,6 +72,7 @@ def _body_schema() -> dict[str, Any]:
             problems.UnknownJob,
             problems.UploadGone,
             problems.MalformedForm,
+            problems.MalformedJson,
             problems.UploadStalled,
             problems.NotMultipart,
             problems.OptionInQuery,
@@ -75,6 +81,7 @@ def _body_schema() -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
         ),
@@ -88,55 +95,64 @@ async def recaption(
     """
     refuse_query(request.query_params)
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
-    fields = await receive_options(request.stream(), request.headers)
+    body = await receive_options(request.stream(), request.headers, FIELDS)
     await anyio.to_thread.run_sync(check_room, service, {})
-    again = await anyio.to_thread.run_sync(_submit_again, service, job, fields, caller)
+    again = await anyio.to_thread.run_sync(_submit_again, service, job, request_over(job, body), caller)
     return await answer(request, service, again, preferred_wait(prefer))
 
 
-def options_over(job: Job, fields: Mapping[str, Any]) -> CaptionOptions:
-    """Changes a job's options by those that are given.
+def request_over(job: Job, body: OptionBody) -> CaptionRequest:
+    """Changes what a job was asked for by what is given.
 
     Args:
-        job: whose options count where nothing is given.
-        fields: option → its text, or its value.
+        job: whose options, metadata and priority count where nothing is given.
+        body: the fields that are given.
 
     Returns:
-        The options; members and prompt are the job's only where nobody else is to write.
+        The request; members and prompt are the job's only where nobody else is to write.
 
     Raises:
-        InvalidOption: names the first that is wrong.
+        InvalidOption: names the first field that is wrong.
     """
-    own = job.options.model_dump(exclude_unset=True)
-    if "captioner" in fields:
-        own.pop("members", None)
-        own.pop("prompt", None)
-    given = {**own, **fields}
-    try:
-        return CaptionOptions.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
-        if not name:
-            raise problems.InvalidOption(f"{said}.") from error
-        known = BOOLEANS if first["type"].startswith("bool") else None
-        raise problems.InvalidOption(f"{name} is {str(given[name])[:64]!r}: {said}.", known=known) from error
+    own: Mapping[str, Any] = {
+        **job.options.model_dump(include=set(FORM_FIELDS), exclude_defaults=True),
+        "metadata": job.submission.metadata,
+        "priority": job.priority,
+    }
+    if "captioner" in body.fields:
+        own = {name: value for name, value in own.items() if name not in CAPTIONERS_OWN}
+    return read_request({**own, **body.fields}, is_json=body.is_json)
 
 
-def _submit_again(service: ApiDependencies, job: Job, fields: Mapping[str, Any], caller: Caller) -> Job:
+def _submit_again(service: ApiDependencies, job: Job, asked: CaptionRequest, caller: Caller) -> Job:
     """Makes a job of a copy of the upload; where that fails, neither is left. Raises UploadGone."""
-    options = choose_captioner(service, options_over(job, fields))
-    told: dict[str, object] = {"owner": caller.owner, "limits": caller.limits, "recaption_of": job.id}
-    told |= {"batch": None, "webhook": None}
-    submission = job.submission.model_copy(update={**told, "source_url": None, "validate_only": False})
+    told = {
+        "owner": caller.owner,
+        "limits": caller.limits,
+        "recaption_of": job.id,
+        "sha256": job.submission.sha256,
+    }
+    submission: Submission = asked.submission.model_copy(update=told)
+    check_submission(service, submission)
+    options = choose_captioner(service, asked.options)
     again = uuid4().hex
     key = f"uploads/{again}"
     try:
-        service.blobs.copy(job.upload, key)
+        _copy_upload(service, job, key)
         with service.submitting(again, submission) as sent:
-            return service.jobs.submit(again, options, key, filename=job.filename, submission=sent)
-    except BlobMissingError as error:
-        raise problems.UploadGone(f"The video of job {job.id} is not kept.") from error
+            return service.jobs.submit(
+                again, options, key, filename=job.filename, priority=asked.priority, submission=sent
+            )
     except BaseException:
         service.blobs.remove(key)
         raise
+
+
+def _copy_upload(service: ApiDependencies, job: Job, key: str) -> None:
+    """Copies a job's upload, without which its features may do. Raises UploadGone where neither is there."""
+    try:
+        service.blobs.copy(job.upload, key)
+    except BlobMissingError as error:
+        sha256 = job.submission.sha256
+        if job.state != "succeeded" or sha256 is None or not service.features.has(sha256):
+            raise problems.UploadGone(f"The video of job {job.id} is not kept.") from error

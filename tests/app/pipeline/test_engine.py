@@ -12,7 +12,7 @@ import pytest
 
 from app.documents.job import Answer
 from app.errors import CaptionerUnavailable, EngineStartFailed
-from app.jobs.options import CaptionOptions
+from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
@@ -236,3 +236,48 @@ def test_other_weights_than_it_was_trained_on_keep_a_captioner_from_being_served
     write_captioner(tmp_path, diet=older)
     with pytest.raises(StreamMismatch, match=r"9656183eaeaf .* trained on efficientnet-lite2 / 000000000000"):
         Engine(settings.model_copy(update={"weights": tmp_path}))
+
+
+@pytest.mark.parametrize("captioner", ["stats", "other"])
+def test_kept_streams_answer_bit_by_bit_as_frames_do(
+    engine: Engine, clips: list[Path], captioner: str
+) -> None:
+    """Also those of another captioner that shares its streams."""
+    video = decode_here(clips[1], engine.info.request).footage
+    (first,) = engine.describe_and_caption([video], [of("stats")], lambda stage, share: None)
+    assert isinstance(first, EngineAnswer)
+    assert first.pack_streams is not None
+    packed = first.pack_streams()
+    assert packed is not None
+    options = CaptionOptions(captioner=captioner, num_captions=3)
+    (from_frames,) = engine.describe_and_caption([video], [options], lambda stage, share: None)
+    (from_streams,) = engine.describe_and_caption([packed], [options], lambda stage, share: None)
+    assert isinstance(from_frames, EngineAnswer)
+    assert isinstance(from_streams, EngineAnswer)
+    without_times = {"timings": None}
+    assert from_streams.answer.model_copy(update=without_times) == from_frames.answer.model_copy(
+        update=without_times
+    )
+    assert from_streams.attention == from_frames.attention
+    assert from_streams.pack_streams is not None
+    assert from_streams.pack_streams() == packed
+
+
+def test_captioners_with_the_same_streams_have_one_basis(engine: Engine) -> None:
+    info = engine.info
+    stats, other = (info.feature_basis(CaptionerChoice(name)) for name in ("stats", "other"))
+    assert stats is not None
+    assert stats == other == info.feature_basis(CaptionerChoice("ensemble", ("stats", "other")))
+    assert info.feature_basis(CaptionerChoice("nobody")) is None
+    assert info.feature_basis(None) is None
+
+
+@pytest.mark.parametrize("changed", ["device", "request", "feature_identities"])
+def test_whatever_decides_the_streams_changes_the_basis(engine: Engine, changed: str) -> None:
+    info, choice = engine.info, CaptionerChoice("stats")
+    others: dict[str, Any] = {
+        "device": {"device": "cuda"},
+        "request": {"requests": {"stats": replace(info.request_for(choice), short_side=128)}},
+        "feature_identities": {"feature_identities": {"stats": "0" * 32}},
+    }
+    assert replace(info, **others[changed]).feature_basis(choice) != info.feature_basis(choice)

@@ -75,8 +75,10 @@ def test_sound_is_lent_behind_the_pixels() -> None:
     silent = Footage(rng.integers(0, 255, (2, 7, 3, 3), np.uint8), np.arange(2.0), 2.0, 25.0)
     shared = open_shared_memory()
     try:
-        found = map_frames(write_frames([odd, silent, frames((1, 2, 3)), odd], shared), shared)
+        found = map_frames(write_frames([odd, silent, b"packed", frames((1, 2, 3)), odd], shared), shared)
+        assert found.pop(2) == b"packed"
         for video, lent in zip((odd, silent, frames((1, 2, 3)), odd), found, strict=True):
+            assert isinstance(lent, Footage)
             np.testing.assert_array_equal(lent.pixels, video.pixels)
             sound = getattr(video, "sound", None)
             assert (lent.sound is None) == (sound is None)

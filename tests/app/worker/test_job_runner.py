@@ -22,7 +22,7 @@ from app.jobs.queue import ensure_groups
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from app.worker.job_runner import JobRunner
-from app.worker.results import store_result
+from app.worker.results import frame_jpeg, store_result
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.decode import decode_here
@@ -53,6 +53,9 @@ class ReadyEngine:
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         return options
+
+    def feature_basis(self, _: CaptionerChoice | None) -> None:
+        """None: it looks at frames."""
 
     def request_for(self, _: CaptionerChoice | None) -> DecodeRequest:
         return DecodeRequest()
@@ -115,7 +118,8 @@ class Overtaken(ReadyEngine):
         assert job is not None
         other = self.jobs.claim("one", job.entry, "normal", "other", cause=WorkerLost("gone"))
         assert isinstance(other, Claim)
-        store_result(self.blobs, other.results, self.decoded, '{"words": ["in", "time"]}')
+        frames = [frame_jpeg(pixels) for pixels in self.decoded.frames.pixels]
+        store_result(self.blobs, other.results, frames, '{"words": ["in", "time"]}')
         assert self.jobs.succeed(other, {"caption": "in time"})
         return [EngineAnswer(answer_of("late", "stats"), '{"words": ["late"]}')]
 

@@ -128,6 +128,7 @@ def test_the_size_of_one_does_not_depend_on_who_else_is_fed(
     joint = CombinedFeatureSource([pictures, *others])
     footage = decoder.decode(clip, joint.request).footage
     (lent,) = map_frames(write_frames([footage], shared := open_shared_memory()), shared)
+    assert isinstance(lent, Footage)
     (streams,) = joint.extract([lent])
     for alone in (pictures, *others):
         (own,) = alone.extract([decoder.decode(clip, alone.request).footage])

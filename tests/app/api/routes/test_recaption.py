@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from app.api.problems import UnknownField
+from app.api.receiving.option_body import PLAIN_FORM
+from app.api.routes.recaption import FIELDS
+from app.documents.job import Answer
 from app.errors import EngineCrashed
+from app.feature_cache.kept_features import KeptFeatures
 from app.jobs.job import Job
 from app.jobs.job_store import Jobs
 from app.jobs.options import FORM_FIELDS
@@ -59,6 +63,29 @@ def test_members_go_with_their_captioner(api: LiveApi, jobs: Jobs, worker: Scrip
     address = finished(api, worker, captioner="ensemble", members="g2l,stats")
     assert told(recaptioned(api, jobs, address))["members"] == ("g2l", "stats")
     assert "members" not in told(recaptioned(api, jobs, address, data={"captioner": "g2l"}))
+
+
+def test_metadata_and_priority_are_the_jobs_own_unless_given(
+    api: LiveApi, jobs: Jobs, worker: ScriptedWorker
+) -> None:
+    address = finished(api, worker, metadata='{"order": 7}', priority="low")
+    again = recaptioned(api, jobs, address)
+    assert (again.submission.metadata, again.priority) == ({"order": 7}, "low")
+    again = recaptioned(api, jobs, address, json={"metadata": {"order": 8}, "priority": "high"})
+    assert (again.submission.metadata, again.priority) == ({"order": 8}, "high")
+
+
+def test_kept_features_do_without_the_file(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    address = finished(api, worker)
+    first = jobs.get(address.rsplit("/", 1)[1])
+    assert first is not None
+    sha256 = str(first.submission.sha256)
+    api.service.features.keep(sha256, "a", KeptFeatures(Answer(), (), b"streams"))
+    api.service.blobs.remove(first.upload)
+    assert recaptioned(api, jobs, address).submission.sha256 == sha256
+    api.client.delete(address)
+    assert not api.service.features.has(sha256)
+    assert_problem(api.client.post(f"{address}/recaption"), 409, "upload_gone")
 
 
 def test_each_job_has_a_copy_of_its_own(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
@@ -119,10 +146,14 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"data": {"num_captions": "9"}}, 422, "invalid_option"),
     ({"data": {"captioner": "nobody"}}, 422, "unknown_captioner"),
     ({"data": {"beam_size": ["3", "4"]}}, 422, "invalid_option"),
-    ({"json": [1]}, 400, "malformed_form"),
-    ({"content": b"{", "headers": {"content-type": "application/json"}}, 400, "malformed_form"),
+    ({"data": {"url": "https://example.org/a.mp4"}}, 422, "unknown_field"),
+    ({"json": {"beam_size": "3"}}, 422, "invalid_option"),
+    ({"json": {"metadata": 3}}, 422, "invalid_option"),
+    ({"json": [1]}, 400, "malformed_json"),
+    ({"content": b"{", "headers": {"content-type": "application/json"}}, 400, "malformed_json"),
     ({"content": b"x", "headers": {"content-type": "text/plain"}}, 415, "not_multipart"),
-    ({"content": b"x" * 70_000, "headers": {"content-type": "application/json"}}, 400, "malformed_form"),
+    ({"content": b"x" * 70_000, "headers": {"content-type": "application/json"}}, 400, "malformed_json"),
+    ({"content": b"a=" * 40_000, "headers": {"content-type": PLAIN_FORM}}, 400, "malformed_form"),
     ({"params": {"beam_size": "3"}}, 422, "option_in_query"),
 ]
 
@@ -137,7 +168,7 @@ def test_what_is_wrong_is_named_and_leaves_nothing(
     address = finished(api, worker)
     problem = assert_problem(api.client.post(f"{address}/recaption", **how), status, code)
     if code == UnknownField.code:
-        assert problem["known"] == list(FORM_FIELDS)
+        assert problem["known"] == list(FIELDS)
     assert len(api.uploads) == 1
 
 

@@ -1,0 +1,145 @@
+"""Keeps features in a folder, each video's by the digest of its bytes, within a number of bytes.
+
+    features/<sha256 of the video>-<what else decides>.features
+
+Many processes use one folder and need not agree: an entry appears whole by a rename, whoever has it open may
+read it to its end though it is removed, and what cannot be read is as good as absent. The time of a file is
+that of its last use, set here, since file systems are mounted without it. Nothing that goes wrong here may
+cost a job anything but the time to decode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from app.feature_cache.kept_features import EntryDamaged, KeptFeatures
+from app.jobs.blobs import Blobs
+from app.settings import Settings
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+SUFFIX = ".features"
+LARGEST_SHARE = 4  #: an entry takes this part of all the room at most
+log = structlog.get_logger(__name__)
+
+
+class FeatureCache:
+    """Finds, keeps and forgets entries. Safe to share between threads and processes.
+
+    Args:
+        settings: where, how many bytes, how many stay free on the disk, and how long an unused entry is kept.
+        blobs: whose staging files that are being written lie in: there the sweeper finds leftovers.
+    """
+
+    def __init__(self, settings: Settings, blobs: Blobs) -> None:
+        self._folder, self._blobs = settings.data / "features", blobs
+        self._budget, self._min_free = settings.feature_cache_bytes, settings.min_free_bytes
+        self._seconds = settings.result_ttl
+
+    @property
+    def is_on(self) -> bool:
+        return self._budget > 0
+
+    def find(self, sha256: str, basis: str) -> KeptFeatures | None:
+        """Finds what is kept of a video, which counts as a use of it.
+
+        Args:
+            sha256: of the video's bytes.
+            basis: names all else that decides what the features are.
+        """
+        if not (self.is_on and SHA256.fullmatch(sha256)):
+            return None
+        file = self._file(sha256, basis)
+        try:
+            found = KeptFeatures.unpack(file.read_bytes())
+            os.utime(file)
+        except FileNotFoundError:
+            return None
+        except (EntryDamaged, OSError) as error:
+            log.warning("kept features are damaged and removed", file=file.name, why=str(error))
+            _remove(file)
+            return None
+        return found
+
+    def keep(self, sha256: str, basis: str, features: KeptFeatures) -> bool:
+        """Keeps a video's features, and removes others that were not used for longest where there is no room.
+
+        Args:
+            sha256: of the video's bytes.
+            basis: names all else that decides what the features are.
+            features: what is kept.
+
+        Returns:
+            Whether they are kept; they are not where the disk is full or they alone take too much room.
+        """
+        if not (self.is_on and SHA256.fullmatch(sha256)):
+            return False
+        try:
+            return self._write(self._file(sha256, basis), features.pack())
+        except OSError as error:
+            log.warning("features are not kept", why=str(error))
+            return False
+
+    def has(self, sha256: str) -> bool:
+        """Tells whether anything is kept of a video."""
+        return self.is_on and next(self._of(sha256), None) is not None
+
+    def forget(self, sha256: str) -> None:
+        """Removes all that is kept of a video."""
+        for file in list(self._of(sha256)):
+            _remove(file)
+
+    def trim(self) -> None:
+        """Removes what was not used for as long as a result is kept, then what goes beyond the room."""
+        used = sorted(self._uses())
+        total = sum(size for _, size, _ in used)
+        for moment, size, file in used:
+            if total <= self._budget and time.time() - moment < self._seconds:
+                return
+            _remove(file)
+            total -= size
+
+    def _write(self, file: Path, data: bytes) -> bool:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        is_large = len(data) * LARGEST_SHARE > self._budget
+        if is_large or shutil.disk_usage(self._folder).free - len(data) < self._min_free:
+            return False
+        with self._blobs.staged() as unfinished:
+            unfinished.write_bytes(data)
+            os.replace(unfinished, file)
+        self.trim()
+        return True
+
+    def _file(self, sha256: str, basis: str) -> Path:
+        return self._folder / f"{sha256}-{hashlib.sha256(basis.encode()).hexdigest()[:32]}{SUFFIX}"
+
+    def _of(self, sha256: str) -> Iterator[Path]:
+        return self._folder.glob(f"{sha256}-*{SUFFIX}") if SHA256.fullmatch(sha256) else iter(())
+
+    def _uses(self) -> Iterator[tuple[float, int, Path]]:
+        """Yields when each entry was last used, how many bytes it has, and its file."""
+        try:
+            entries = list(os.scandir(self._folder))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            try:
+                facts = entry.stat()
+            except FileNotFoundError:  # removed by another process
+                continue
+            if entry.name.endswith(SUFFIX):
+                yield facts.st_mtime, facts.st_size, Path(entry.path)
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("kept features cannot be removed", file=file.name, why=str(error))

@@ -1,0 +1,52 @@
+"""Packs streams into bytes, for a cache or another process, and makes the same streams of them, bit by bit.
+
+A line of JSON has each stream's name tag and view; behind it stand its arrays as safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from safetensors.numpy import save
+from safetensors.torch import load
+from torch import Tensor
+
+from extractors.features import Features, Stream, StreamSpec
+from extractors.video_features.feature_files import collect_arrays
+
+
+def pack_streams(streams: Features) -> bytes:
+    """Pack the streams of one video."""
+    tags = {name: {"spec": asdict(each.spec), "view": each.view} for name, each in streams.items()}
+    return json.dumps(tags).encode() + b"\n" + save(collect_arrays(streams))
+
+
+def unpack_streams(data: bytes) -> dict[str, Stream]:
+    """Make streams of what ``pack_streams`` has packed. Raises ValueError for anything else."""
+    head, _, rest = data.partition(b"\n")
+    tags, tensors = json.loads(head), load(rest)
+    return {name: _stream(name, tag, tensors) for name, tag in tags.items()}
+
+
+def count_bytes(streams: Features) -> int:
+    """Count the bytes of the streams' values and boxes, which are nearly all of what is packed."""
+    tensors = [each for stream in streams.values() for each in (stream.values, stream.boxes)]
+    return sum(each.nbytes for each in tensors if each is not None)
+
+
+def _stream(name: str, tag: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Stream:
+    spec, view = tag["spec"], tag["view"]
+    if not isinstance(spec, dict) or not isinstance(view, list):
+        raise ValueError(f"the tag of {name} is none")
+    x0, y0, x1, y1 = (float(edge) for edge in view)
+    return Stream(
+        tensors[f"{name}.values"],
+        tensors[f"{name}.start"].numpy(),
+        tensors[f"{name}.end"].numpy(),
+        StreamSpec(**spec),
+        tensors.get(f"{name}.boxes"),
+        tensors.get(f"{name}.mask"),
+        (x0, y0, x1, y1),
+    )
