@@ -12,6 +12,8 @@ from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
 #: Commands, which explain their options in --help; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
     "app.cli.extract.extract",
+    "app.cli.jobs.list_jobs",
+    "app.cli.jobs.purge",
     "app.cli.judge.judge",
     "app.cli.keys.add",
     "app.cli.main.caption",
