@@ -29,6 +29,7 @@ help:
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
+	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
@@ -62,6 +63,10 @@ browser: setup
 .PHONY: crash
 crash: setup
 	$(BIN)/python -m benchmarks.crash
+
+.PHONY: soak
+soak: setup
+	PYTHONPATH=client $(BIN)/python -m benchmarks.soak
 
 .PHONY: fuzz
 fuzz: setup
@@ -98,7 +103,7 @@ $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := worker cli pretrained
 $(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
 $(STAMPS)/train: GROUPS := api worker cli embedded pretrained train
-$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing test
+$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing bulk test
 
 # What a larger set-up brings need not be set up again.
 $(STAMPS)/serve: COVERED := api worker

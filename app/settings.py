@@ -191,6 +191,9 @@ class Settings(BaseSettings):
         1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
     )
 
+    traces: str | None = Field(
+        None, description="OTLP endpoint (http://collector:4318) that traces are sent to; unset: none."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe line logged."
     )
@@ -241,6 +244,13 @@ class Settings(BaseSettings):
         if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
             raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
         return kept
+
+    @field_validator("traces")
+    @classmethod
+    def _is_an_address(cls, traces: str | None) -> str | None:
+        if traces is not None and not re.match(r"https?://[^/\s]+", traces):
+            raise ValueError(f"{traces} is no address: give it as http://collector:4318")
+        return traces
 
     @field_validator("beat_seconds")
     @classmethod

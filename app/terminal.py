@@ -69,8 +69,9 @@ def print_table(
 
 
 def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
-    """Of each column: its longest word at least, the room that is left shared by need; None where there is
-    too little. Rich's own way shortens long columns first, whatever words are in them."""
+    """Of each column: its longest word at least. The room that is left goes in equal parts to those that need
+    more, so that short columns break no line; None where there is too little. Rich's own way shortens long
+    columns first, whatever words are in them."""
     ranges = [
         [Measurement.get(console, console.options.update(width=UNLIMITED), cell) for cell in column]
         for column in zip(*rows, strict=True)
@@ -80,8 +81,11 @@ def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] 
     spare = console.width - sum(least) - (3 * len(least) - 1)  # a space on either side, a line between
     if spare < 0:
         return None
-    share = min(1.0, spare / max(1, sum(needs)))
-    return [width + int(need * share) for width, need in zip(least, needs, strict=True)]
+    for rank, i in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
+        given = min(needs[i], spare // (len(needs) - rank))
+        least[i] += given
+        spare -= given
+    return least
 
 
 def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text]], console: Console) -> None:

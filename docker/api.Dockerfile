@@ -14,6 +14,11 @@ ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1
 RUN make setup-api
+# what not everybody needs, by name: --build-arg EXTRA_GROUPS=tracing
+ARG EXTRA_GROUPS=""
+RUN for group in ${EXTRA_GROUPS}; do \
+        .venv/bin/python -m pip install --constraint constraints.txt --group "${group}"; \
+    done
 
 FROM python:3.11-slim-bookworm
 # The data folder is made here so that a named volume mounted on it belongs to the same user.

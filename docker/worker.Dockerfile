@@ -21,6 +21,11 @@ ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1
 RUN make setup-worker
+# what not everybody needs, by name: --build-arg EXTRA_GROUPS=tracing
+ARG EXTRA_GROUPS=""
+RUN for group in ${EXTRA_GROUPS}; do \
+        .venv/bin/python -m pip install --constraint constraints.txt --group "${group}"; \
+    done
 # detectron2 is on no package index: it is built from its repository, in minutes, with the torch above.
 # Without this step the worker runs the same networks by itself.
 RUN .venv/bin/python -m pip install --constraint constraints.txt setuptools \

@@ -29,9 +29,10 @@ from app.api import problems
 from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.audit import Audit
 from app.api.guards.connections import limited
-from app.api.guards.keys import RequireKey
+from app.api.guards.keys import COOKIE, RequireKey
 from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
 from app.api.problems import Problem, RequestError
+from app.api.request_tracing import TraceRequests
 from app.api.routes import (
     batches,
     captions,
@@ -54,6 +55,11 @@ STATIC = Path(__file__).parent / "static"
 #: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+#: How a request says whose it is, as OpenAPI has it; the page at ``/docs`` asks for it.
+SECURITY = {
+    "key": {"type": "http", "scheme": "bearer"},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+}
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
 DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
@@ -114,14 +120,20 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Audit)
     app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_middleware(HeadAsGet)
+    if service.tracing.is_on:
+        app.add_middleware(TraceRequests, tracing=service.tracing)
     return app
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, with the schema of problems, which no route returns by itself."""
+    """Describes the API as FastAPI does, with the schema of problems, which no route returns by itself, and
+    with how a key is sent, which may be left out where none is needed.
+    """
     document = FastAPI.openapi(app)
     schemas = document["components"]["schemas"]
     schemas.setdefault("Problem", Problem.model_json_schema(ref_template="#/components/schemas/{model}"))
+    document["components"]["securitySchemes"] = SECURITY
+    document["security"] = [{name: []} for name in SECURITY] + [{}]
     return document
 
 

@@ -5,6 +5,8 @@ One for an application. Who asks is another one for each request.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -22,7 +24,7 @@ from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, JobLimits, Keys
+from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
@@ -30,6 +32,7 @@ from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, connect_async, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
+from app.tracing.spans import Tracing, connect_tracing
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.delivery_store import DeliveryStore
 from app.webhooks.sender import Sender
@@ -58,6 +61,7 @@ class ApiDependencies:
     room: Room
     webhooks: Deliverer
     metrics: Metrics
+    tracing: Tracing
     keys: KeyRing
     rates: Rates
 
@@ -85,6 +89,7 @@ class ApiDependencies:
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
             webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs),
             metrics=Metrics(),
+            tracing=connect_tracing(settings, "api"),
             keys=KeyRing(KeyStore(server, keys)),
             rates=Rates(server, keys),
         )
@@ -93,8 +98,24 @@ class ApiDependencies:
         """Counts the jobs that no worker has taken. Raises QueueUnavailable."""
         return waiting(self.jobs.server, self.jobs.keys)
 
+    @contextmanager
+    def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
+        """Spans the submission of a job, whose record then names that span.
+
+        Args:
+            job_id: the job.
+            submission: what is told with it.
+
+        Yields:
+            What is to be told with it.
+        """
+        with self.tracing.span("submit", {"reelword.job.id": job_id}):
+            parent = self.tracing.traceparent()
+            yield submission if parent is None else submission.model_copy(update={"traceparent": parent})
+
     def close(self) -> None:
         self.jobs.server.close()
+        self.tracing.close()
 
 
 def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs) -> Deliverer:

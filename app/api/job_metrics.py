@@ -19,6 +19,9 @@ from app.operations.service_figures import ENDS, EndedFigures, QueueFigures, Sec
 #: Stages of a job as its timings name them; each has a histogram from the start, so that rates begin at 0.
 STAGES = ("queue", "decode", "extract", "caption", "total")
 
+#: What came of an attempt at a webhook, as its delivery has it and as it is told.
+OUTCOMES = {"delivered": "delivered", "pending": "retried", "failed": "failed"}
+
 
 class JobMetrics(Collector):
     """Makes metrics of figures; ``None`` where Redis does not answer, and there are none to be told."""
@@ -37,6 +40,13 @@ class JobMetrics(Collector):
         yield from _queue_metrics(figures.queues, figures.ended)
         yield from _ended_metrics(figures.ended)
         yield from _worker_metrics(figures.workers)
+        outcomes = {outcome: figures.ended.webhooks.get(known, 0) for known, outcome in OUTCOMES.items()}
+        yield _counters(
+            "reelword_webhook_attempts", "Attempts at webhooks, by what came of them", "outcome", outcomes
+        )
+        yield GaugeMetricFamily(
+            "reelword_webhooks_pending", "Webhooks that are to be sent", value=figures.deliveries
+        )
         yield GaugeMetricFamily(
             "reelword_dead_letters", "Jobs and values that could not be read", value=figures.dead
         )

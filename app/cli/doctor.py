@@ -20,7 +20,8 @@ import redis
 from rich.console import Console
 
 from app import __version__
-from app.errors import RedisMissing
+from app.access.keys import KeyStore
+from app.errors import QueueUnavailable, RedisMissing
 from app.jobs.job import Keys
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
@@ -133,7 +134,21 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
     for trouble in health.troubles:
         yield Finding(trouble.code, trouble.message, trouble.advice if trouble.blocks else None)
     yield Finding("workers", f"{len(health.workers)}, of which {health.ready} with loaded models")
+    yield from _check_access(settings, client)
     client.close()
+
+
+def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
+    """Finds who may ask the API, and whether anybody can."""
+    if not settings.needs_key:
+        yield Finding("access", f"open to whoever reaches {settings.host}")
+        return
+    try:
+        count = len(KeyStore(client, Keys(settings.namespace)).all())
+    except (QueueUnavailable, redis.RedisError):
+        return  # said above
+    trouble = None if count else "A key is needed and there is none: python -m app keys add NAME makes one."
+    yield Finding("access", f"with a key, of which there are {count}", trouble)
 
 
 def _check_embedded() -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
+from app.cli.bulk import bulk
 from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
@@ -83,6 +84,7 @@ cli.add_typer(jobs, name="jobs")
 cli.add_typer(dead, name="dead")
 cli.add_typer(captioners, name="captioners")
 cli.add_typer(keys, name="keys")
+cli.command(cls=PlainCommand)(bulk)
 cli.command(cls=PlainCommand)(extract)
 cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)

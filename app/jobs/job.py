@@ -153,6 +153,7 @@ class Submission(BaseModel):
     webhook: str | None = Field(None, description="Address that is told of the job's end.")
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
+    traceparent: str | None = Field(None, description="Span that sent it, as W3C's Trace Context has it.")
 
     @property
     def record_version(self) -> int:

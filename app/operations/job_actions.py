@@ -56,9 +56,9 @@ class JobActions:
 
     def _run_revive(self, job: Job) -> str:
         keys = self._jobs.keys
-        names = [keys.job(job.id), keys.stream(job.priority), keys.expiry, keys.clock, keys.dead]
+        names = [keys.job(job.id), keys.stream(job.priority), keys.expiry, keys.events(job.id)]
         with unavailable_if_away():
-            return str(self._revive(names, [job.id, round(self._jobs.lease * 1000)]))
+            return str(self._revive([*names, keys.clock, keys.dead], [job.id, self._jobs.lease_ms]))
 
     def cancel(self, name: str) -> Ending:
         """Cancels a job as ``DELETE /jobs/{id}`` does, but leaves the result of one that is over."""

@@ -62,7 +62,8 @@ class EndedFigures:
     """Holds what has been counted since this Redis is in use.
 
     ended: by state. left: of those, the ones that expired or were sent in again. failed: by code.
-    rejected: of those, the ones whose file could not be decoded. seconds: by stage.
+    rejected: of those, the ones whose file could not be decoded. webhooks: attempts at deliveries, by what
+    came of them. seconds: by stage.
     """
 
     accepted: int = 0
@@ -71,6 +72,7 @@ class EndedFigures:
     left: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
+    webhooks: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)
 
     def kept(self, state: str) -> int:
@@ -80,12 +82,13 @@ class EndedFigures:
 
 @dataclass(frozen=True)
 class ServiceFigures:
-    """Holds all of it. queues: by priority. dead: dead letters."""
+    """Holds all of it. queues: by priority. dead: dead letters. deliveries: webhooks that are to be sent."""
 
     queues: Mapping[str, QueueFigures]
     ended: EndedFigures
     workers: list[WorkerInfo]
     dead: int
+    deliveries: int = 0
 
 
 def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
@@ -108,7 +111,13 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
             ended=read_ended(server, keys),
             workers=registry.workers(),
             dead=DeadLetters(server, keys.dead).count(),
+            deliveries=_count_deliveries(server, keys),
         )
+
+
+def _count_deliveries(server: redis.Redis, keys: Keys) -> int:
+    is_there = server.type(keys.deliveries) == "zset"
+    return int(server.zcard(keys.deliveries)) if is_there else 0
 
 
 def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
@@ -125,6 +134,7 @@ def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
         left=_below(found, "left:"),
         failed=_below(found, "failed:"),
         rejected=_below(found, "rejected:"),
+        webhooks=_below(found, "webhook:"),
         seconds={
             stage: SecondsFigures(_below(found, f"seconds:{stage}:"), found[f"ms:{stage}"] / 1000)
             for stage in sorted(stages)

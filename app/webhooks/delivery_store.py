@@ -143,6 +143,7 @@ class DeliveryStore:
             self._keys.deliveries,
             self._keys.delivery(begun.job_id),
             self._keys.delivery_attempts(begun.job_id),
+            self._keys.counts,
         ]
         line = attempt.model_dump_json()
         args: list[str | int | float] = [

@@ -36,10 +36,12 @@ from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, media_answer
 from app.settings import Settings
+from app.tracing.spans import Tracing
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
 from app.worker.estimates import CostEstimator
 from app.worker.feature_reuse import FeatureReuse
 from app.worker.film_segments import FilmSegments, film_answer, limits_of
+from app.worker.job_spans import spans_of
 from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.url_fetches import UrlFetches
 from app.worker.watchdog import Attempt, Watchdog
@@ -64,6 +66,7 @@ class JobRunner:
         engine: captions them.
         watch: keeps the leases meanwhile.
         settings: limits of time and memory.
+        tracing: is told of each job's turn.
 
     Raises:
         QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
@@ -78,9 +81,11 @@ class JobRunner:
         engine: EngineProcess,
         watch: Watchdog,
         settings: Settings,
+        tracing: Tracing | None = None,
     ) -> None:
         self._jobs, self._blobs, self._watch = jobs, blobs, watch
         self._decoder, self._engine, self._settings = decoder, engine, settings
+        self._tracing = tracing or Tracing()
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
         self._reuse = FeatureReuse(settings, blobs)
         self._fetches = UrlFetches(blobs, watch, settings)
@@ -95,6 +100,12 @@ class JobRunner:
             except Exception:
                 self._hand_back(runs)
                 raise
+            finally:
+                self._tell(runs)
+
+    def _tell(self, runs: Sequence[Attempt]) -> None:
+        for run in runs if self._tracing.is_on else ():
+            self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))
 
     def _work(self, runs: Sequence[Attempt]) -> None:
         away = [run for run in runs if run.claim.job.submission.source_url is not None]
@@ -284,6 +295,7 @@ class JobRunner:
                 return True
             self._watch.release(run)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
+        run.error = cause if taken.reason == "exhausted" else None
         if taken.reason in ("canceled", "exhausted"):
             remove_blob(self._blobs, run.claim.job.upload)
         run.is_settled = True
@@ -328,6 +340,7 @@ class JobRunner:
 
     def _fail(self, run: Attempt, error: ReelwordError) -> None:
         self._watch.release(run)
+        run.error = error
         is_ours = self._jobs.fail(run.claim, error, run.record())
         run.is_settled = True
         log.warning(

@@ -25,6 +25,7 @@ from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.segments.summary import SummaryClip
 from app.settings import Settings
+from extractors.errors import ReelwordError
 from extractors.features import Footage
 from extractors.media.request import Decoded
 
@@ -44,6 +45,7 @@ SEGMENTS_SHARE = 0.95
 
 #: Of the progress of a job whose video is fetched: that.
 FETCH_SHARE = 0.3
+MOST_MARKS = 90  #: stages of an attempt whose beginnings are kept: a film has three for each segment
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +55,14 @@ class Attempt:
     """Holds how far an attempt at a job is. The main thread moves it on; the watchdog may stop it.
 
     options: the job's, who writes filled in. answer: what is known so far; reported: as much of it as is on
-    the record. is_settled: its end, or its return to the queue, is there too. spent: seconds of the job's
+    the record. ended_at: when its end, or its return to the queue, was there too. spent: seconds of the job's
     time used up; others' turns do not count. film: of one that is cut into segments, the share of it that is
     captioned; else None. clip: what sums it up, once all of it is. kept: its finished segments, those of an
     earlier attempt at first. has_gained: whether this attempt has finished one of them. fetched: seconds that
-    fetching the video took; None where it was uploaded. feature_key: digest of its file, and what else names
-    its features in the cache. features: found there, in place of ``decoded``.
+    fetching the video took; None where it was uploaded. error: why the job has failed. marks: when each stage
+    began, in seconds since 1970, as far as there is room. first_attempt: which one this turn began with.
+    feature_key: digest of its file, and what else names its features in the cache. features: found there, in
+    place of ``decoded``.
     """
 
     claim: Claim
@@ -69,7 +73,6 @@ class Attempt:
     reported: tuple[Answer | None, KeptSegments | None] = (None, None)
     decoded: Decoded | None = None
     stopped: Stop | None = None
-    is_settled: bool = False
     spent: float = 0.0
     film: float | None = None
     clip: SummaryClip | None = None
@@ -78,10 +81,25 @@ class Attempt:
     features: KeptFeatures | None = None
     has_gained: bool = False
     fetched: float | None = None
+    error: ReelwordError | None = None
+    began_at: float = field(default_factory=time.time)
+    ended_at: float | None = None
+    marks: list[tuple[Stage, float]] = field(default_factory=list)
+    first_attempt: int = field(init=False)
     _since: float | None = None
 
     def __post_init__(self) -> None:
         self.kept = kept_by(self.claim.job.answer)
+        self.first_attempt = self.claim.job.attempt
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its end, or its return to the queue, is on the record."""
+        return self.ended_at is not None
+
+    @is_settled.setter
+    def is_settled(self, is_so: bool) -> None:
+        self.ended_at = (self.ended_at or time.time()) if is_so else None
 
     @property
     def progress(self) -> float:
@@ -120,6 +138,9 @@ class Attempt:
 
     def set_stage(self, stage: Stage, share: float = 0.0) -> None:
         self.stage, self.share = stage, share
+        is_new = not self.marks or self.marks[-1][0] != stage
+        if is_new and len(self.marks) < MOST_MARKS:
+            self.marks.append((stage, time.time()))
 
     def resume(self) -> None:
         self._since = time.monotonic()

@@ -30,6 +30,7 @@ from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
+from app.tracing.spans import connect_tracing
 from app.worker.engine_process import EngineProcess
 from app.worker.job_runner import JobRunner
 from app.worker.results import delete_blobs, remove_blob
@@ -62,7 +63,10 @@ class Worker:
         self._decoder = Decoder(settings.decoder)
         self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
         self._watch = Watchdog(Jobs.from_settings(brief, settings), settings, self._advertise)
-        self._runner = JobRunner(self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings)
+        self._tracing = connect_tracing(settings, "worker", self.name)
+        self._runner = JobRunner(
+            self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings, self._tracing
+        )
         self._started_at = time.time()
         self._swept_at = 0.0
         self._is_stopping = False
@@ -83,6 +87,7 @@ class Worker:
             log.info("worker ready", worker=self.name)
             self._work_until_stopped()
         self._sign_off()
+        self._tracing.close()
 
     def _sign_off(self) -> None:
         try:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,16 @@ class Deployment:
     Args:
         folder: where everything lies, a small disk where the trial of a full one shall be held.
         engine: what its workers run, as ``module:name``.
+        environment: settings beside those that every trial has.
     """
 
-    def __init__(self, folder: Path, engine: str) -> None:
+    def __init__(self, folder: Path, engine: str, environment: Mapping[str, str] | None = None) -> None:
         self.data = folder / "data"
         self.log = folder / "log"
         self.expected: dict[str, str] = {}
         self.address = ""
         self._client = httpx.Client(timeout=30, verify=False)  # verify: all is on this machine, without TLS
-        self._engine = engine
+        self._engine, self._environment = engine, dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._clips = {name: draw(folder / f"{name}.mp4", colour) for name, colour in COLOURS.items()}
         self.data.mkdir()
@@ -84,6 +85,7 @@ class Deployment:
             "REELWORD_LOG_FORMAT": "json",
             "REDIS_URL": "",
             "PORT": "0",
+            **self._environment,
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -158,6 +160,10 @@ class Deployment:
     def post(self, clip: str) -> httpx.Response | None:
         """One upload, whatever comes of it."""
         return self.ask("/caption", "POST", files={"video": (f"{clip}.mp4", self._clips[clip].read_bytes())})
+
+    def clip(self, name: str) -> Path:
+        """The file of a clip."""
+        return self._clips[name]
 
     def submit(self, clip: str, ends: str = "succeeded") -> str:
         """A job that has to be accepted."""

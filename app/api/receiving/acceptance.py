@@ -88,21 +88,21 @@ class Acceptance:
             options = choose_captioner(self.service, request.options)
             if upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
-            job = self.service.jobs.submit(
-                job_id,
-                options,
-                key,
-                filename=upload.filename or filename_of(request.submission.source_url),
-                priority=request.priority,
-                submission=request.submission.model_copy(
-                    update={
-                        "owner": self.owner,
-                        "limits": self.service.keys.limits_of(self.owner),
-                        "sha256": upload.sha256,
-                    }
-                ),
-                reservation=held,
-            )
+            told = {
+                "owner": self.owner,
+                "limits": self.service.keys.limits_of(self.owner),
+                "sha256": upload.sha256,
+            }
+            with self.service.submitting(job_id, request.submission.model_copy(update=told)) as submission:
+                job = self.service.jobs.submit(
+                    job_id,
+                    options,
+                    key,
+                    filename=upload.filename or filename_of(submission.source_url),
+                    priority=request.priority,
+                    submission=submission,
+                    reservation=held,
+                )
         except QueueUnavailable:
             if held is None:
                 self._remove(upload, key)

@@ -91,7 +91,7 @@ class BatchAcceptance:
         options = choose_captioner(service, requests[0].options)  # all have the same
         batch_id = uuid4().hex
         jobs = [
-            _new_job(request, item, options, self.caller, batch_id)
+            _new_job(request, item, options, self.caller, batch_id, service.tracing.traceparent())
             for request, item in zip(requests, upload.items, strict=True)
         ]
         with self._adopted(jobs, upload.items):
@@ -135,8 +135,14 @@ def _check_backlog(service: ApiDependencies, items: int) -> None:
 
 
 def _new_job(
-    request: CaptionRequest, item: Upload, options: CaptionOptions, caller: Caller, batch_id: str
+    request: CaptionRequest,
+    item: Upload,
+    options: CaptionOptions,
+    caller: Caller,
+    batch_id: str,
+    parent: str | None,
 ) -> NewJob:
+    """parent: the span that the job is a part of."""
     job_id = uuid4().hex
     told = {"owner": caller.owner, "limits": caller.limits, "batch": batch_id, "sha256": item.sha256 or None}
     return NewJob(
@@ -145,5 +151,5 @@ def _new_job(
         upload=f"uploads/{job_id}",
         filename=item.filename or filename_of(request.submission.source_url),
         priority=request.priority,
-        submission=request.submission.model_copy(update=told),
+        submission=request.submission.model_copy(update={**told, "traceparent": parent}),
     )

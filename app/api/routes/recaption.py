@@ -139,9 +139,10 @@ def _submit_again(service: ApiDependencies, job: Job, asked: CaptionRequest, cal
     key = f"uploads/{again}"
     try:
         _copy_upload(service, job, key)
-        return service.jobs.submit(
-            again, options, key, filename=job.filename, priority=asked.priority, submission=submission
-        )
+        with service.submitting(again, submission) as sent:
+            return service.jobs.submit(
+                again, options, key, filename=job.filename, priority=asked.priority, submission=sent
+            )
     except BaseException:
         service.blobs.remove(key)
         raise

@@ -1,5 +1,5 @@
 -- Puts a job that failed or was canceled into its queue again, with all its attempts and as if it came now.
--- KEYS  1 record   2 stream   3 expiry   4 clock   5 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 events   5 clock   6 dead letters
 -- ARGV  1 job id   2 lease, ms
 -- Returns 'queued', or the state of one that is in another, 'lost' where there is no such job.
 
@@ -15,10 +15,10 @@ redis.call('HSET', record,
   'created_ms', string.format('%d', tick(tonumber(ARGV[2])).ms),
   'entry', redis.call('XADD', stream, '*', 'job', id))
 redis.call('HDEL', record, 'answer', 'error', 'cancel', 'nonce', 'results', 'ended_by', 'ended_at', 'ended_ms',
-  'started_at', 'started_ms', 'stage', 'lease', 'worker', 'shared', 'offered',
-  'gained')
+  'started_at', 'started_ms', 'claimed_ms', 'segments_told', 'gained', 'stage', 'lease', 'worker', 'shared', 'offered')
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('ZREM', expiry, id)
 index_job(record, id)
 count('left:' .. state)
+tell(KEYS[4], record)
 return 'queued'

@@ -1,5 +1,5 @@
 -- Notes how an attempt at a delivery went, and what follows from that.
--- KEYS  1 deliveries by due time   2 the job's delivery   3 its attempts
+-- KEYS  1 deliveries by due time   2 the job's delivery   3 its attempts   4 counts, for /metrics
 -- ARGV  1 job   2 number of the attempt   3 delivered, failed, or pending: to be tried again   4 in how many ms
 --       5 the attempt, JSON   6 attempts that are kept   7 seconds that an ended delivery is kept
 -- Returns 1, or 0 where another process has begun the next attempt meanwhile.
@@ -10,6 +10,7 @@ if kept[1] ~= ARGV[2] or kept[2] ~= 'pending' then
   return 0
 end
 redis.call('RPUSH', attempts, ARGV[5])
+redis.pcall('HINCRBY', KEYS[4], 'webhook:' .. ARGV[3], 1)
 redis.call('LTRIM', attempts, -tonumber(ARGV[6]), -1)
 if ARGV[3] == 'pending' then
   local time = redis.call('TIME')

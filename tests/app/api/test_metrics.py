@@ -146,6 +146,23 @@ def test_counts_of_another_type_are_put_aside(api: LiveApi, worker: ScriptedWork
     assert value(samples, "reelword_dead_letters") == 1
 
 
+def test_attempts_at_webhooks_are_counted_once(
+    api: LiveApi, server: redis.Redis, keys: Keys, root: Path
+) -> None:
+    settle = server.register_script((root / "app/webhooks/lua/settle.lua").read_text())
+    for state in ("pending", "delivered", "delivered"):
+        server.hset(keys.delivery("a"), mapping={"attempt": 1, "state": "pending"})
+        names = [keys.deliveries, keys.delivery("a"), keys.delivery_attempts("a"), keys.counts]
+        for _ in range(2):  # the second time of an ended one is another process's, and changes nothing
+            if state != "pending" or server.zcard(keys.deliveries) == 0:
+                settle(keys=names, args=["a", 1, state, 60_000, "{}", 5, 60])
+    samples = read(api)
+    assert value(samples, "reelword_webhook_attempts_total", outcome="retried") == 1
+    assert value(samples, "reelword_webhook_attempts_total", outcome="delivered") == 2
+    assert value(samples, "reelword_webhook_attempts_total", outcome="failed") == 0
+    assert value(samples, "reelword_webhooks_pending") == 0
+
+
 def test_buckets_are_the_scripts_own(server: redis.Redis) -> None:
     listed = re.search(r"local BOUNDS = \{(.*)\}", LuaScript(server, "finish").text)
     assert listed is not None

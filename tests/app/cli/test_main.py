@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -398,6 +399,11 @@ def test_tables_fit_any_width_and_cut_no_name(shell: Shell, command: tuple[str, 
         assert name in table, name
 
 
+def test_short_columns_break_no_line(shell: Shell) -> None:
+    table = shell.here("weights", "list", COLUMNS="80").stdout
+    assert re.search(r"│ +\d+ MB", table), "a size and its unit"
+
+
 def names_listed(shell: Shell, command: tuple[str, ...]) -> list[str]:
     document = json.loads(shell.here(*command, "--json").stdout)
     if command == ("doctor",):
@@ -436,6 +442,11 @@ def test_doctor_looks_at_a_running_redis_and_hides_its_password(
     assert run.exit_code == 1
     assert "valkey" in run.stdout
     assert "no worker lives" in " ".join(run.stdout.split())
+    assert "open to whoever reaches 127.0.0.1" in " ".join(run.stdout.split())
+    locked = shell.here(
+        "doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here", REELWORD_HOST="0.0.0.0"
+    )
+    assert "python -m app keys add NAME makes one" in " ".join(locked.stdout.split())
     hidden = shell.here("doctor", REDIS_URL="redis://user:secret@127.0.0.1:1/0")
     assert "secret" not in hidden.stdout
     assert "user:…@127.0.0.1:1/0" in hidden.stdout

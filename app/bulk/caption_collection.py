@@ -1,0 +1,147 @@
+"""Captions a collection with Ray Data and writes parquet, a part at a time; a second run goes on.
+
+    list → decode (actors on CPUs) → caption (actors on devices) → write
+
+The same on a laptop, where Ray is started here, and on a cluster, by its address: the checkout, its
+environment, the weights and the videos have to be at the same place on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.bulk.rows import Done, find_done
+from app.bulk.stages import CaptionVideos, DecodeVideo, describe_engine
+from app.bulk.videos import digest_of_options, list_videos
+from app.errors import UsageError
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineInfo
+from app.settings import Settings
+from extractors.child_process import ROOT
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+try:
+    import ray
+except ImportError as error:
+    raise UsageError(
+        "bulk needs Ray: pip install --constraint constraints.txt --group bulk, in a checkout."
+    ) from error
+
+VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Says what runs where.
+
+    address: of a Ray cluster, None to start Ray on this machine. decoders, engines: actors; by default
+    decoders fill the CPUs and there is an engine a GPU, or one without any. batch: videos captioned together.
+    """
+
+    address: str | None = None
+    decoders: int | None = None
+    engines: int | None = None
+    batch: int = 8
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts what a run did. passed_over: videos whose rows were there. failed: rows with a code."""
+
+    videos: int
+    passed_over: int
+    captioned: int
+    failed: int
+
+
+def caption_collection(
+    source: str, out: Path, options: CaptionOptions, settings: Settings, fleet: Fleet
+) -> Tally:
+    """Captions all videos of a source that have no row yet.
+
+    Args:
+        source: a folder, a list or an address (app/bulk/videos.py).
+        out: folder of parquet files, made where it is not there.
+        options: how captions are written.
+        settings: where models are, limits.
+        fleet: what runs where.
+
+    Raises:
+        UsageError: there is no video, or Ray is not there.
+        JobFailure: there is nobody who could write as the options ask.
+    """
+    videos = list_videos(source)
+    start_ray(fleet.address)
+    info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
+    options = info.resolve(options)
+    run = digest_of_options(options.model_dump(), _weights_of(info, options))
+    done = find_done(out, run)
+    out.mkdir(parents=True, exist_ok=True)
+    _pipeline(videos, options, settings, fleet, info, run, done).write_parquet(
+        str(out), mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
+    )
+    rows = _count(out, run)
+    return Tally(len(videos), len(done), rows["captioned"], rows["failed"])
+
+
+def start_ray(address: str | None) -> None:
+    """Connects to a cluster, or starts Ray here. Raises UsageError."""
+    if ray.is_initialized():
+        return
+    environment = {"env_vars": {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}}
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Ray cannot be reached at {address}: {error}.") from error
+
+
+def _pipeline(
+    videos: list[str],
+    options: CaptionOptions,
+    settings: Settings,
+    fleet: Fleet,
+    info: EngineInfo,
+    run: str,
+    done: Done,
+) -> ray.data.Dataset:
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
+    engines = fleet.engines or max(1, gpus)
+    decoders = fleet.decoders or max(1, cpus - engines)
+    blocks = max(1, math.ceil(len(videos) / VIDEOS_A_PART))
+    rows = ray.data.from_items([{"file": video} for video in videos], override_num_blocks=blocks)
+    decoded = rows.flat_map(
+        DecodeVideo,
+        fn_constructor_args=(settings, info.request_for(options.choice), run, done),
+        compute=ray.data.ActorPoolStrategy(size=decoders),
+        num_cpus=0.5,
+    )
+    return decoded.map_batches(
+        CaptionVideos,
+        fn_constructor_args=(settings, options),
+        compute=ray.data.ActorPoolStrategy(size=engines),
+        batch_size=fleet.batch,
+        batch_format="numpy",
+        num_cpus=0.5,
+        num_gpus=1 if gpus else 0,
+    )
+
+
+def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
+    """Names the weights of all who write."""
+    names = () if options.choice is None else (options.choice.captioner, *options.choice.members)
+    known = {each.name: each.weights_sha256 for each in info.captioners}
+    return " ".join(known.get(name, "") for name in names)
+
+
+def _count(out: Path, run: str) -> dict[str, int]:
+    import pyarrow.dataset
+
+    rows: Any = pyarrow.dataset.dataset(out, format="parquet").to_table(columns=["run", "code"]).to_pylist()
+    codes = [row["code"] for row in rows if row["run"] == run]
+    failed = sum(code is not None for code in codes)
+    return {"captioned": len(codes) - failed, "failed": failed}

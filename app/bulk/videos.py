@@ -1,0 +1,83 @@
+"""Lists the videos of a collection: a folder, a text file with a line each, or an fsspec address."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from app.errors import UsageError
+from app.extract.inputs import find_videos
+from extractors.media.containers.container import VIDEO_SUFFIXES
+
+PIECE = 1 << 20
+LIST_SUFFIXES = (".txt", ".lst", ".list")
+
+
+def list_videos(source: str) -> list[str]:
+    """Lists paths and addresses, each once, in the source's order.
+
+    Args:
+        source: a folder, a video, a text file (``.txt``, ``.lst``) with a path or an address in each line, or
+            an address that fsspec reads, as ``s3://bucket/folder``.
+
+    Raises:
+        UsageError: there is nothing at the source, or no video.
+    """
+    if "://" in source:
+        return _list_remote(source)
+    if Path(source).suffix.lower() in LIST_SUFFIXES:
+        return _read_list(Path(source))
+    return [os.path.abspath(video.file) for video in find_videos([Path(source)], None)]
+
+
+@contextmanager
+def local_copy(video: str) -> Iterator[Path]:
+    """Gives the path of a video on this machine's disk; one from elsewhere is copied and removed again.
+
+    Raises OSError.
+    """
+    if "://" not in video:
+        yield Path(video)
+        return
+    with tempfile.TemporaryDirectory(prefix="reelword-bulk-") as folder:
+        path = Path(folder) / Path(video).name
+        with fsspec.open(video, "rb") as remote, path.open("wb") as local:
+            while piece := remote.read(PIECE):
+                local.write(piece)
+        yield path
+
+
+def digest_of_options(options: dict[str, Any], weights_sha256: str) -> str:
+    """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
+    text = f"{sorted(options.items())} {weights_sha256}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read_list(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The list {path} cannot be read: {error}.") from error
+    found = [line if "://" in line else os.path.abspath(path.parent / line) for line in lines if line]
+    if not found:
+        raise UsageError(f"The list {path} names no video.")
+    return list(dict.fromkeys(found))
+
+
+def _list_remote(source: str) -> list[str]:
+    try:
+        files, folder = fsspec.core.url_to_fs(source)
+        names = files.find(folder)
+    except (OSError, ValueError, ImportError) as error:
+        raise UsageError(f"{source} cannot be listed: {error}.") from error
+    found = [files.unstrip_protocol(name) for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES]
+    if not found:
+        raise UsageError(f"There is no video below {source}.")
+    return found

@@ -1,0 +1,55 @@
+"""Declares the options of ``python -m app bulk``; app/bulk/ does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from app.errors import UsageError
+from app.jobs.options import CaptionOptions
+from app.settings import load_settings
+from app.terminal import complain
+
+
+def bulk(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A folder, a .txt with a video a line, or s3://…", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of parquet files, as captions.parquet.")],
+    captioner: Annotated[str | None, typer.Option(help="Which captioner writes.")] = None,
+    members: Annotated[str | None, typer.Option(help="Of fusion or ensemble: captioners.")] = None,
+    beam_size: Annotated[int, typer.Option(help="Hypotheses kept at each word.")] = 5,
+    num_captions: Annotated[int, typer.Option(help="How many captions, best first.")] = 1,
+    max_length: Annotated[int, typer.Option(help="Most words in a caption.")] = 20,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, or auto; default: Ray is started here.")
+    ] = None,
+    decoders: Annotated[int | None, typer.Option(min=1, help="Actors that read videos.")] = None,
+    engines: Annotated[
+        int | None, typer.Option(min=1, help="Actors that caption; default: one a GPU.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=64, help="Videos captioned together.")] = 8,
+) -> None:
+    """Caption a collection into parquet, on this machine or a Ray cluster; goes on where it was stopped."""
+    given = {"captioner": captioner, "members": members, "beam_size": beam_size}
+    try:
+        options = CaptionOptions.model_validate(
+            {**given, "num_captions": num_captions, "max_length": max_length, "attention": False}
+        )
+    except ValidationError as error:
+        raise UsageError(f"{error.errors(include_url=False)[0]['msg']}.") from error
+    from app.bulk.caption_collection import Fleet, caption_collection
+
+    fleet = Fleet(address, decoders, engines, batch)
+    tally = caption_collection(source, out, options, load_settings(), fleet)
+    complain(
+        f"{tally.videos} videos: {tally.captioned} captioned, {tally.failed} with a code in {out}; "
+        f"{tally.passed_over} were done before."
+    )
+    raise typer.Exit(1 if tally.failed else 0)

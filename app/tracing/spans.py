@@ -1,0 +1,102 @@
+"""Says what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
+
+    request          the API, from a client's own trace where it sends one (traceparent)
+    └─ submit        the job's record is written; its context goes into the record
+       ├─ queue      from acceptance to the first start
+       └─ job        one worker's turn, all its attempts
+          └─ decode, extract, caption
+
+app/tracing/open_telemetry.py sends them; it alone imports OpenTelemetry, and is imported where it is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from app.errors import TracingMissing
+from app.settings import Settings
+
+Attribute = str | int | float | bool
+
+
+@dataclass
+class SpanNotes:
+    """Takes what becomes known of a span while it lasts.
+
+    name: what it is called; the one that it began with where nothing is said. error: why it failed.
+    """
+
+    name: str = ""
+    error: str | None = None
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FinishedSpan:
+    """Describes a span that is over. start, end: seconds since 1970."""
+
+    name: str
+    start: float
+    end: float
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    children: Sequence[FinishedSpan] = ()
+    error: str | None = None
+
+
+class Tracing:
+    """Makes no spans."""
+
+    is_on = False
+
+    @contextmanager
+    def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - says how it is called
+        """Spans the answering of a request.
+
+        Args:
+            name: what the span is called.
+            parent: the client's ``traceparent``.
+
+        Yields:
+            What takes the rest of what is known.
+        """
+        yield SpanNotes(name)
+
+    @contextmanager
+    def span(self, name: str, attributes: Mapping[str, Attribute]) -> Iterator[None]:  # noqa: ARG002
+        """Spans what is done meanwhile, as a part of the span that is under way."""
+        yield
+
+    def traceparent(self) -> str | None:
+        """Names the span under way as W3C's Trace Context has it; None where there is none."""
+        return None
+
+    def record(self, parent: str | None, spans: Sequence[FinishedSpan]) -> None:
+        """Tells of spans that are over.
+
+        parent: the ``traceparent`` of what they are a part of; None begins a trace.
+        """
+
+    def close(self) -> None:
+        """Sends what is left."""
+
+
+def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
+    """Makes what tells of spans, or what does not.
+
+    Args:
+        settings: whether there is a collector, and where.
+        process: ``api`` or ``worker``.
+        instance: which of them; empty where nothing tells them apart.
+
+    Raises:
+        TracingMissing: a collector is named, and OpenTelemetry is not installed.
+    """
+    if settings.traces is None:
+        return Tracing()
+    try:
+        from app.tracing.open_telemetry import OtlpTracing
+    except ImportError as error:
+        raise TracingMissing("REELWORD_TRACES is set, and OpenTelemetry is not installed.") from error
+    return OtlpTracing(settings.traces, process, instance)
