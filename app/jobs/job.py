@@ -70,7 +70,7 @@ class Keys:
 
     @property
     def counts(self) -> str:
-        """What has happened so far, for ``/metrics``: lua/common.lua knows it by the clock's name."""
+        """Names the counts of what has happened, for ``/metrics``; lua/common.lua finds it by the clock."""
         return f"{self.namespace}:counts"
 
     @property

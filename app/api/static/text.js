@@ -30,6 +30,7 @@ const PROBLEMS = {
   url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https://, or save the film and choose it here."],
   url_unreachable: ["Nothing answers at that address.", "Open it in another tab: if it plays there, save the film and choose it here."],
   url_not_found: ["There is no film at that address.", "Look whether it is written in full, or whether the film was taken away."],
+  url_refused: ["The server at that address does not hand the film out.", "It may ask for a password there: save the film and choose it here."],
   url_too_large: ["The film at that address is larger than this service takes.", "Send a shorter part of it."],
   url_timeout: ["The film took too long to arrive from that address.", "Save it on your device and choose it here."],
   backlog_full: ["Too many films are waiting already.", "Send yours again in a minute."],

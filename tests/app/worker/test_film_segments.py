@@ -15,6 +15,7 @@ import pytest
 import redis
 import webvtt
 
+from app.api.following.job_changes import JobChange
 from app.documents.job import JobSegment, document_of, kept_segments
 from app.documents.segments import FilmDocument, SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
@@ -86,6 +87,15 @@ def test_a_film_is_captioned_by_its_shots(staffed: Service, film: Path) -> None:
     assert document.model.options["segments"] == "shots"
     assert set(job.timings) == {"queue", "decode", "extract", "caption", "total"}
     assert staffed.blobs.exists(f"uploads/{job.id}")  # as long as the result
+
+
+def test_each_segment_is_told_once_to_those_who_follow(staffed: Service, film: Path) -> None:
+    job = staffed.wait(staffed.submit(film, segments="shots"))
+    entries: Any = staffed.jobs.server.xrange(staffed.jobs.keys.events(job.id))
+    changes = [JobChange.read(entry, fields) for entry, fields in entries]
+    assert [number for change in changes for number in change.segments] == list(range(len(STARTS)))
+    assert [change.is_end for change in changes] == [False] * (len(changes) - 1) + [True]
+    assert [change.progress for change in changes] == sorted(change.progress for change in changes)
 
 
 def test_its_own_caption_is_of_what_stands_for_its_segments(staffed: Service, film: Path) -> None:
