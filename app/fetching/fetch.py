@@ -216,5 +216,5 @@ def _flush(output: BinaryIO) -> None:
 
 
 def _said(error: Exception) -> str:
-    """What a library says of it, in few words and without the address, which may hold a signature."""
+    """Returns what a library says of it, in few words and without the address, which may hold a signature."""
     return str(error).splitlines()[0][:120].rstrip(".") if str(error) else type(error).__name__

@@ -86,7 +86,7 @@ class CostEstimator:
         return replace(self.engine.request_for(options.choice), part=(0.0, seconds))
 
     def _decode_seconds(self, path: Path, duration: float) -> float:
-        """How long reading all frames takes, as its first seconds do."""
+        """Estimates how long reading all frames takes, as its first seconds do."""
         part = min(MEASURED_SECONDS, duration)
         rate = Sampling(fps=LOOKED_AT, max_frames=math.ceil(part * LOOKED_AT))
         _, took = self._timed(DecodeRequest(rate, short_side=CUTS_SIDE, part=(0.0, part)), path)

@@ -111,7 +111,7 @@ class Attempt:
 
     @property
     def _progress(self) -> float:
-        """How far it is with a video that is there."""
+        """Tells how far it is with a video that is there."""
         begin, end = SHARES[self.stage]
         staged = begin + (end - begin) * min(max(self.share, 0.0), 1.0)
         if self.film is None:
@@ -121,7 +121,7 @@ class Attempt:
 
     @property
     def video(self) -> Footage | bytes:
-        """What it is captioned from: its frames, or its packed streams. It has been read."""
+        """Returns what it is captioned from: its frames, or its packed streams. It has been read."""
         if self.features is not None:
             return self.features.streams
         assert self.decoded is not None

@@ -30,7 +30,7 @@ from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
-from app.tracing.spans import connect_tracing
+from app.tracing.connection import connect_tracing
 from app.worker.engine_process import EngineProcess
 from app.worker.job_runner import JobRunner
 from app.worker.results import delete_blobs, remove_blob

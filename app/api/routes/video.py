@@ -69,7 +69,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
 @dataclass(frozen=True)
-class Part:
+class ByteRange:
     """Holds which bytes of a file are sent: from ``start`` up to, and without, ``end``."""
 
     start: int
@@ -109,7 +109,7 @@ def video(
     tag = f'"{job.id}"'
     asked = range if if_range in (None, tag) else None
     part = requested_part(asked, size)
-    whole = Part(0, size)
+    whole = ByteRange(0, size)
     headers = {
         **KEEP,
         "Accept-Ranges": "bytes",
@@ -142,7 +142,7 @@ def media_type(head: bytes) -> str:
     return next((kind for start, kind in TYPES_BY_START.items() if head.startswith(start)), UNKNOWN)
 
 
-def requested_part(header: str | None, size: int) -> Part | None:
+def requested_part(header: str | None, size: int) -> ByteRange | None:
     """Reads a Range header (RFC 9110).
 
     Args:
@@ -160,11 +160,11 @@ def requested_part(header: str | None, size: int) -> Part | None:
     if found is None or not (found[1] or found[2]):
         return None
     if not found[1]:  # the last so many bytes
-        part = Part(max(0, size - int(found[2])), size)
+        part = ByteRange(max(0, size - int(found[2])), size)
     else:
         if found[2] and int(found[2]) < int(found[1]):
             return None
-        part = Part(int(found[1]), min(int(found[2]) + 1, size) if found[2] else size)
+        part = ByteRange(int(found[1]), min(int(found[2]) + 1, size) if found[2] else size)
     if part.start >= size:
         raise problems.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
@@ -185,7 +185,7 @@ def disposition(filename: str, *, is_shown: bool) -> str:
     return f'{kind}; filename="{plain}"{extended}'
 
 
-def _extent(part: Part | None, size: int) -> dict[str, str]:
+def _extent(part: ByteRange | None, size: int) -> dict[str, str]:
     if part is None:
         return {"Content-Length": str(size)}
     return {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.api.problems import RangeNotSatisfied
-from app.api.routes.video import Part, disposition, media_type, requested_part
+from app.api.routes.video import ByteRange, disposition, media_type, requested_part
 from app.errors import EngineCrashed
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
@@ -136,9 +136,9 @@ def test_the_type_is_told_by_the_first_bytes(head: bytes, kind: str) -> None:
     ("header", "part"),
     [
         (None, None),
-        ("bytes=0-0", Part(0, 1)),
-        (" Bytes = 5-999 ", Part(5, 100)),
-        ("bytes=-500", Part(0, 100)),
+        ("bytes=0-0", ByteRange(0, 1)),
+        (" Bytes = 5-999 ", ByteRange(5, 100)),
+        ("bytes=-500", ByteRange(0, 100)),
         ("bytes=0-1,5-6", None),
         ("bytes=9-3", None),
         ("bytes=-", None),
@@ -146,7 +146,7 @@ def test_the_type_is_told_by_the_first_bytes(head: bytes, kind: str) -> None:
         ("bytes=a-b", None),
     ],
 )
-def test_a_range_is_read_or_passed_over(header: str | None, part: Part | None) -> None:
+def test_a_range_is_read_or_passed_over(header: str | None, part: ByteRange | None) -> None:
     assert requested_part(header, 100) == part
 
 
