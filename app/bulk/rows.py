@@ -64,7 +64,13 @@ def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def failure_row(known: Mapping[str, Any], answer: Answer, error: ReelwordError) -> dict[str, Any]:
-    """Makes the row of a video that has no caption; ``answer`` is what is known all the same."""
+    """Makes the row of a video that has no caption.
+
+    Args:
+        known: ``file``, ``sha256`` and ``run``.
+        answer: what is known all the same.
+        error: why there is none.
+    """
     return {**_row_of(known, answer), **error.document()}
 
 

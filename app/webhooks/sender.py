@@ -51,7 +51,16 @@ class Sender:
         self._client = guarded_client(hosts, SECONDS)
 
     async def send(self, url: str, message_id: str, body: str) -> SendResult:
-        """Sends a message once."""
+        """Sends a message once.
+
+        Args:
+            url: the receiver's.
+            message_id: the same for each attempt at one message.
+            body: JSON.
+
+        Returns:
+            What came of it.
+        """
         began = time.monotonic()
         headers = signed_headers(self._secrets, message_id, body, time.time())
         try:

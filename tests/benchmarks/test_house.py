@@ -11,11 +11,15 @@ from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
 
 #: Commands, which explain their options in --help; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
+    "app.cli.bulk.bulk",
     "app.cli.extract.extract",
+    "app.cli.jobs.list_jobs",
+    "app.cli.jobs.purge",
     "app.cli.judge.judge",
     "app.cli.keys.add",
     "app.cli.main.caption",
     "app.cli.search.search",
+    "app.pipeline.caption_plan.caption",
     "app.segments.loading.describe_and_caption",
     "app.worker.film_segments.describe_and_caption",
     "training.ablations.command.ablate",

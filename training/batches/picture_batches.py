@@ -12,7 +12,7 @@ import torch
 
 from models.vocabulary import pad_captions, split_words
 from training.batches.archives import ArchiveItem, read_items
-from training.batches.picture_features import PictureFeatures, PictureNetwork, load_features
+from training.batches.picture_features import PictureNetwork, PictureStreams, load_features
 from training.batches.pseudo_video import Pictures, Shots, draw_sample, stack_samples
 from training.batches.teacher_targets import SoftTargets
 from training.batches.training_batch import ItemT, TrainingBatch, TrainingBatches
@@ -63,7 +63,7 @@ def load_set(
     """
     names = [name for item in items for name in item.files]
     caches = (load_features(each.network, archive, names, each.views, cache) for each in describers)
-    features = reduce(PictureFeatures.join, caches)
+    features = reduce(PictureStreams.join, caches)
     return [
         TrainingItem(
             id=item.id,
@@ -98,9 +98,9 @@ def load_training_sets(describers: Sequence[CachedNetwork], data: Path, cache: P
 
 def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[TrainingItem]:
     """Returns the same items with these streams alone."""
-    known: dict[int, PictureFeatures] = {}
+    known: dict[int, PictureStreams] = {}
 
-    def of(cache: PictureFeatures) -> PictureFeatures:
+    def of(cache: PictureStreams) -> PictureStreams:
         return known.setdefault(id(cache), cache.keep_streams(names))
 
     return [replace(item, pictures=replace(item.pictures, cache=of(item.pictures.cache))) for item in items]

@@ -32,7 +32,7 @@ CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
-class PictureFeatures:
+class PictureStreams:
     """Rows of one archive, stream → (pictures, views, N, C). ``row`` finds a picture's by its name."""
 
     streams: Mapping[str, NDArray[np.float16]]
@@ -49,14 +49,14 @@ class PictureFeatures:
         """Returns stream → (T, N, C) of T pairs of row and view."""
         return {name: values[rows, views] for name, values in self.streams.items()}
 
-    def keep_streams(self, names: Collection[str]) -> PictureFeatures:
+    def keep_streams(self, names: Collection[str]) -> PictureStreams:
         """Returns the same pictures without other streams, which then are not read."""
         kept = {name: values for name, values in self.streams.items() if name in names}
-        return PictureFeatures(kept, self.row)
+        return PictureStreams(kept, self.row)
 
-    def join(self, other: PictureFeatures) -> PictureFeatures:
+    def join(self, other: PictureStreams) -> PictureStreams:
         """Returns the same pictures with the streams of both."""
-        return PictureFeatures({**self.streams, **other.streams}, self.row)
+        return PictureStreams({**self.streams, **other.streams}, self.row)
 
 
 class PictureNetwork(Protocol):
@@ -116,7 +116,7 @@ def _squash(image: Image.Image, boxes: Sequence[tuple[float, float, float, float
 
 def load_features(
     network: PictureNetwork, archive: Path, names: Sequence[str], views: int, folder: Path
-) -> PictureFeatures:
+) -> PictureStreams:
     """Loads an archive's features, which are computed first where they are not there yet.
 
     Resumes after a kill at the last whole chunk; the finished files appear under their names at the end.
@@ -136,7 +136,7 @@ def load_features(
         folder.mkdir(parents=True, exist_ok=True)
         _fill(network, archive, ordered, views, paths)
     streams = {stream: np.load(path, mmap_mode="r") for stream, path in paths.items()}
-    return PictureFeatures(streams, {name: i for i, name in enumerate(ordered)})
+    return PictureStreams(streams, {name: i for i, name in enumerate(ordered)})
 
 
 def _fill(

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.inputs import Batch
-from training.batches.picture_features import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, PictureFeatures
+from training.batches.picture_features import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, PictureStreams
 
 PATHS = (
     (WHOLE, WHOLE),
@@ -33,7 +33,7 @@ PATH_ODDS = (0.4, 0.2, 0.1, 0.1, 0.1, 0.1)
 class Pictures:
     """The place of an item's features: the cache, and the rows of its frames in time order."""
 
-    cache: PictureFeatures
+    cache: PictureStreams
     rows: tuple[int, ...]
 
 

@@ -64,7 +64,16 @@ async def reserved(service: ApiDependencies, key: str | None, owner: str | None)
 
 
 def reserve(service: ApiDependencies, key: str, owner: str | None) -> Reservation | KeptAnswer:
-    """Reserves a key, or finds what it stands for. Raises IdempotencyInProgress."""
+    """Reserves a key, or finds what it stands for.
+
+    Args:
+        service: what routes need.
+        key: as the client sent it.
+        owner: id of the key of the API that it sent.
+
+    Raises:
+        IdempotencyInProgress: another request holds it.
+    """
     found = _keys(service).reserve(key, owner)
     if found is None:
         raise problems.IdempotencyInProgress

@@ -18,7 +18,7 @@ from training.batches.picture_features import (
     PAN_START,
     VIEWS,
     WHOLE,
-    PictureFeatures,
+    PictureStreams,
 )
 from training.batches.pseudo_video import (
     PATHS,
@@ -39,7 +39,7 @@ def pictures(*rows: int) -> Pictures:
     """Features that say which row and view they are: values[…] = 10 · row + view."""
     grid = 10 * np.arange(ROWS)[:, None, None, None] + np.arange(VIEWS)[None, :, None, None]
     cells = np.broadcast_to(grid, (ROWS, VIEWS, 2, 3)).astype(np.float16)
-    return Pictures(PictureFeatures({"grid": cells, "wide": cells[..., :1, :]}, {}), rows)
+    return Pictures(PictureStreams({"grid": cells, "wide": cells[..., :1, :]}, {}), rows)
 
 
 def rows_and_views(values: Mapping[str, NDArray[np.float16]]) -> list[tuple[int, int]]:
@@ -129,7 +129,7 @@ def test_a_stream_of_two_views_shows_the_whole_or_its_mirror() -> None:
     """Then the other streams do too: a path that one lacks is none's."""
     rng = np.random.default_rng(2)
     full = pictures(4)
-    two = PictureFeatures({**full.cache.streams, "wide": full.cache.streams["wide"][:, :2]}, {})
+    two = PictureStreams({**full.cache.streams, "wide": full.cache.streams["wide"][:, :2]}, {})
     drawn = [rows_and_views(sample_shot(Pictures(two, (4,)), 3, rng)) for _ in range(200)]
     views = Counter(tuple(view for _, view in one) for one in drawn)
     assert views.keys() == {(WHOLE,) * 3, (MIRRORED,) * 3}
