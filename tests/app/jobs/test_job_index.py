@@ -18,18 +18,21 @@ from app.jobs.job_index import JobFilter, JobIndex
 from app.jobs.job_store import Claim, Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
+from app.jobs.redis_client import connect
+from app.serve.embedded_redis import RedisServer
 from tests.app.scripted_worker import answer
 
 CAUSE = WorkerLost("The worker fell silent.")
 ALL = JobFilter()
 
 
-@pytest.fixture(autouse=True)
-def without_disk(server: redis.Redis) -> Iterator[None]:
-    """Thousands of submissions, and no power cut among them."""
-    server.config_set("appendonly", "no")
-    yield
-    server.config_set("appendonly", "yes")
+@pytest.fixture(scope="module", autouse=True)
+def without_disk(redis_server: RedisServer) -> Iterator[None]:
+    """Thousands of submissions, no power cut among them; switched once, since that rewrites the file."""
+    with connect(redis_server.url, patience=5) as client:
+        client.config_set("appendonly", "no")
+        yield
+        client.config_set("appendonly", "yes")
 
 
 @pytest.fixture
