@@ -51,28 +51,35 @@ class Engine:
         torch.set_num_threads(settings.threads)
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
-        self.info = self._info({})
+        self.info = self._describe()
 
     def warm_up(self) -> EngineInfo:
-        """Captions a grey video with each captioner, and says what they are and how long they take."""
-        seconds = {}
-        for name in self._captioners.captioner_choices.names:
-            options = self.info.resolve(CaptionOptions(captioner=name))
-            began = time.perf_counter()
-            frames = _grey(self.info.request_for(options.choice))
-            self.describe_and_caption([frames], [options], ignore_progress)
-            seconds[name] = round(time.perf_counter() - began, 3)
-        self.info = self._info(seconds)
-        return self.info
+        """Captions a grey video with the default captioner, and says what all are.
 
-    def _info(self, seconds: Mapping[str, float]) -> EngineInfo:
-        infos = [
-            info.model_copy(update={"seconds": seconds.get(info.name)}) for info in self._captioners.infos
-        ]
+        The others are measured later, one at a time (``measure``): nobody waits for them at the start.
+        """
+        default = self.info.default
+        return self.info if default is None else self.info.measured(default, self.measure(default))
+
+    def measure(self, captioner: str) -> float:
+        """Captions a grey video, and returns the seconds that it took."""
+        options = self.info.resolve(CaptionOptions(captioner=captioner))
+        frames = _grey(self.info.request_for(options.choice))
+        began = time.perf_counter()
+        self.describe_and_caption([frames], [options], ignore_progress)
+        return round(time.perf_counter() - began, 3)
+
+    def _describe(self) -> EngineInfo:
         default = self._captioners.captioner_choices.default
-        first = self._requests.get(default or "", next(iter(self._requests.values())))
-        identities = self._captioners.feature_identities()
-        return EngineInfo(self.device, tuple(infos), first, self._requests, default, identities)
+        return EngineInfo(
+            device=self.device,
+            captioners=tuple(self._captioners.infos),
+            request=self._requests.get(default or "", next(iter(self._requests.values()))),
+            requests=self._requests,
+            default=default,
+            feature_identities=self._captioners.feature_identities(),
+            unmeasured=tuple(self._captioners.captioner_choices.names),
+        )
 
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -45,7 +45,7 @@ class EngineInfo:
     requests: captioner → the frames that its extractors want; those of its members come beside them. request:
     of one that is not listed. default: the captioner of jobs that name none. feature_identities: captioner →
     what names all that decides the streams that feed it, but for the frames; without those that look at
-    frames themselves.
+    frames themselves. unmeasured: captioners whose seconds are not known yet, and that ``measure`` takes.
     """
 
     device: str
@@ -54,6 +54,16 @@ class EngineInfo:
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
     default: str | None = None
     feature_identities: Mapping[str, str] = field(default_factory=dict)
+    unmeasured: tuple[str, ...] = ()
+
+    def measured(self, captioner: str, seconds: float | None) -> EngineInfo:
+        """Notes what a captioner took for a grey video; None where it could not be measured."""
+        found = [
+            info.model_copy(update={"seconds": seconds}) if info.name == captioner else info
+            for info in self.captioners
+        ]
+        rest = tuple(name for name in self.unmeasured if name != captioner)
+        return replace(self, captioners=tuple(found), unmeasured=rest)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
@@ -113,7 +123,11 @@ class CaptionEngine(Protocol):
     """Makes captions of frames, in a process of its own. Made from Settings, loading its models."""
 
     def warm_up(self) -> EngineInfo:
-        """Runs everything once, so that the first job is not the slow one."""
+        """Runs what most jobs need once, so that the first one is not the slow one."""
+        ...
+
+    def measure(self, captioner: str) -> float:
+        """Captions a grey video with one of the ``unmeasured``, and returns the seconds that it took."""
         ...
 
     def describe_and_caption(

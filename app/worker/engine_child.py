@@ -63,7 +63,9 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
         try:
             videos = map_frames(places, parent.shared)
             found: Any
-            if request == "embed":
+            if request == "measure":
+                found = engine.measure(*told)
+            elif request == "embed":
                 found = engine.embed([video for video in videos if not isinstance(video, bytes)], told)
             else:
                 answers = engine.describe_and_caption(videos, told, report)

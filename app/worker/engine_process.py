@@ -33,7 +33,7 @@ from extractors.child_process import LinkedProcess
 from extractors.features import Frames
 
 DEATH_SECONDS = 5.0  #: for a child whose end of the pipe is closed to be gone
-Request = Literal["caption", "embed"]  #: what a child may be asked (app/worker/engine_child.py)
+Request = Literal["caption", "embed", "measure"]  #: what a child may be asked (app/worker/engine_child.py)
 log = structlog.get_logger(__name__)
 
 
@@ -56,6 +56,7 @@ class EngineProcess:
         self._process: LinkedProcess | None = None
         self._guard = threading.RLock()  # a signal handler may kill while its thread starts one
         self.info: EngineInfo | None = None
+        self._measured: dict[str, float | None] = {}  # seconds by captioner; None where it died of that
         self.starts = 0
         self.started_at: float | None = None  # seconds since 1970
 
@@ -121,6 +122,8 @@ class EngineProcess:
         if kind == "raised":
             raise EngineStartFailed(f"The engine does not start: {content}")
         assert isinstance(content, EngineInfo)
+        for name, spent in self._measured.items():  # by an engine before this one
+            content = content.measured(name, spent)
         return content
 
     def run(
@@ -163,6 +166,22 @@ class EngineProcess:
         """
         vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences), ignore_progress)
         return vectors
+
+    def measure_next(self) -> bool:
+        """Measures a captioner that has not been, once however that ends; False where there is none.
+
+        The engine has been started; where it dies of that, the next ``start`` makes a new one.
+        """
+        if self.info is None or not self.info.unmeasured:
+            return False
+        name = self.info.unmeasured[0]
+        self._measured[name] = None
+        try:
+            self._measured[name] = float(self._ask("measure", [], [name], ignore_progress))
+        except (EngineDied, EngineRaised) as trouble:
+            log.warning("captioner could not be measured", captioner=name, why=str(trouble))
+        self.info = self.info.measured(name, self._measured[name])
+        return True
 
     def _ask(
         self,

@@ -110,6 +110,8 @@ class Worker:
                 self._sweep()
                 if claims := self._claim(self._queue.take(self._settings.batch_jobs)):
                     self._runner.work(claims)
+                elif self._engine.measure_next():  # nobody waits
+                    self._advertise()
             except QueueUnavailable as error:
                 log.warning("redis is away", reason=str(error))
             except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse

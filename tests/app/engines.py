@@ -86,6 +86,21 @@ class Joining(Obedient):
         )
 
 
+class Unmeasured(Obedient):
+    """Has captioners that are measured later, one of which dies of it."""
+
+    def warm_up(self) -> EngineInfo:
+        names = ("echo", "deadly", "late")
+        infos = tuple(CaptionerInfo(name=name, weights_sha256="0" * 64, features={}) for name in names)
+        info = replace(super().warm_up(), captioners=infos, unmeasured=names)
+        return info.measured("echo", 0.5)
+
+    def measure(self, captioner: str) -> float:
+        if captioner == "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2.0
+
+
 class Measured(Obedient):
     """Says that a caption takes two seconds, by those of its captioners that anybody measured."""
 

@@ -80,7 +80,8 @@ def test_each_file_has_its_outcome_in_its_place(
         assert outcome.answer.caption == captions[0].text
         record = outcome.answer.as_record()
         assert Answer.model_validate(json.loads(json.dumps(record))).as_record() == record
-        assert record.keys() == Answer.model_fields.keys() - {"segments"}  # of films, which workers cut
+        # segments of films, estimates of those that are not captioned: workers make them
+        assert record.keys() == Answer.model_fields.keys() - {"segments", "estimate"}
 
 
 def test_attention_tells_of_the_sampled_frames(settings: Settings, engine: Engine, clips: list[Path]) -> None:
@@ -152,7 +153,12 @@ def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
 def test_warming_up_tells_what_there_is(engine: Engine) -> None:
     info = engine.warm_up()
     assert [captioner.name for captioner in info.captioners] == ["other", "stats", "ensemble"]
+    assert [bool(captioner.seconds) for captioner in info.captioners] == [False, True, False]
+    assert sorted(info.unmeasured) == ["ensemble", "other"]
+    for name in info.unmeasured:
+        info = info.measured(name, engine.measure(name))
     assert all(captioner.seconds for captioner in info.captioners)
+    assert info.unmeasured == ()
     assert info.captioners[0].weights_sha256 != info.captioners[1].weights_sha256
 
 

@@ -109,9 +109,8 @@ def test_frames_at_a_rate_are_told_as_such(tmp_path: Path) -> None:
 
 
 def test_warming_up_measures_it(engine: Engine) -> None:
-    info = next(info for info in engine.warm_up().captioners if info.name == "tiny-git")
-    assert info.seconds is not None
-    assert info.seconds > 0
+    assert engine.warm_up().captioners
+    assert engine.measure("tiny-git") > 0
 
 
 def test_a_damaged_one_is_left_out_and_the_others_serve(settings: Settings) -> None:

@@ -177,3 +177,20 @@ def wait_until(condition: object, seconds: float = 5.0) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def test_captioners_are_measured_one_at_a_time_once_each() -> None:
+    def seconds(engine: EngineProcess) -> dict[str, float | None]:
+        return {info.name: info.seconds for info in engine.start().captioners}
+
+    with EngineProcess(Settings(engine="tests.app.engines:Unmeasured", device="test")) as engine:
+        assert seconds(engine) == {"echo": 0.5, "deadly": None, "late": None}
+        assert engine.measure_next()  # and dies of it
+        assert seconds(engine) == {"echo": 0.5, "deadly": None, "late": None}  # of the next engine
+        assert engine.starts == 2
+        assert engine.measure_next()
+        assert not engine.measure_next()
+        assert seconds(engine) == {"echo": 0.5, "deadly": None, "late": 2.0}
+        engine.kill()
+        assert seconds(engine) == {"echo": 0.5, "deadly": None, "late": 2.0}
+        assert not engine.measure_next()

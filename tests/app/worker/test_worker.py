@@ -88,6 +88,17 @@ def test_a_job_is_done(staffed: Service, video: Path) -> None:
     assert staffed.blobs.read(f"uploads/{job.id}") == video.read_bytes()
 
 
+def test_an_idle_worker_measures_the_captioners_that_nobody_waited_for(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_ENGINE="tests.app.engines:Unmeasured")
+
+    def seconds() -> dict[str, float | None]:
+        return {info.name: info.seconds for info in crew.info(worker).captioners}
+
+    eventually(lambda: seconds() == {"echo": 0.5, "deadly": None, "late": 2.0}, 60)  # one kills its engine
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert worker.poll() is None
+
+
 def test_uploads_are_kept_only_where_the_setting_says(crew: Service, video: Path) -> None:
     crew.start_worker(REELWORD_KEEP_UPLOADS="off")
     job = crew.wait(crew.submit(video))
