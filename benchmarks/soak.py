@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,7 +144,7 @@ def soak(service: Deployment, receiver: Receiver, hook: str, count: int) -> Iter
     yield Finding("processes killed meanwhile", sum(killer.kills.values()), least=1)
     for victim, kills in sorted(killer.kills.items()):
         yield Finding(f"  {victim}", kills)
-    yield from _ends(service, told, count)
+    yield from _ends(service, told, count, timed)
     yield from _webhooks(service, receiver, told)
     yield from timed.findings()
 
@@ -169,7 +169,7 @@ async def _follow(client: AsyncClient, gate: asyncio.Semaphore, clip: Path, hook
             told.states[job.id] = event.data["state"]
 
 
-def _ends(service: Deployment, told: Told, count: int) -> Iterator[Finding]:
+def _ends(service: Deployment, told: Told, count: int, timed: Timed) -> Iterator[Finding]:
     different = len(set(told.jobs))
     yield Finding("jobs", different, limit=count, least=count)
     yield Finding(
@@ -183,7 +183,9 @@ def _ends(service: Deployment, told: Told, count: int) -> Iterator[Finding]:
     )
     yield Finding("  with events that were gone", told.lost, limit=0)
     kept = {str(job["id"]) for job in _listed(service)}
-    yield Finding("  that nobody sent, in the list", len(kept - set(told.jobs)), limit=0)
+    yield Finding(
+        "  that nobody sent, in the list", len(kept - {*told.jobs, *timed.jobs}), limit=timed.unanswered
+    )
 
 
 def _listed(service: Deployment) -> Iterator[dict[str, object]]:
@@ -241,11 +243,13 @@ class Killer:
 
 
 class Timed:
-    """Times requests for a job that is over, beside everything else, in a thread."""
+    """Times requests beside everything else, in a thread: the list of captioners, and small uploads."""
 
     def __init__(self, service: Deployment) -> None:
         self._service, self._stop = service, threading.Event()
-        self._gets: list[float] = []
+        self.jobs: list[str] = []
+        self.unanswered = 0
+        self._spent: dict[str, list[float]] = {"GET /models": [], "POST /caption": []}
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Timed:
@@ -257,18 +261,29 @@ class Timed:
         self._thread.join()
 
     def findings(self) -> Iterator[Finding]:
-        yield seconds("GET /models meanwhile, median", statistics.median(self._gets))
-        yield seconds("  p99", percentile(self._gets, 0.99))
+        for what, spent in self._spent.items():
+            yield seconds(f"{what} meanwhile, median of {len(spent)}", statistics.median(spent))
+            yield seconds("  p99", percentile(spent, 0.99))
 
     def _run(self) -> None:
+        clip = self._service.clip("plain").read_bytes()
         with httpx.Client(base_url=self._service.address, timeout=30) as client:
-            while not self._stop.wait(0.02):
-                began = time.monotonic()
-                try:
-                    client.get("/models")
-                except httpx.HTTPError:
-                    continue
-                self._gets.append(time.monotonic() - began)
+            while not self._stop.wait(0.1):
+                self._time("GET /models", lambda: client.get("/models"))
+                self._time("POST /caption", lambda: client.post("/caption", files={"video": clip}))
+
+    def _time(self, what: str, ask: Callable[[], httpx.Response]) -> None:
+        """Notes how long an answer took; what a killed API did not answer may be a job all the same."""
+        began = time.monotonic()
+        try:
+            answer = ask()
+        except httpx.HTTPError:
+            self.unanswered += 1
+            return
+        if answer.status_code == 202:
+            self.jobs.append(str(answer.json()["id"]))
+        if answer.is_success:
+            self._spent[what].append(time.monotonic() - began)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
