@@ -44,7 +44,8 @@ def test_a_key_is_made_and_printed_once(store: KeyStore) -> None:
     assert key.sha256 not in listed
 
 
-def test_a_key_is_made_with_terms(store: KeyStore) -> None:
+def test_a_key_is_made_with_terms(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     limits = ["--rate", "60/minute", "--read-rate", "1000/hour", "--concurrent", "4"]
     limits += ["--max-upload-bytes", "1000000", "--max-seconds", "90.5", "--max-pixels", "8294400"]
     made = run("add", "ada", "--scope", "read", "--scope", "admin", "--expires", "30d", *limits)

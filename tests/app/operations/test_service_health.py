@@ -250,7 +250,12 @@ def test_doctor_says_the_same(own_server: RedisServer, own: redis.Redis, setting
     own.config_set("maxmemory-policy", "allkeys-lru")
     own.config_set("maxmemory", "1gb")
     found = list(check_redis(settings.model_copy(update={"redis_url": own_server.url})))
-    assert [finding.subject for finding in found][1:] == ["redis_evicts", "no_worker", "workers"]
+    assert [finding.subject for finding in found][1:] == [
+        "redis_evicts",
+        "no_worker",
+        "workers",
+        "access",
+    ]
     assert "maxmemory-policy allkeys-lru" in str(found[1].trouble)
     assert "CONFIG SET maxmemory-policy noeviction" in str(found[1].trouble)
 

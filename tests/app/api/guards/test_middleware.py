@@ -227,7 +227,10 @@ def test_a_missing_boundary_is_said_to_be_missing(api: LiveApi) -> None:
 def test_openapi_has_the_headers_that_clients_need(api: LiveApi) -> None:
     paths = api.client.get("/openapi.json").json()["paths"]
     post, job = paths["/caption"]["post"], paths["/jobs/{job_id}"]
-    assert [one["name"] for one in post["parameters"] if one["in"] == "header"] == ["prefer"]
+    assert [one["name"] for one in post["parameters"] if one["in"] == "header"] == [
+        "prefer",
+        "idempotency-key",
+    ]
     assert {"Location", "Preference-Applied", "Retry-After"} <= set(post["responses"]["202"]["headers"])
     assert "Location" in post["responses"]["200"]["headers"]
     for answer in (
