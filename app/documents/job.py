@@ -53,7 +53,8 @@ class Media(Document):
     width: int | None = None
     height: int | None = None
     rotation: int | None = Field(None, description="Degrees that a player turns the stored picture by.")
-    fps: float | None = None
+    fps: float | None = Field(None, description="Nominal, what the container claims.")
+    fps_average: float | None = Field(None, description="`frames` over `duration`.")
     frames: int | None = Field(None, description="Found in the file, by its packets or by decoding.")
     frames_expected: int | None = Field(None, description="As the file's header claims.")
     frames_lost: int | None = Field(None, description="Tried but undecodable.")

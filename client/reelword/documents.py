@@ -46,6 +46,7 @@ class Media(Document):
     height: int | None = None
     rotation: int | None = None
     fps: float | None = None
+    fps_average: float | None = None
     frames: int | None = None
     frames_expected: int | None = None
     frames_lost: int | None = None

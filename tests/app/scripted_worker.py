@@ -25,7 +25,8 @@ FRAME_SIZE = (96, 64)
 
 MEDIA = {
     "container": "mp4", "codec": "h264", "duration": 4.0, "width": 96, "height": 64, "rotation": 0,
-    "fps": 25.0, "frames": 100, "frames_expected": 100, "frames_lost": 0, "times_estimated": False,
+    "fps": 25.0, "fps_average": 25.0, "frames": 100, "frames_expected": 100,
+    "frames_lost": 0, "times_estimated": False,
     "has_audio": False, "audio_codec": None,
 }  # fmt: skip
 

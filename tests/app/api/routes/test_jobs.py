@@ -22,7 +22,8 @@ MEMBERS = {
     "estimate", "metadata", "priority", "source_url", "validate_only", "webhook", "batch", "recaption_of",
 }  # fmt: skip
 MEDIA_MEMBERS = {
-    "container", "codec", "duration", "width", "height", "rotation", "fps", "frames", "frames_expected",
+    "container", "codec", "duration", "width", "height", "rotation", "fps", "fps_average",
+    "frames", "frames_expected",
     "frames_lost", "times_estimated", "has_audio", "audio_codec",
 }  # fmt: skip
 
