@@ -51,7 +51,7 @@ class CaptionerInfo(BaseModel):
     kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
     combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
     makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
-    data set. seconds: of one default job, measured when the worker warmed up. source, licence: of a
+    data set. seconds: of one default job, as its worker measured; None until then. source, licence: of a
     pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
     takes_prompt: whether it can be asked something, or goes on from words that it is given.
     """

@@ -26,7 +26,7 @@ CUTS_SIDE = 48  #: pixels of the shorter edge, as cuts are looked for
 class CostEstimator:
     """Looks at videos with a worker's own decoder.
 
-    engine: what its captioners took when it started. limits: of decoding.
+    engine: what its captioners took for a grey video. limits: of decoding.
     """
 
     decoder: Decoder
@@ -97,6 +97,6 @@ class CostEstimator:
         return self.decoder.decode(path, request, self.limits), time.monotonic() - began
 
     def _caption_seconds(self, options: CaptionOptions) -> float | None:
-        """From frames to a caption, as the engine measured when it started."""
+        """From frames to a caption, as the engine measured for a grey video; None where it has not yet."""
         name = None if options.choice is None else options.choice.captioner
         return next((info.seconds for info in self.engine.captioners if info.name == name), None)
