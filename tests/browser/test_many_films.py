@@ -40,6 +40,16 @@ def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Pat
             expect(row.locator("img")).to_have_js_property("naturalWidth", 320)
 
 
+def test_one_film_alone_is_current_when_another_was_refused(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        visitor.send(clips["empty.mp4"])
+        expect(visitor.page.locator("#problem")).to_be_visible(timeout=PATIENCE)
+        visitor.send_and_wait(clips["one.mp4"])
+        current = visitor.page.locator('.film-open[aria-current="true"]')
+        expect(current).to_have_count(1)
+        expect(current).to_contain_text("one.mp4")
+
+
 def test_reload_back_and_forward_keep_everything(visit: Visit, clips: dict[str, Path]) -> None:
     with visit() as visitor:
         page = visitor.page

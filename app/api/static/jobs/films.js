@@ -89,7 +89,7 @@ export class Films {
     if (!item) return;
     const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
     const isOpen = OPEN.includes(film.state);
-    setCurrent(open, Boolean(this.current) && (film === this.current || film.id === this.current.root));
+    setCurrent(open, film === this.current || Boolean(film.id && film.id === this.current?.root)); // one that was refused has no id
     item.querySelector(".film-name").textContent = film.name || "A film";
     item.querySelector(".film-said").textContent = saidOf(film);
     item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
