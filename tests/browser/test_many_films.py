@@ -83,6 +83,22 @@ def test_a_link_from_elsewhere_shows_the_film_and_its_name(visit: Visit, clips: 
         expect(visitor.films.first).to_contain_text("one.mp4")
 
 
+def test_all_times_of_a_film_over_a_minute_are_written_alike(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send_and_wait(clips["long.mp4"])
+        expect(page.locator("#time")).to_have_text(re.compile(r"^\d:\d\d / 1:10$"))
+        expect(page.locator("#first")).to_have_text("0:00")
+        expect(page.locator("#last")).to_have_text("1:10")
+        page.locator(".bar").first.click()
+        expect(page.locator("#looked")).to_have_text(re.compile(r"(at|from) \d:\d\d"))
+        page.locator(".chapter").first.click()
+        expect(page.locator("#whole")).to_be_visible()
+        for told in ("#time", "#first", "#last", "#looked", "#chapters-list"):
+            assert not re.search(r"\d\.\d s", page.locator(told).inner_text()), told
+        assert not re.search(r"\d\.\d s", str(page.locator(".bar").first.get_attribute("title")))
+
+
 def test_an_address_that_is_typed_dropped_or_pasted_is_sent_as_one(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page

@@ -108,6 +108,9 @@ export function clock(seconds, isShort = seconds < 60) {
   return `${hours ? `${hours}:` : ""}${hours ? two(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)}:${two(whole % 60)}`;
 }
 
+// How the times in a film of that length are written, all of them alike.
+export const clockFor = (length) => (seconds) => clock(seconds, length < 60);
+
 function roughly(seconds) {
   if (seconds < 2) return "a moment";
   if (seconds < 60) return `about ${Math.round(seconds)} seconds`;

@@ -1,6 +1,6 @@
 // Shows the film: as a video where the browser can play it, else the frames that the captioner saw, each for its time.
 
-import { clock } from "../text.js";
+import { clockFor } from "../text.js";
 
 const A_TOUCH = 0.001; // behind a frame's time, so that it and not the one before is shown
 
@@ -134,7 +134,8 @@ export class Player {
   moved(to) {
     this.at = to ?? (this.ready ? this.video.currentTime : this.at);
     if (!this.ready && this.frames.length) this.showSlide();
-    this.time.textContent = `${clock(this.at, this.length < 60)} / ${clock(this.length, this.length < 60)}`;
+    const clock = clockFor(this.length);
+    this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}` : "";
     this.told.moved(this.at);
   }
 
