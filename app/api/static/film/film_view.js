@@ -195,6 +195,8 @@ export class FilmView {
   showNote() {
     if (!this.film) return;
     const isOver = !["unsent", "sending", "queued", "running"].includes(this.film.state);
+    const isNothing = isOver && this.film.state !== "succeeded" && this.player.kind === "none"; // a file that is no film
+    for (const id of ["screen", "controls"]) this.$(id).hidden = isNothing;
     this.$("unplayable").textContent = isOver ? UNPLAYABLE.over : this.film.local ? UNPLAYABLE.waiting : UNPLAYABLE.none;
   }
 }

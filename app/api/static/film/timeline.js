@@ -49,7 +49,7 @@ export class Timeline {
     this.moved(this.span[0]);
   }
 
-  // From half-way behind the frame before it to half-way before the next; repeated where that is wider than the frame.
+  // From half-way behind the frame before it to half-way before the next; film.css repeats one that stands alone.
   thumbnail(frames, k) {
     const begin = k ? (frames[k - 1].time + frames[k].time) / 2 : this.span[0];
     const end = k + 1 < frames.length ? (frames[k].time + frames[k + 1].time) / 2 : this.span[1];
