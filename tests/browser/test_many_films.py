@@ -94,6 +94,8 @@ def test_all_times_of_a_film_over_a_minute_are_written_alike(visit: Visit, clips
         expect(page.locator("#looked")).to_have_text(re.compile(r"(at|from) \d:\d\d"))
         page.locator(".chapter").first.click()
         expect(page.locator("#whole")).to_be_visible()
+        expect(page.locator("#strip span")).to_have_count(1)  # its one frame, again and again
+        expect(page.locator("#strip span")).to_have_css("background-repeat", "repeat-x")
         for told in ("#time", "#first", "#last", "#looked", "#chapters-list"):
             assert not re.search(r"\d\.\d s", page.locator(told).inner_text()), told
         assert not re.search(r"\d\.\d s", str(page.locator(".bar").first.get_attribute("title")))
