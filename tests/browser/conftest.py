@@ -80,6 +80,9 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         )
     }
     found["shots.mp4"] = write_shots(folder / "shots.mp4")
+    found["long.mp4"] = write_video(folder / "long.mp4", frames=140, fps=2, width=320, height=240)
     found["notes.mp4"] = folder / "notes.mp4"
     found["notes.mp4"].write_text("These are notes and no film.\n" * 100)
+    found["empty.mp4"] = folder / "empty.mp4"
+    found["empty.mp4"].touch()
     return found

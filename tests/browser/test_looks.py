@@ -30,6 +30,11 @@ def take_picture(visitor: Visitor, name: str, scheme: str, width: int) -> None:
             )
 
 
+#: Fields of the options that stick out of their own column.
+STICKING_OUT = """options => options.filter(option => [...option.querySelectorAll("select, input")].some(
+  field => field.getBoundingClientRect().right > option.getBoundingClientRect().right + 1)).length"""
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
 def test_nothing_keeps_people_from_using_it(
@@ -49,6 +54,7 @@ def test_nothing_keeps_people_from_using_it(
         take_picture(visitor, "film", scheme, size[0])
         page.click("summary")
         page.select_option("#o-captioner", "fusion")
+        assert page.locator(".option:visible").evaluate_all(STICKING_OUT) == 0
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
 

@@ -40,6 +40,16 @@ def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Pat
             expect(row.locator("img")).to_have_js_property("naturalWidth", 320)
 
 
+def test_one_film_alone_is_current_when_another_was_refused(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        visitor.send(clips["empty.mp4"])
+        expect(visitor.page.locator("#problem")).to_be_visible(timeout=PATIENCE)
+        visitor.send_and_wait(clips["one.mp4"])
+        current = visitor.page.locator('.film-open[aria-current="true"]')
+        expect(current).to_have_count(1)
+        expect(current).to_contain_text("one.mp4")
+
+
 def test_reload_back_and_forward_keep_everything(visit: Visit, clips: dict[str, Path]) -> None:
     with visit() as visitor:
         page = visitor.page
@@ -71,6 +81,24 @@ def test_a_link_from_elsewhere_shows_the_film_and_its_name(visit: Visit, clips: 
         visitor.page.reload()
         assert visitor.wait_for_caption() == said
         expect(visitor.films.first).to_contain_text("one.mp4")
+
+
+def test_all_times_of_a_film_over_a_minute_are_written_alike(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send_and_wait(clips["long.mp4"])
+        expect(page.locator("#time")).to_have_text(re.compile(r"^\d:\d\d / 1:10$"))
+        expect(page.locator("#first")).to_have_text("0:00")
+        expect(page.locator("#last")).to_have_text("1:10")
+        page.locator(".bar").first.click()
+        expect(page.locator("#looked")).to_have_text(re.compile(r"(at|from) \d:\d\d"))
+        page.locator(".chapter").first.click()
+        expect(page.locator("#whole")).to_be_visible()
+        expect(page.locator("#strip span")).to_have_count(1)  # its one frame, again and again
+        expect(page.locator("#strip span")).to_have_css("background-repeat", "repeat-x")
+        for told in ("#time", "#first", "#last", "#looked", "#chapters-list"):
+            assert not re.search(r"\d\.\d s", page.locator(told).inner_text()), told
+        assert not re.search(r"\d\.\d s", str(page.locator(".bar").first.get_attribute("title")))
 
 
 def test_an_address_that_is_typed_dropped_or_pasted_is_sent_as_one(visit: Visit) -> None:

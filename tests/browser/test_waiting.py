@@ -91,6 +91,27 @@ def test_a_file_that_is_no_film_is_refused_in_words(visit: Visit, clips: dict[st
         expect(visitor.page.locator("#problem")).to_be_visible(timeout=PATIENCE)
         expect(visitor.page.locator("#problem-todo")).not_to_have_text("")
         assert not FOR_OPERATORS.search(visitor.page.locator("body").inner_text())
+        for empty in ("#screen", "#controls"):
+            expect(visitor.page.locator(empty)).to_be_hidden()
+
+
+def test_why_a_film_was_not_captioned_outlives_a_reload(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        said = []
+        for name in ("empty.mp4", "notes.mp4"):
+            visitor.send(clips[name])
+            expect(page).to_have_title(f"{name} · Reelword")
+            expect(page.locator("#problem")).to_be_visible(timeout=PATIENCE)
+            expect(visitor.films.first.locator(".film-said")).to_have_text(
+                page.locator("#problem-what").inner_text()
+            )
+            said.insert(0, page.locator("#problem-what").inner_text())
+        page.reload()
+        expect(page.locator(".film-said")).to_have_text(said)
+        page.locator(".film-open", has_text="empty.mp4").click()
+        expect(page.locator("#problem-what")).to_have_text(said[1])
+        expect(page.locator("#again")).to_be_hidden()
 
 
 def test_a_film_that_is_too_large_is_told_how_large_it_may_be(visit: Visit, clips: dict[str, Path]) -> None:

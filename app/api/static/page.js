@@ -48,7 +48,7 @@ function take(found) {
 function takeFrom(transfer) {
   const { files, urls, text } = filmsIn(transfer);
   if (files.length || urls.length) take([...files.map((file) => ({ file })), ...urls.map((url) => ({ url }))]);
-  else if (text) notice("That is neither a film nor the address of one. Addresses begin with https://.");
+  else if (text) notice("That is neither a film nor the address of one. Addresses begin with https:// or http://.");
 }
 
 async function takeSample() {
@@ -87,7 +87,7 @@ function showState(film) {
   if (film.id) watch(film);
   else if (film.state === "unsent") view.working("Will be sent next", 0);
   else if (film.state === "sending") view.working(`Sending ${film.name}, ${percent(film.part)}`, film.part);
-  else if (film.state === "refused") view.fail(film.problem, true);
+  else if (film.state === "refused") view.fail(film.problem, Boolean(film.file || film.url));
 }
 
 function watch(film) {
@@ -229,7 +229,7 @@ $("sample").addEventListener("click", takeSample);
 $("by-address").addEventListener("submit", (event) => {
   event.preventDefault();
   const address = $("address").value.trim();
-  if (!isAddress(address)) return void notice("Write the whole address of a film, beginning with https://.");
+  if (!isAddress(address)) return void notice("Write the whole address of a film, beginning with https:// or http://.");
   $("address").value = "";
   return void take([{ url: address }]);
 });

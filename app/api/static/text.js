@@ -27,7 +27,7 @@ const PROBLEMS = {
   upload_stalled: ["The film stopped arriving.", "Send it again when your connection holds."],
   video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
   url_not_supported: ["This service fetches no films from addresses.", "Save the film on your device and choose it here."],
-  url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https://, or save the film and choose it here."],
+  url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https:// or http://, or save the film and choose it here."],
   url_unreachable: ["Nothing answers at that address.", "Open it in another tab: if it plays there, save the film and choose it here."],
   url_not_found: ["There is no film at that address.", "Look whether it is written in full, or whether the film was taken away."],
   url_refused: ["The server at that address does not hand the film out.", "It may ask for a password there: save the film and choose it here."],
@@ -107,6 +107,9 @@ export function clock(seconds, isShort = seconds < 60) {
   const hours = Math.floor(whole / 3600);
   return `${hours ? `${hours}:` : ""}${hours ? two(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)}:${two(whole % 60)}`;
 }
+
+// How the times in a film of that length are written, all of them alike.
+export const clockFor = (length) => (seconds) => clock(seconds, length < 60);
 
 function roughly(seconds) {
   if (seconds < 2) return "a moment";

@@ -1,6 +1,6 @@
 // What a captioner has of its own, in words and as its paper shows it: docs/api.md lists the members of "extras".
 
-import { clock, make, percent } from "../text.js";
+import { clockFor, make, percent } from "../text.js";
 import { frameUrl } from "../jobs/server.js";
 import { markDifferences } from "./comparison.js";
 
@@ -15,8 +15,8 @@ export function ownView(job, { extras, times }) {
   return parts;
 }
 
-// For the word that was chosen: list items. seek(moment) takes the film there.
-export function wordView({ extras, words }, word, seek) {
+// For the word that was chosen: list items. clock(seconds) writes a time; seek(moment) takes the film there.
+export function wordView({ extras, words }, word, clock, seek) {
   const text = `“${words[word]}”`;
   if (extras.layers) return layers(extras.layers, word, text);
   if (extras.branch) {
@@ -26,7 +26,7 @@ export function wordView({ extras, words }, word, seek) {
       measured(`looked closely at one frame: ${percent(picked)}`, picked),
     ];
   }
-  if (extras.selected) return [keyFrames(extras.selected[word], text, seek)];
+  if (extras.selected) return [keyFrames(extras.selected[word], text, clock, seek)];
   return [];
 }
 
@@ -46,7 +46,7 @@ function levelOf(place, count) {
   return place === count - 1 ? "whole things" : count > 3 ? `shapes and parts, level ${place}` : "shapes and parts";
 }
 
-function keyFrames(selected, text, seek) {
+function keyFrames(selected, text, clock, seek) {
   const item = make("li", `For ${text} it read closely the frame${selected.length > 1 ? "s" : ""} at `);
   selected.forEach(({ moment, time }, k) => {
     const button = make("button", clock(time), { type: "button", class: "inline" });
@@ -87,6 +87,7 @@ function steps(job, extras, times) {
 }
 
 function step(job, times, { moment, time }, title, said) {
+  const clock = clockFor(job.media?.duration || 0);
   const figure = make("figure");
   const image = make("img", undefined, { src: frameUrl(job.id, frameOf(job.sampled, times[moment])), alt: `The frame at ${clock(time)}`, loading: "lazy" });
   const caption = make("figcaption", `${title} (${clock(time)}): `);

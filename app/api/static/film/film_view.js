@@ -165,7 +165,7 @@ export class FilmView {
     const hasWords = Boolean(attention?.words?.length);
     this.$("timeline").hidden = false;
     this.$("ends-legend").hidden = !hasWords;
-    this.timeline.show(span, frames, hasWords ? attention.parts || attention.times : []);
+    this.timeline.show(span, frames, hasWords ? attention.parts || attention.times : [], this.player.length);
     this.$("tour").hidden = !hasWords;
     this.$("heat-switch").hidden = !attention?.spatial;
     this.$("heat-switch").setAttribute("aria-pressed", "true");
@@ -175,7 +175,7 @@ export class FilmView {
   }
 
   showWordView(word) {
-    const items = this.shown ? wordView(this.shown, word, (moment) => this.words.goTo(moment, true)) : [];
+    const items = this.shown ? wordView(this.shown, word, this.timeline.clock, (moment) => this.words.goTo(moment, true)) : [];
     this.$("own-word").replaceChildren(...items);
     this.$("heat-switch").setAttribute("aria-pressed", "true");
   }
@@ -195,6 +195,8 @@ export class FilmView {
   showNote() {
     if (!this.film) return;
     const isOver = !["unsent", "sending", "queued", "running"].includes(this.film.state);
+    const isNothing = isOver && this.film.state !== "succeeded" && this.player.kind === "none"; // a file that is no film
+    for (const id of ["screen", "controls"]) this.$(id).hidden = isNothing;
     this.$("unplayable").textContent = isOver ? UNPLAYABLE.over : this.film.local ? UNPLAYABLE.waiting : UNPLAYABLE.none;
   }
 }

@@ -1,17 +1,18 @@
 // Shows the film: as a video where the browser can play it, else the frames that the captioner saw, each for its time.
 
-import { clock } from "../text.js";
+import { clockFor } from "../text.js";
 
 const A_TOUCH = 0.001; // behind a frame's time, so that it and not the one before is shown
 
 export class Player {
-  // elements: stage, video, slide (an image), note, play, sound, time. told: moved(seconds), kind("video" | "frames" | "none").
+  // elements: stage, video, slide (an image), note, play, sound, time. told: moved(seconds), kind() where what it shows has changed.
   constructor(elements, told) {
     Object.assign(this, elements);
     this.told = told;
     this.sources = [];
     this.frames = []; // {time, url}, rising
     this.ready = false; // whether the video plays here
+    this.kind = "none"; // or "video", "frames", "trying"
     this.at = 0;
     this.length = 0;
     this.ticking = 0;
@@ -76,11 +77,12 @@ export class Player {
 
   tellKind() {
     const kind = this.ready ? "video" : this.frames.length ? "frames" : this.isTrying ? "trying" : "none";
+    this.kind = kind;
     this.slide.hidden = kind !== "frames";
     this.note.hidden = kind !== "none";
     this.play.disabled = kind === "none" || kind === "trying";
     this.showSound();
-    this.told.kind(kind);
+    this.told.kind();
   }
 
   showFrames(frames) {
@@ -134,7 +136,8 @@ export class Player {
   moved(to) {
     this.at = to ?? (this.ready ? this.video.currentTime : this.at);
     if (!this.ready && this.frames.length) this.showSlide();
-    this.time.textContent = `${clock(this.at, this.length < 60)} / ${clock(this.length, this.length < 60)}`;
+    const clock = clockFor(this.length);
+    this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}` : "";
     this.told.moved(this.at);
   }
 

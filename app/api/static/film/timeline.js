@@ -1,6 +1,6 @@
 // The time of the film from left to right: its frames, above them the weights of the chosen word, and where the film stands.
 
-import { clock, make, percent } from "../text.js";
+import { clockFor, make, percent } from "../text.js";
 
 const LEAST_RANGE = 2; // a bar of full height has at least two even shares, as heat has
 const LEAST_WIDTH = 0.8; // of a bar, in percent of the timeline
@@ -25,7 +25,7 @@ export class Timeline {
   constructor(elements, told) {
     Object.assign(this, elements);
     this.told = told;
-    [this.span, this.buttons] = [[0, 1], []];
+    [this.span, this.buttons, this.clock] = [[0, 1], [], clockFor(0)];
     this.place.addEventListener("input", () => told.seek(Number(this.place.value)));
     this.strip.addEventListener("pointerdown", (event) => {
       const { left, width } = this.strip.getBoundingClientRect();
@@ -33,13 +33,14 @@ export class Timeline {
     });
   }
 
-  // span: first and last second; frames: {time, url}, rising; parts: [start, end] of each moment, or none.
-  show(span, frames, parts) {
+  // span: first and last second; frames: {time, url}, rising; parts: [start, end] of each moment, or none; length: the whole film's.
+  show(span, frames, parts, length) {
     this.span = span[1] > span[0] ? span : [span[0], span[0] + 1];
     this.parts = parts;
+    this.clock = clockFor(Math.max(length, span[1]));
     Object.assign(this.place, { min: this.span[0], max: this.span[1], step: "any" });
-    this.first.textContent = clock(this.span[0]);
-    this.last.textContent = clock(this.span[1]);
+    this.first.textContent = this.clock(this.span[0]);
+    this.last.textContent = this.clock(this.span[1]);
     this.strip.replaceChildren(...frames.map((frame, k) => this.thumbnail(frames, k)));
     this.buttons = parts.map((part) => this.bar(part));
     this.bars.replaceChildren(this.even, ...this.buttons);
@@ -48,12 +49,13 @@ export class Timeline {
     this.moved(this.span[0]);
   }
 
-  // From half-way behind the frame before it to half-way before the next.
+  // From half-way behind the frame before it to half-way before the next; film.css repeats one that stands alone.
   thumbnail(frames, k) {
     const begin = k ? (frames[k - 1].time + frames[k].time) / 2 : this.span[0];
     const end = k + 1 < frames.length ? (frames[k].time + frames[k + 1].time) / 2 : this.span[1];
-    const image = make("img", undefined, { src: frames[k].url, alt: "", loading: "lazy", draggable: "false" });
-    return this.put(image, [begin, end]);
+    const picture = make("span");
+    picture.style.backgroundImage = `url("${frames[k].url}")`;
+    return this.put(picture, [begin, end]);
   }
 
   bar(part) {
@@ -86,9 +88,14 @@ export class Timeline {
       button.classList.toggle("strong", weight > even * 1.15 && !isSpread);
       button.classList.toggle("key", keys.includes(k));
       const [start, end] = this.parts[k];
-      button.setAttribute("aria-label", `${clock(start)} to ${clock(end)}: ${percent(weight)} of the word's attention${keys.includes(k) ? ", a key frame" : ""}`);
-      button.title = `${clock(start)} to ${clock(end)}: ${percent(weight)}`;
+      button.setAttribute("aria-label", `${this.between(start, end)}: ${percent(weight)} of the word's attention${keys.includes(k) ? ", a key frame" : ""}`);
+      button.title = `${this.between(start, end)}: ${percent(weight)}`;
     });
+  }
+
+  between(start, end) {
+    const [first, last] = [this.clock(start), this.clock(end)];
+    return first === last ? first : `${first} to ${last}`;
   }
 
   press(moment) {
@@ -98,7 +105,7 @@ export class Timeline {
 
   moved(seconds) {
     this.place.value = seconds;
-    this.place.setAttribute("aria-valuetext", clock(seconds));
+    this.place.setAttribute("aria-valuetext", this.clock(seconds));
     this.head.style.left = `${100 * this.share(seconds)}%`;
   }
 }

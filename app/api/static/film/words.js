@@ -1,6 +1,6 @@
 // The caption, word by word: a word that is pointed at, focused or tapped takes the film to its moment and lays its heat over it.
 
-import { SPREAD, clock, make, percent } from "../text.js";
+import { SPREAD, make, percent } from "../text.js";
 import { frameOf, keyMoments } from "./captioner_views.js";
 import { drawHeat, seesPart } from "./heat.js";
 import { rove } from "./timeline.js";
@@ -155,7 +155,8 @@ export class Words {
     const { words, temporal, spread } = this.attention;
     const [text, weights, isSpread] = [words[this.word], temporal[this.word], spread?.[this.word]];
     const [start, end] = this.parts[this.moment];
-    const when = end - start < 0.05 ? `at ${clock(start)}` : `from ${clock(start)} to ${clock(end)}`;
+    const between = this.timeline.between(start, end);
+    const when = between.includes(" to ") ? `from ${between}` : `at ${between}`;
     const namesNoMoment = isSpread && !isAsked && !keyMoments(this.attention, this.word).length;
     if (!weights) return `For “${text}” it looked at no moment in particular.`;
     if (namesNoMoment) return `For “${text}” its attention is ${SPREAD}. Shown: ${when}.`;

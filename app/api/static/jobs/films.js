@@ -6,7 +6,7 @@ import { frameUrl } from "./server.js";
 const KEPT = "reelword.films";
 const MOST_KEPT = 60;
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
-const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration"];
+const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem"];
 const OPEN = ["unsent", "sending", "queued", "running"];
 
 export class Films {
@@ -39,9 +39,9 @@ export class Films {
   }
 
   update(film, changes) {
-    const isKept = STORED.some((name) => name in changes && changes[name] !== film[name]);
+    const isNew = STORED.some((name) => name in changes && changes[name] !== film[name]);
     Object.assign(film, changes);
-    if (isKept) this.keep();
+    if (isNew) this.keep();
     this.fill(film);
     this.acts.changed(film);
   }
@@ -63,15 +63,15 @@ export class Films {
   }
 
   keep() {
-    const kept = this.films.filter((film) => film.id).slice(0, MOST_KEPT);
+    const kept = this.films.filter(isKept).slice(0, MOST_KEPT);
     const lines = kept.map((film) => Object.fromEntries(STORED.map((name) => [name, film[name]])));
     try { localStorage.setItem(KEPT, JSON.stringify(lines)); } catch { /* a browser that keeps nothing shows them until a reload */ }
   }
 
   // What another tab has sent meanwhile.
   merge() {
-    const known = new Set(this.films.map(({ id }) => id));
-    this.films.unshift(...read().filter(({ id }) => !known.has(id)));
+    const known = new Set(this.films.map(keyOf));
+    this.films.unshift(...read().filter((film) => !known.has(keyOf(film))));
     this.films.sort((a, b) => b.when - a.when);
     this.draw();
   }
@@ -89,8 +89,9 @@ export class Films {
     if (!item) return;
     const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
     const isOpen = OPEN.includes(film.state);
-    setCurrent(open, Boolean(this.current) && (film === this.current || film.id === this.current.root));
+    setCurrent(open, film === this.current || Boolean(film.id && film.id === this.current?.root)); // one that was refused has no id
     item.querySelector(".film-name").textContent = film.name || "A film";
+    open.title = film.name || "";
     item.querySelector(".film-said").textContent = saidOf(film);
     item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
     drop.setAttribute("aria-label", isOpen ? `Cancel ${film.name || "the film"}` : `Take ${film.name || "the film"} off this list`);
@@ -133,10 +134,14 @@ function row(film, { show, drop }) {
   return item;
 }
 
+// A job; or a film that was refused, which stays with the reason.
+const isKept = ({ id, state }) => (id ? typeof id === "string" : state === "refused");
+const keyOf = ({ id, name, when }) => id || `${when} ${name}`;
+
 function read() {
   try {
     const lines = JSON.parse(localStorage.getItem(KEPT) || "[]");
-    return Array.isArray(lines) ? lines.filter((line) => typeof line?.id === "string") : [];
+    return Array.isArray(lines) ? lines.filter((line) => line && isKept(line)) : [];
   } catch {
     return [];
   }
