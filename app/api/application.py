@@ -49,6 +49,7 @@ from app.api.routes import status as api_status
 from app.errors import QueueError, RecordUnreadable, TooManyJobs
 from app.jobs.sweeper import Sweeper
 from app.settings import Settings
+from app.terminal import advice_on_names, own_command
 
 #: The page at ``/``: one HTML file, its scripts and its style.
 STATIC = Path(__file__).parent / "static"
@@ -154,7 +155,8 @@ async def _say_where_no_key_is(service: ApiDependencies) -> None:
     while service.settings.needs_key:
         with suppress(QueueError):
             if await service.keys.count() == 0:
-                log.warning("a key is needed and there is none", hint="Make one: python -m app keys add NAME")
+                command = own_command("keys add NAME", service.settings)
+                log.warning("a key is needed and there is none", hint=f"Make one: {command}")
             return
         await asyncio.sleep(KEYS_PAUSE)
 
@@ -254,6 +256,8 @@ def run(settings: Settings) -> None:
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
     access = "with a key" if settings.needs_key else "open to whoever reaches it"
     log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
+    if advice := advice_on_names(settings):
+        log.warning("only this machine is served", hint=advice)
     server = uvicorn.Server(configuration(create_app(settings), settings, settings.port))
     with suppress(KeyboardInterrupt):
         server.run()

@@ -8,15 +8,17 @@ environment, the weights and the videos have to be at the same place on every ma
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.bulk.rows import Done, find_done
 from app.bulk.stages import CaptionVideos, DecodeVideo, describe_engine
-from app.bulk.videos import digest_of_options, list_videos
+from app.bulk.videos import digest_of_options
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineInfo
@@ -26,12 +28,15 @@ from extractors.child_process import ROOT
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
 try:
     import ray
+    import ray.data
 except ImportError as error:
     raise UsageError(
         "bulk needs Ray: pip install --constraint constraints.txt --group bulk, in a checkout."
     ) from error
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
+#: Warns that there are no bars, which is chosen here.
+PROGRESS_LOGGER = "ray.data._internal.progress"
 
 
 @dataclass(frozen=True)
@@ -50,31 +55,33 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts what a run did. passed_over: videos whose rows were there. failed: rows with a code."""
+    """Counts what a run did.
+
+    passed_over: videos whose rows were there. failures: files whose rows have a code, and the codes.
+    """
 
     videos: int
     passed_over: int
     captioned: int
-    failed: int
+    failures: tuple[tuple[str, str], ...]
 
 
 def caption_collection(
-    source: str, out: Path, options: CaptionOptions, settings: Settings, fleet: Fleet
+    videos: list[str], out: Path, options: CaptionOptions, settings: Settings, fleet: Fleet
 ) -> Tally:
-    """Captions all videos of a source that have no row yet.
+    """Captions all videos that have no row yet.
 
     Args:
-        source: a folder, a list or an address (app/bulk/videos.py).
+        videos: paths and addresses, as app/bulk/videos.py lists them.
         out: folder of parquet files, made where it is not there.
         options: how captions are written.
         settings: where models are, limits.
         fleet: what runs where.
 
     Raises:
-        UsageError: there is no video, or Ray is not there.
+        UsageError: Ray is not there.
         JobFailure: there is nobody who could write as the options ask.
     """
-    videos = list_videos(source)
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
@@ -84,19 +91,38 @@ def caption_collection(
     _pipeline(videos, options, settings, fleet, info, run, done).write_parquet(
         str(out), mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
-    rows = _count(out, run)
-    return Tally(len(videos), len(done), rows["captioned"], rows["failed"])
+    codes = _read_codes(out, run)
+    failures = tuple((file, code) for file, code in sorted(codes, key=str) if code is not None)
+    return Tally(len(videos), len(done), len(codes) - len(failures), failures)
 
 
 def start_ray(address: str | None) -> None:
     """Connects to a cluster, or starts Ray here. Raises UsageError."""
     if ray.is_initialized():
         return
+    _quiet_ray()
     environment = {"env_vars": {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}}
     try:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+        ray.init(
+            address=address,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            runtime_env=environment,
+        )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(f"Ray cannot be reached at {address}: {error}.") from error
+
+
+def _quiet_ray() -> None:
+    """Leaves one bar on a terminal, and warnings; Ray's own log files keep everything."""
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = sys.stdout.isatty()
+    context.enable_operator_progress_bars = False
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.WARNING)
+    logging.getLogger(PROGRESS_LOGGER).setLevel(logging.ERROR)
 
 
 def _pipeline(
@@ -138,10 +164,10 @@ def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
     return " ".join(known.get(name, "") for name in names)
 
 
-def _count(out: Path, run: str) -> dict[str, int]:
+def _read_codes(out: Path, run: str) -> list[tuple[str, str | None]]:
+    """Reads each file of a run with its code, None where it is captioned."""
     import pyarrow.dataset
 
-    rows: Any = pyarrow.dataset.dataset(out, format="parquet").to_table(columns=["run", "code"]).to_pylist()
-    codes = [row["code"] for row in rows if row["run"] == run]
-    failed = sum(code is not None for code in codes)
-    return {"captioned": len(codes) - failed, "failed": failed}
+    table = pyarrow.dataset.dataset(out, format="parquet").to_table(columns=["file", "run", "code"])
+    rows: Any = table.to_pylist()
+    return [(row["file"], row["code"]) for row in rows if row["run"] == run]

@@ -32,6 +32,8 @@ def list_videos(source: str) -> list[str]:
     """
     if "://" in source:
         return _list_remote(source)
+    if not Path(source).exists():
+        raise UsageError(f"There is no file or folder called {source}.")
     if Path(source).suffix.lower() in LIST_SUFFIXES:
         return _read_list(Path(source))
     return [os.path.abspath(video.file) for video in find_videos([Path(source)], None)]

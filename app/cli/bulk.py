@@ -13,6 +13,8 @@ from app.jobs.options import CaptionOptions
 from app.settings import load_settings
 from app.terminal import complain
 
+SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
+
 
 def bulk(
     source: Annotated[
@@ -44,12 +46,21 @@ def bulk(
         )
     except ValidationError as error:
         raise UsageError(f"{error.errors(include_url=False)[0]['msg']}.") from error
+    from app.bulk.videos import list_videos
+
+    videos = list_videos(source)  # before Ray is loaded, which takes seconds
     from app.bulk.caption_collection import Fleet, caption_collection
 
     fleet = Fleet(address, decoders, engines, batch)
-    tally = caption_collection(source, out, options, load_settings(), fleet)
+    tally = caption_collection(videos, out, options, load_settings(), fleet)
+    for file, code in tally.failures[:SHOWN]:
+        complain(f"{file}: {code}")
+    if len(tally.failures) > SHOWN:
+        complain(f"… and {len(tally.failures) - SHOWN} more.")
+    counted = "1 video" if tally.videos == 1 else f"{tally.videos} videos"
+    were = "was" if tally.passed_over == 1 else "were"
     complain(
-        f"{tally.videos} videos: {tally.captioned} captioned, {tally.failed} with a code in {out}; "
-        f"{tally.passed_over} were done before."
+        f"{counted}: {tally.captioned} captioned, {len(tally.failures)} with a code in {out}; "
+        f"{tally.passed_over} {were} done before."
     )
-    raise typer.Exit(1 if tally.failed else 0)
+    raise typer.Exit(1 if tally.failures else 0)

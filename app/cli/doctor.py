@@ -27,8 +27,8 @@ from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.operations.service_health import examine_service
 from app.serve.embedded_redis import find_server
-from app.settings import Settings
-from app.terminal import print_table, printable
+from app.settings import EVERYWHERE, Settings
+from app.terminal import advice_on_names, own_command, print_table, printable
 
 GIB = 2**30
 ANSWER_SECONDS = 2.5  #: that Redis may take for an answer
@@ -147,8 +147,16 @@ def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
         count = len(KeyStore(client, Keys(settings.namespace)).all())
     except (QueueUnavailable, redis.RedisError):
         return  # said above
-    trouble = None if count else "A key is needed and there is none: python -m app keys add NAME makes one."
+    command = own_command("keys add NAME", settings)
+    trouble = None if count else f"A key is needed and there is none: {command} makes one."
     yield Finding("access", f"with a key, of which there are {count}", trouble)
+
+
+def check_names(settings: Settings) -> Iterator[Finding]:
+    """Finds the names that the API may be asked for by, beside loopback's."""
+    own = [] if settings.host in EVERYWHERE else [settings.host]
+    names = ", ".join(dict.fromkeys([*own, *settings.host_names])) or "localhost alone"
+    yield Finding("names", names, advice_on_names(settings))
 
 
 def _check_embedded() -> Iterator[Finding]:
@@ -248,6 +256,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     check_captioners,
     check_data_folder,
     check_redis,
+    check_names,
 )
 
 

@@ -16,7 +16,7 @@ from app.errors import UsageError
 from app.jobs.job import Keys
 from app.jobs.redis_client import connect, redis_url
 from app.settings import Settings, load_settings
-from app.terminal import complain, print_table, printable
+from app.terminal import complain, own_command, print_table, printable
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -77,7 +77,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     elif found:
         print_table(COLUMNS, [_row(key) for key in found])
     else:
-        typer.echo("There are no keys: python -m app keys add NAME makes one.")
+        typer.echo(f"There are no keys: {own_command('keys add NAME', load_settings())} makes one.")
 
 
 @keys.command()

@@ -21,7 +21,7 @@ from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 
-#: States of a job whose upload is gone.
+#: States of a job whose upload is gone, and which has no attention.
 WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
@@ -157,13 +157,15 @@ class JobUrls(Document):
     """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
 
     self: str
-    attention: str
-    attention_png: str
+    attention: str | None = Field(description="Null where there is none, nor will be.")
+    attention_png: str | None = Field(description="The same as a picture; null where there is none.")
     video: str | None = Field(
         description="The file that was sent; null where it is not kept, or not there yet."
     )
     events: str
-    recaption: str
+    recaption: str | None = Field(
+        description="Null where the job failed, is canceled or expired: its video is gone."
+    )
     cancel: str
 
 
@@ -225,13 +227,15 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
 def urls_of(job: Job, blobs: Blobs) -> JobUrls:
     """Names where to go on with a job; asks for its video where nothing else says that it is there."""
     path = f"/jobs/{job.id}"
+    is_kept = job.state not in WITHOUT_VIDEO
+    has_attention = is_kept and job.options.attention and not job.submission.validate_only
     return JobUrls(
         self=path,
-        attention=f"{path}/attention",
-        attention_png=f"{path}/attention.png",
+        attention=f"{path}/attention" if has_attention else None,
+        attention_png=f"{path}/attention.png" if has_attention else None,
         video=f"{path}/video" if _has_video(job, blobs) else None,
         events=f"{path}/events",
-        recaption=f"{path}/recaption",
+        recaption=f"{path}/recaption" if is_kept else None,
         cancel=path,
     )
 

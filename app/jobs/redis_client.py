@@ -144,5 +144,6 @@ def redis_url(settings: Settings) -> str:
         return (settings.redis_folder / "url").read_text()
     except FileNotFoundError as error:
         raise RedisMissing(
-            f"REDIS_URL is not set and no server runs in the data folder {settings.data}."
+            f"REDIS_URL is not set and no server runs in the data folder {settings.data}. "
+            "Start make serve, or set REELWORD_DATA to the folder that your server was started with."
         ) from error

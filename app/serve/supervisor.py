@@ -30,6 +30,7 @@ from app.jobs.worker_registry import WorkerRegistry
 from app.serve.embedded_redis import RedisServer
 from app.serve.supervised_process import Backoff, SupervisedProcess
 from app.settings import Settings
+from app.terminal import advice_on_names, own_command
 
 LOOK_SECONDS = 0.2
 REDIS_PAUSE = 2.0  #: longest pause before Redis is started again: without it nothing works
@@ -110,13 +111,16 @@ class Supervisor:
                 self._tick()
                 if not starting.is_over and starting.note_missing(self._missing()) is None:
                     print(f"Reelword is ready at {self._address}{self._about_keys()}", flush=True)
+                    if advice := advice_on_names(self._settings):
+                        print(advice, flush=True)
         finally:
             self._stop()
 
     def _about_keys(self) -> str:
         if not self._settings.needs_key:
             return ""
-        return " for those who have a key: python -m app keys add NAME makes one"
+        command = own_command("keys add NAME", self._settings)
+        return f" for those who have a key: {command} makes one"
 
     def _tick(self) -> None:
         if self._redis is not None and self._redis.is_running:

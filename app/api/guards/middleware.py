@@ -20,10 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import problems
 from app.api.metrics import Metrics
-from app.settings import Settings
+from app.settings import EVERYWHERE, Settings
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-EVERYWHERE = ("0.0.0.0", "::", "")
 READING = ("GET", "HEAD", "OPTIONS")
 #: Answers that are no pages load nothing.
 NOTHING = "default-src 'none'; frame-ancestors 'none'"

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.api import problems
 from app.api.dependencies import CallerDep, ServiceDep
@@ -35,6 +35,8 @@ def _rfc3339(given: object) -> object:
 
 
 Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339)]
+#: Described by a pattern and checked by hand: pydantic would answer with the pattern.
+States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATTERN})]
 
 
 class JobListQuery(BaseModel):
@@ -42,9 +44,8 @@ class JobListQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    state: str | None = Field(
+    state: States | None = Field(
         None,
-        pattern=STATES_PATTERN,
         description="Those in one of these states, with commas between them.",
         examples=["queued,running"],
     )
@@ -62,10 +63,13 @@ class JobListQuery(BaseModel):
     )
 
     def filter_for(self, owner: str | None) -> JobFilter:
-        """Makes the filter of the index. owner: whose jobs alone are shown; None shows all."""
+        """Makes the filter of the index. owner: whose jobs alone are shown; None shows all.
+
+        Raises InvalidOption where a state is none.
+        """
         after, before = self.created_after, self.created_before
         return JobFilter(
-            states=[state for state in STATES if state in (self.state or "").split(",")],
+            states=_read_states(self.state),
             captioner=self.captioner,
             batch=self.batch,
             owner=owner,
@@ -81,6 +85,18 @@ class JobListQuery(BaseModel):
         return f'</jobs?{urlencode(asked)}>; rel="next"'
 
 
+def _read_states(given: str | None) -> list[State]:
+    """Reads states with commas between them; none for all. Raises InvalidOption."""
+    if given is None:
+        return []
+    names = given.split(",")
+    if wrong := next((name for name in names if name not in STATES), None):
+        raise problems.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
+    if "" in names:
+        raise problems.InvalidOption("state: a name is missing before or behind a comma.", known=STATES)
+    return [state for state in STATES if state in names]
+
+
 @router.get(
     "/jobs",
     response_model=JobList,
@@ -93,7 +109,7 @@ class JobListQuery(BaseModel):
                 }
             },
         },
-        **problems.openapi_responses(problems.InvalidCursor),
+        **problems.openapi_responses(problems.InvalidCursor, problems.InvalidOption),
     },
 )
 def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:

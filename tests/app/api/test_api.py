@@ -36,8 +36,8 @@ def test_an_upload_becomes_a_job(api: LiveApi, jobs: Jobs) -> None:
     assert body["state"] == "queued"
     assert body["urls"] == {
         "self": path,
-        "attention": f"{path}/attention",
-        "attention_png": f"{path}/attention.png",
+        "attention": None,  # it was not asked for
+        "attention_png": None,
         "video": f"{path}/video",
         "events": f"{path}/events",
         "recaption": f"{path}/recaption",

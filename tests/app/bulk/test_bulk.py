@@ -31,6 +31,12 @@ def folder(tmp_path: Path) -> Path:
 
 def run_bulk(root: Path, source: Path, out: Path, data: Path, *options: str) -> tuple[int, str]:
     """Exit code, and what it says last."""
+    code, said = run_and_read(root, source, out, data, *options)
+    return code, said[-1]
+
+
+def run_and_read(root: Path, source: Path, out: Path, data: Path, *options: str) -> tuple[int, list[str]]:
+    """Exit code, and all lines that it says."""
     settings = {
         "REELWORD_DATA": str(data),
         "REELWORD_ENGINE": "benchmarks.crash.colours:Sleeping",
@@ -46,7 +52,7 @@ def run_bulk(root: Path, source: Path, out: Path, data: Path, *options: str) -> 
     )
     said = run.stderr.strip().splitlines()
     assert said, run.stdout
-    return run.returncode, said[-1]
+    return run.returncode, said
 
 
 def rows_of(out: Path) -> dict[str, dict[str, Any]]:
@@ -61,9 +67,11 @@ def test_each_video_has_a_row_and_a_second_run_does_what_is_new(
     root: Path, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "captions.parquet"
-    code, said = run_bulk(root, folder, out, tmp_path)
+    code, lines = run_and_read(root, folder, out, tmp_path)
     assert code == 1  # one has a code instead of a caption
-    assert said.startswith("3 videos: 2 captioned, 1 with a code")
+    assert lines[-2] == f"{folder / 'broken.mp4'}: not_a_video"
+    assert lines[-1].startswith("3 videos: 2 captioned, 1 with a code")
+    assert not [line for line in lines if " INFO " in line.replace("\t", " ")]
     rows = rows_of(out)
     assert {name: row["caption"] for name, row in rows.items()} == {
         "a.mp4": "a colour",
@@ -113,7 +121,14 @@ def test_addresses_are_listed_by_their_file_system() -> None:
     ]
 
 
-@pytest.mark.parametrize("source", ["nowhere", "empty.txt", "memory://nowhere", "nosuch://bucket"])
+def test_a_folder_that_is_not_there_is_said_before_ray_starts(root: Path, tmp_path: Path) -> None:
+    code, lines = run_and_read(root, tmp_path / "gone", tmp_path / "out", tmp_path)
+    assert (code, lines) == (2, [f"There is no file or folder called {tmp_path / 'gone'}."])
+
+
+@pytest.mark.parametrize(
+    "source", ["gone", "gone.txt", "nowhere", "empty.txt", "memory://nowhere", "nosuch://bucket"]
+)
 def test_a_source_without_videos_is_said(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from app.documents.job import JobDocument
 from app.extract.inputs import InputVideo
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from app.terminal import advice_on_names, own_command
 from tests.app.captioners import WORDS, write_captioner
 from tests.media import write_video
 
@@ -446,10 +447,38 @@ def test_doctor_looks_at_a_running_redis_and_hides_its_password(
     locked = shell.here(
         "doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here", REELWORD_HOST="0.0.0.0"
     )
-    assert "python -m app keys add NAME makes one" in " ".join(locked.stdout.split())
+    said = " ".join(locked.stdout.split())
+    assert "-m app keys add NAME makes one" in said
+    assert "set REELWORD_ALLOWED_HOSTS" in said
     hidden = shell.here("doctor", REDIS_URL="redis://user:secret@127.0.0.1:1/0")
     assert "secret" not in hidden.stdout
     assert "user:…@127.0.0.1:1/0" in hidden.stdout
+
+
+def test_hints_can_be_typed_as_they_are_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv/bin/python"))
+    usual = Settings(data=Path("data"))
+    assert own_command("keys add NAME", usual) == ".venv/bin/python -m app keys add NAME"
+    elsewhere = own_command("keys list", Settings(data=tmp_path / "my data"))
+    assert elsewhere == f"REELWORD_DATA='{tmp_path}/my data' .venv/bin/python -m app keys list"
+    monkeypatch.setattr(sys, "executable", "/opt/python")
+    assert own_command("keys list", usual) == "/opt/python -m app keys list"
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "is_said"),
+    [
+        ("127.0.0.1", "", False),
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("0.0.0.0", "reel.example", False),
+        ("192.168.1.5", "", False),  # it answers to this address
+    ],
+)
+def test_a_service_that_no_other_machine_can_ask_is_said(host: str, names: str, is_said: bool) -> None:
+    advice = advice_on_names(Settings(host=host, allowed_hosts=names))
+    assert (advice is not None and "REELWORD_ALLOWED_HOSTS" in advice) == is_said
 
 
 def test_the_api_says_that_its_port_is_taken(shell: Shell, redis_server: RedisServer) -> None:

@@ -93,8 +93,9 @@ def test_a_list_is_filtered(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) ->
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ({"state": "paused"}, "invalid_request"),
-        ({"state": "queued,"}, "invalid_request"),
+        ({"state": "paused"}, "invalid_option"),
+        ({"state": "queued,"}, "invalid_option"),
+        ({"state": ""}, "invalid_option"),
         ({"limit": 0}, "invalid_request"),
         ({"limit": 201}, "invalid_request"),
         ({"created_after": "yesterday"}, "invalid_request"),
@@ -107,8 +108,14 @@ def test_a_list_is_filtered(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) ->
 )
 def test_what_a_list_is_not_asked_for_is_refused(api: LiveApi, query: dict[str, Any], code: str) -> None:
     body = assert_problem(api.client.get("/jobs", params=query), 422, code)
-    if code == "invalid_request":
+    if code != "invalid_cursor":
         assert next(iter(query)) in body["detail"]
+
+
+def test_a_state_that_there_is_not_is_answered_with_those_that_there_are(api: LiveApi) -> None:
+    body = assert_problem(api.client.get("/jobs?state=queued,foo"), 422, "invalid_option")
+    assert body["detail"] == "state: there is no state called foo."
+    assert body["known"] == ["queued", "running", "succeeded", "failed", "canceled", "expired"]
 
 
 def test_a_key_sees_its_own_jobs_alone(api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

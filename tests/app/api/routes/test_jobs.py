@@ -179,6 +179,37 @@ def test_attention_is_what_the_worker_wrote(api: LiveApi, worker: ScriptedWorker
     assert "immutable" in response.headers["cache-control"]
 
 
+@pytest.mark.parametrize("end", ["queued", "succeeded", "failed", "canceled", "expired", "validated"])
+def test_addresses_that_lead_nowhere_are_null(
+    api: LiveApi, jobs: Jobs, worker: ScriptedWorker, end: str
+) -> None:
+    sent = send(api, validate_only="true") if end == "validated" else send(api)
+    location = sent.headers["location"]
+    if end == "canceled":
+        api.client.delete(location)
+    elif end == "failed":
+        claim = worker.take()
+        jobs.fail(claim, EngineCrashed("It crashed."))
+        worker.blobs.remove(claim.job.upload)  # as a worker does
+    elif end != "queued":
+        worker.succeed(worker.take())
+    if end == "expired":
+        api.client.delete(location)
+    if end == "validated":
+        ended = jobs.get(location.rsplit("/", 1)[1])
+        assert ended is not None
+        worker.blobs.remove(ended.results)  # which a worker does not make
+    urls = api.client.get(location).json()["urls"]
+    null = {name for name, url in urls.items() if url is None}
+    whole = {"attention", "attention_png", "recaption", "video"}
+    expected = {"queued": set(), "succeeded": set(), "validated": {"attention", "attention_png"}}
+    assert null == expected.get(end, whole)
+    for name in null - {"recaption"}:
+        assert api.client.get(f"{location}/{name.replace('_', '.')}").status_code == 404
+    for name in null & {"recaption"}:
+        assert api.client.post(f"{location}/{name}").status_code in (404, 409)
+
+
 def test_results_of_older_versions_are_still_shown(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
     """They lie below the job itself, and its record names no attempt."""
     location = finished(api, worker)

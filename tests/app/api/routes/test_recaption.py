@@ -75,6 +75,13 @@ def test_metadata_and_priority_are_the_jobs_own_unless_given(
     assert (again.submission.metadata, again.priority) == ({"order": 8}, "high")
 
 
+def test_an_estimated_job_is_captioned_by_it(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    address = finished(api, worker, validate_only="true")
+    again = recaptioned(api, jobs, address)
+    assert not again.submission.validate_only
+    assert api.client.get(f"/jobs/{again.id}").json()["validate_only"] is False
+
+
 def test_kept_features_do_without_the_file(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
     address = finished(api, worker)
     first = jobs.get(address.rsplit("/", 1)[1])
