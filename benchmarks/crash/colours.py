@@ -58,7 +58,7 @@ class Sleeping:
         self._device = settings.device
 
     def warm_up(self) -> EngineInfo:
-        captioner = CaptionerInfo(name=FALLBACK, weights_sha256="0" * 64, features={})
+        captioner = CaptionerInfo(name=FALLBACK, weights_sha256="0" * 64, features={}, seconds=0.0)
         return EngineInfo(self._device, (captioner,), DecodeRequest())
 
     def describe_and_caption(

@@ -23,7 +23,9 @@ import httpx
 import psutil
 import redis
 
+from app.jobs.job import Keys
 from app.jobs.sweeper import STAGED_AGE
+from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 from benchmarks.crash.colours import COLOURS, draw
 from extractors.child_process import ROOT
@@ -144,9 +146,15 @@ class Deployment:
         return pid
 
     def is_whole(self) -> bool:
-        """All workers have loaded their models."""
+        """All workers have loaded their models, and have no captioner left to measure while they are idle."""
         answer = self.ask("/readyz")
-        return answer is not None and answer.status_code == 200 and answer.json()["workers"] == WORKERS
+        is_ready = answer is not None and answer.status_code == 200 and answer.json()["workers"] == WORKERS
+        return is_ready and self.is_measured()
+
+    def is_measured(self) -> bool:
+        with self.redis() as client:
+            workers = WorkerRegistry(client, Keys()).workers()
+        return all(info.seconds is not None for worker in workers for info in worker.captioners)
 
     # ---- by HTTP ----
 

@@ -98,7 +98,7 @@ def test_a_file_that_is_no_film_is_refused_in_words(visit: Visit, clips: dict[st
 def test_why_a_film_was_not_captioned_outlives_a_reload(visit: Visit, clips: dict[str, Path]) -> None:
     with visit() as visitor:
         page = visitor.page
-        said = []
+        said: list[str] = []
         for name in ("empty.mp4", "notes.mp4"):
             visitor.send(clips[name])
             expect(page).to_have_title(f"{name} · Reelword")
