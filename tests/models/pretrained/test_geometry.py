@@ -88,6 +88,8 @@ def _hidden(captioner: AnyPretrainedCaptioner, video: Frames) -> tuple[Tensor, T
     token_map = captioner._token_map(encoded, 0, chosen)
     if captioner.info.family == "git":
         return encoded.hidden.flatten(0, 1), token_map, chosen.starts
+    if captioner.info.family == "blip":
+        return encoded.memory[0], token_map, chosen.starts
     if captioner.info.family != "video_language":
         return encoded[0], token_map, chosen.starts
     (prompt,) = encoded
