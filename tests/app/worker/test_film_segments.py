@@ -29,7 +29,7 @@ from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from models.caption import AttentionDocument
 from tests.app.worker.test_worker import child_of, settings_for
-from tests.app.workers import Service, service
+from tests.app.workers import Service, eventually, service
 from tests.extractors.shots.scenes import cuts_of, texture, write_patterns, write_scenes
 from tests.media import Picture, without_index, write_video
 
