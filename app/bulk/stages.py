@@ -7,7 +7,6 @@ bytes; the captioning side gives them to the engine together.
 from __future__ import annotations
 
 import pickle
-import pkgutil
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from app.bulk.videos import local_copy
 from app.documents.job import Answer
 from app.errors import JobFailure, UploadMissing
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import CaptionEngine, EngineInfo, ignore_progress, media_answer
+from app.pipeline.engine_protocol import EngineInfo, ignore_progress, load_engine, media_answer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
@@ -30,13 +29,6 @@ from extractors.media.request import DecodeRequest, Limits
 
 Row = dict[str, Any]
 Batch = dict[str, NDArray[np.object_]]
-
-
-def load_engine(settings: Settings) -> CaptionEngine:
-    """Makes the engine that the settings name."""
-    make = pkgutil.resolve_name(settings.engine)
-    engine: CaptionEngine = make(settings)
-    return engine
 
 
 def describe_engine(settings: Settings) -> EngineInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 
 from app import __version__
 from app.documents.job import Answer, Media, Note, Timings
-from app.errors import JobFailure
+from app.errors import EngineStartFailed, JobFailure
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
+from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.request import Decoded, DecodeRequest
 
@@ -148,6 +150,20 @@ class CaptionEngine(Protocol):
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
         """Embeds pictures, each a video of one frame, and sentences; None where there is no embedding."""
         ...
+
+
+def load_engine(settings: Settings) -> CaptionEngine:
+    """Makes the engine that the settings name. Raises EngineStartFailed where there is none of that name."""
+    try:
+        make = pkgutil.resolve_name(settings.engine)
+    except (AttributeError, ImportError, ValueError) as error:
+        default = Settings.model_fields["engine"].default
+        raise EngineStartFailed(
+            f"REELWORD_ENGINE names {settings.engine}, which cannot be imported ({error}); as module:name it "
+            f"would be {default}, which is the default"
+        ) from error
+    engine: CaptionEngine = make(settings)
+    return engine
 
 
 def ignore_progress(stage: Stage, share: float) -> None:

@@ -6,15 +6,13 @@ Nothing heavy is imported before the settings are here: they name the engine.
 
 from __future__ import annotations
 
-import pkgutil
 import traceback
 from dataclasses import replace
 from typing import Any
 
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
-from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer
-from app.settings import Settings
+from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer, load_engine
 from app.worker.shared_frames import map_frames
 from extractors.child_process import ParentLink, join_parent
 
@@ -32,20 +30,6 @@ def main() -> None:
         link.send(("raised", _format_error(error)))
         return
     answer_requests(engine, parent)
-
-
-def load_engine(settings: Settings) -> CaptionEngine:
-    """Makes the engine that the settings name. Raises EngineStartFailed where there is none of that name."""
-    try:
-        make = pkgutil.resolve_name(settings.engine)
-    except (AttributeError, ImportError, ValueError) as error:
-        default = Settings.model_fields["engine"].default
-        raise EngineStartFailed(
-            f"REELWORD_ENGINE names {settings.engine}, which cannot be imported ({error}); as module:name it "
-            f"would be {default}, which is the default"
-        ) from error
-    engine: CaptionEngine = make(settings)
-    return engine
 
 
 def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from PIL import Image
@@ -116,3 +118,23 @@ def _peak(length: int, place: int) -> list[float]:
     """Weights that sum to one, most of it at one place."""
     rest = 0.1 / (length - 1)
     return [0.9 if k == place else rest for k in range(length)]
+
+
+@contextmanager
+def working(worker: ScriptedWorker, *captioners: str) -> Iterator[None]:
+    """Ends all jobs as they come. captioners: are advertised all the while, since that lapses."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            if captioners:
+                worker.advertise(*captioners)
+            worker.succeed_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from app.errors import EngineCrashed
 from reelword import AsyncClient, Client, JobFailed, Refused
 from tests.app.live_api import LiveApi
-from tests.app.scripted_worker import WORDS, ScriptedWorker
+from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
 CAPTION = " ".join(WORDS)
 
@@ -21,23 +19,6 @@ CAPTION = " ".join(WORDS)
 def client(api: LiveApi) -> Iterator[Client]:
     with Client(f"http://127.0.0.1:{api.port}") as client:
         yield client
-
-
-@contextmanager
-def working(worker: ScriptedWorker) -> Iterator[None]:
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            worker.succeed_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_caption_comes_with_its_attention(client: Client, worker: ScriptedWorker) -> None:

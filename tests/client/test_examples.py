@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +21,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.app.live_api import LiveApi
-from tests.app.scripted_worker import WORDS, ScriptedWorker
+from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
 CAPTION = " ".join(WORDS)
 ADDRESS = "http://127.0.0.1:8000"
@@ -49,18 +48,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def _working(worker: ScriptedWorker) -> Iterator[None]:
     """A worker that ends all jobs as they come."""
-    worker.advertise("stats")
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            worker.succeed_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
+    with working(worker, "stats"):
+        yield
 
 
 def run_example(language: str, text: str, folder: Path) -> str:

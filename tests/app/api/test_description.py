@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,30 +12,11 @@ import pytest
 from app.jobs.job_store import Jobs
 from app.settings import Settings
 from tests.app.live_api import LiveApi, finished, live_api
-from tests.app.scripted_worker import ScriptedWorker
+from tests.app.scripted_worker import ScriptedWorker, working
 
 SECONDS = 300
 #: A job that was deleted is still told about, as canceled or expired.
 EXCLUDED = "positive_data_acceptance,use_after_free"
-
-
-@contextmanager
-def working(worker: ScriptedWorker) -> Iterator[None]:
-    """Ends all jobs that come, as they come."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            worker.advertise("stats", "g2l")  # which lapses after ten seconds
-            worker.succeed_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.fixture
@@ -65,7 +44,7 @@ def test_nothing_is_found_that_the_description_does_not_tell(
 ) -> None:
     worker = ScriptedWorker(jobs, open_api.service.blobs)
     worker.advertise("stats", "g2l")
-    with working(worker):
+    with working(worker, "stats", "g2l"):
         said = schemathesis_finds(open_api, tmp_path)
     assert not said, said
 
@@ -77,7 +56,7 @@ def test_nothing_is_found_about_a_job_that_has_everything(
     worker.advertise("stats")
     job_id = finished(open_api, worker).rpartition("/")[2]
     (tmp_path / "schemathesis.toml").write_text(f'[parameters]\njob_id = "{job_id}"\nnumber = 1\n')
-    with working(worker):
+    with working(worker, "stats", "g2l"):
         said = schemathesis_finds(
             open_api, tmp_path, "--include-path-regex", "^/jobs/", "--exclude-method", "DELETE"
         )
