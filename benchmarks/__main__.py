@@ -3,7 +3,7 @@
     python -m benchmarks [--quick] [--only NAME,…] [--results out/bench.jsonl]
 
 Each is a process of its own (``python -m benchmarks.NAME --results FILE``), ended where it takes longer than
-its share of twenty minutes. One that fails or is ended is told in the table's foot, the others go on; the exit
+its share of twenty minutes. Where one fails or is ended the others go on, and the last line says so; the exit
 code is then 1. What takes longer, or is about kills, has a target of its own: ``make crash``, ``make soak``.
 """
 
