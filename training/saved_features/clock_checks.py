@@ -117,7 +117,8 @@ def check_extracted_windows(asked: StreamInput, streams: StreamSet, windows: Win
         if windows.extraction_total is None:
             raise FeaturesDoNotFit(
                 f"{asked.stream} was made of windows every {windows.step_size} frames, and the stream set "
-                f"{streams.name} spreads frames over the video: extract with --extraction-total {streams.spread}."
+                f"{streams.name} spreads frames over the video: extract with --extraction-total "
+                f"{streams.spread}."
             )
         return
     for member, value in asdict(asked.windows).items():

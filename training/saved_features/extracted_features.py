@@ -30,10 +30,6 @@ FORMS: dict[str, type[FileFormat]] = {
 }
 
 
-class FeaturesNotThere(FileNotFoundError):
-    """An extractor's folder, or a video's features in it, are not there; the message says which."""
-
-
 class ExtractorFolder:
     """One extractor's folder. Raises FeaturesDoNotFit where it is not there, or holds no features."""
 
@@ -42,8 +38,8 @@ class ExtractorFolder:
         found = [root / name for name in names if (root / name).is_dir()]
         if not found:
             raise FeaturesDoNotFit(
-                f"{root} has no folder {names[0]}: make it with python -m app extract … --extractor {extractor} "
-                f"--out {root}, or say in {root}/features.yaml where the features lie."
+                f"{root} has no folder {names[0]}: make it with python -m app extract … --extractor "
+                f"{extractor} --out {root}, or say in {root}/features.yaml where the features lie."
             )
         self.extractor, self.folder = extractor, found[0]
         self._forms = dict(_find_files(self.folder))
@@ -55,7 +51,7 @@ class ExtractorFolder:
     def header(self, video: VideoItem) -> FeatureHeader:
         """Reads what describes a video's features.
 
-        Raises FeaturesNotThere, FeaturesDamaged, FeaturesDoNotFit where they were made otherwise than others.
+        Raises FileNotFoundError, FeaturesDamaged, and FeaturesDoNotFit where others were made otherwise.
         """
         name = self._find(video)
         header = self._forms[name].header(self.folder, name)
@@ -70,7 +66,7 @@ class ExtractorFolder:
         return header
 
     def load(self, video: VideoItem) -> dict[str, Stream]:
-        """Reads a video's streams. Raises FeaturesNotThere, FeaturesDamaged."""
+        """Reads a video's streams. Raises FileNotFoundError, FeaturesDamaged."""
         name = self._find(video)
         return dict(self._forms[name].read(self.folder, name).streams)
 
@@ -88,14 +84,13 @@ class ExtractorFolder:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise FeaturesNotThere(f"{self.folder} has several called {stem}: {', '.join(found[:3])}")
-        raise FeaturesNotThere(f"{self.folder} has none called {bare}")
+                raise FileNotFoundError(f"{self.folder} has several called {stem}: {', '.join(found[:3])}")
+        raise FileNotFoundError(f"{self.folder} has none called {bare}")
 
     def _check_like_the_first(self, header: FeatureHeader, name: str) -> None:
         assert self._first is not None
-        ours, first = (
-            FeatureSpec(tag.extractor, tag.spec, tag.windows) for tag in (header.tag, self._first.tag)
-        )
+        tags = (header.tag, self._first.tag)
+        ours, first = (FeatureSpec(tag.extractor, tag.spec, tag.windows) for tag in tags)
         if (ours.spec.identity, ours.windows) != (first.spec.identity, first.windows):
             differing = "; ".join(ours.differences(first)[:3])
             raise FeaturesDoNotFit(
@@ -138,7 +133,7 @@ class ExtractedFeatures:
             try:
                 for folder in self._folders:
                     self._check(folder, video)
-            except FeaturesNotThere as error:
+            except FileNotFoundError as error:
                 failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
             except FeaturesDamaged as error:
                 failed.append(FailedVideo(video.id, error.code, str(error)))
@@ -150,7 +145,7 @@ class ExtractedFeatures:
         for folder in self._folders:
             try:
                 streams |= folder.load(video)
-            except FeaturesNotThere as error:
+            except FileNotFoundError as error:
                 if not self._is_optional(folder):
                     raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
         return {name: streams[name] for name in self._wanted.streams if name in streams}
@@ -158,7 +153,7 @@ class ExtractedFeatures:
     def _check(self, folder: ExtractorFolder, video: VideoItem) -> None:
         try:
             header = folder.header(video)
-        except FeaturesNotThere:
+        except FileNotFoundError:
             if self._is_optional(folder):
                 return
             raise

@@ -1,4 +1,4 @@
-"""Opens a folder of saved features: what ``extract`` wrote there, or what a map says of other people's files."""
+"""Opens a folder of saved features: what ``extract`` wrote, or what a map says of other people's files."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class MappedFeatures:
         return failed
 
     def load(self, video: VideoItem) -> Features:
-        """Reads a video's streams; those that it may lack and does lack are left out. Raises FeaturesDamaged."""
+        """Reads a video's streams, without those that it may lack and lacks. Raises FeaturesDamaged."""
         streams = {}
         for name, stream in self._streams.items():
             try:
