@@ -23,6 +23,8 @@ Regions = Literal["none", "grid", "boxes", "steps"]
 #: What a stream tells of: single frames, neighbouring frames, or sound.
 StreamKind = Literal["picture", "motion", "sound"]
 OWN = WindowOptions()
+#: What cards name in the place of a set whose features were made elsewhere (training/saved_features/).
+SAVED = "saved"
 
 
 class UnknownStreamSet(ReelwordError, ValueError):

@@ -18,9 +18,11 @@ from models.feature_sources.feature_source import (
     FeatureSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, select_stream_set
-from models.feature_sources.stream_sets import StreamSet
+from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
+from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 from models.pretrained.installed import InstalledCaptioners
+from training.batches.video_features import FeatureStore
+from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
@@ -35,10 +37,10 @@ class PretrainedNotScored(UnknownCaptioner):
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """A writer of captions, and the source that turns frames into what it reads."""
+    """A writer of captions, and what it reads: made of frames by a source, or saved before."""
 
     writer: Writer
-    feature_source: FeatureSource | CombinedFeatureSource
+    feature_source: FeatureSource | CombinedFeatureSource | FeatureStore
 
 
 def load_evaluated_captioner(
@@ -47,6 +49,7 @@ def load_evaluated_captioner(
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
+    features: FeatureFolder | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -56,20 +59,26 @@ def load_evaluated_captioner(
         streams: a stream set, by default the captioner's own.
         branches: of STaTS, one alone.
         frames: spread over a clip.
+        features: of videos, that were made before; no extractor is loaded then.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
         PretrainedNotScored: a name is an installed pretrained captioner's.
         UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
+        FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what they read.
     """
     if name in COMBINED:
-        return _combine(name, {each: _load(each) for each in _choose_members(name, members)}, frames)
+        loaded = {each: _load(each) for each in _choose_members(name, members)}
+        return _combine(name, loaded, frames, features)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
+    if features is not None:
+        store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
+        return EvaluatedCaptioner(SingleWriter(checkpoint), store)
     source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
@@ -96,8 +105,11 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
-    sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
+def _combine(
+    kind: str, members: dict[str, Checkpoint], frames: int, features: FeatureFolder | None
+) -> EvaluatedCaptioner:
+    select = select_stream_set if features is None else features.select
+    sets: list[StreamSet] = [select(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
     else:
@@ -108,10 +120,12 @@ def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluate
             )
         embedding, card = load_embedding(path)
         writer = FusedWriter(members, embedding, card)
-        sets.append(select_stream_set(card))
-    return EvaluatedCaptioner(
-        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
-    )
+        sets.append(select(card))
+    needed = list(dict.fromkeys(sets))
+    if features is not None:
+        optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
+        return EvaluatedCaptioner(writer, features.open(combine_stream_sets(needed), optional))
+    return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool("cpu"), frames))
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:

@@ -16,7 +16,8 @@ from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from training.batches.video_batches import CaptionedVideo, load_captioned_videos
-from training.batches.video_features import VideoFeatures
+from training.batches.video_features import FeatureStore, VideoFeatures
+from training.datasets.caption_set import MISSING_VIDEO
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptionedSet, CaptioningRun
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner
@@ -98,7 +99,11 @@ def evaluate_captioner(
         CorpusError, DataSetError: the source is not what it should be.
         MediaError: a clip cannot be read.
     """
-    evaluator = CaptioningRun(entry.writer, entry.feature_source, options, entry.feature_source.request)
+    making = entry.feature_source
+    if isinstance(making, FeatureSource | CombinedFeatureSource):
+        evaluator = CaptioningRun(entry.writer, making, options, making.request)
+    else:
+        evaluator = CaptioningRun(entry.writer, None, options)
     if source.videos is not None:
         captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, entry.feature_source))
     elif source.clips is not None:
@@ -114,14 +119,14 @@ def evaluate_captioner(
 
 
 def load_videos(
-    source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource
+    source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource | FeatureStore
 ) -> list[CaptionedVideo]:
-    """Loads the videos to caption, with features, made now where they are not there.
+    """Loads the videos to caption, with features: saved before, or made now where they are not there.
 
     Args:
         source: the set's folder.
         limit: only the first so many.
-        feature_source: makes the features.
+        feature_source: makes the features, or reads those that were made before.
 
     Raises:
         DataSetError: the set is not there, or not as it should be.
@@ -129,13 +134,18 @@ def load_videos(
     """
     if isinstance(feature_source, CombinedFeatureSource):
         raise ValueError("videos of a set are described by one stream set, and these captioners need several")
+    media = isinstance(feature_source, FeatureSource)
     captions = source.load()
     for notice in captions.notices:
-        log.warning(notice.message)
-    videos = source.choose_evaluated(captions)[:limit]
-    return load_captioned_videos(
-        str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning
+        if media or notice.code != MISSING_VIDEO:
+            log.warning(notice.message)
+    videos = source.choose_evaluated(captions, media=media)[:limit]
+    store = (
+        VideoFeatures(feature_source, source.cache)
+        if isinstance(feature_source, FeatureSource)
+        else feature_source
     )
+    return load_captioned_videos(str(source.root), videos, store, log.warning)
 
 
 def record_scores(captioner: str, name: str, report: ScoreReport) -> None:

@@ -15,6 +15,7 @@ from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 from training.batches.video_batches import Notify
+from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "step_1", "refocusing", "reward"),
@@ -77,10 +78,12 @@ class RunSettings:
     """Settings of a run that no recipe has.
 
     out: the run's folder, from which a stopped run goes on. cache: where features are kept. notify: is given
-    a sentence for whatever the user should know. threads: of the processor.
+    a sentence for whatever the user should know. threads: of the processor. features: those of videos that
+    were made before, in the place of features that are made now.
     """
 
     out: Path
     cache: Path
     notify: Notify
     threads: int = 2
+    features: FeatureFolder | None = None

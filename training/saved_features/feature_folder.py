@@ -8,10 +8,10 @@ from pathlib import Path
 
 from models.checkpoint import Card
 from models.feature_sources.stream_checks import select_stream_set
-from models.feature_sources.stream_sets import StreamSet
+from models.feature_sources.stream_sets import SAVED, StreamSet
 from training.batches.video_features import FeatureStore
 from training.saved_features.extracted_features import ExtractedFeatures
-from training.saved_features.feature_map import MAPPED, FeatureMap, find_feature_map, read_feature_map
+from training.saved_features.feature_map import FeatureMap, find_feature_map, read_feature_map
 from training.saved_features.mapped_features import MappedFeatures
 
 
@@ -74,6 +74,6 @@ class FeatureFolder:
             UnknownStream: The map names other streams.
         """
         own = self.stream_set
-        if asked is None and own is not None and card.training.get("streams") == MAPPED:
+        if asked is None and own is not None and card.training.get("streams") == SAVED:
             return own.select(card.streams)
         return select_stream_set(card, asked)

@@ -18,13 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from extractors.errors import ReelwordError
 from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
-from models.feature_sources.stream_sets import StreamInput, StreamKind, StreamSet
+from models.feature_sources.stream_sets import SAVED, StreamInput, StreamKind, StreamSet
 from training.datasets.caption_set import VideoItem
 from training.datasets.files import CLIP
 
 FILE_NAMES = ("features.yaml", "features.yml", "features.json")
-#: What the stream set of a map is called in cards.
-MAPPED = "saved"
 AXES = "TNHWC1"
 PLACEHOLDERS = ("id", "stem", "number", "split", "name")
 Pattern: TypeAlias = str
@@ -141,7 +139,7 @@ class FeatureMap(BaseModel):
             )
             for name, each in self.streams.items()
         )
-        return StreamSet(MAPPED, "any", inputs, "features that were made elsewhere")
+        return StreamSet(SAVED, "any", inputs, "features that were made elsewhere")
 
     def duration_of(self, video: VideoItem) -> float | None:
         """Finds a video's seconds; None where they are not known."""

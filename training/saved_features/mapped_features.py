@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
 from extractors.video_features.feature_files import FeaturesDamaged
-from models.feature_sources.stream_sets import StreamSet
+from models.feature_sources.stream_sets import SAVED, StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes
@@ -24,7 +24,7 @@ from training.saved_features.clock_checks import (
     check_times,
     check_width,
 )
-from training.saved_features.feature_map import MAPPED, FeatureMap, MappedStream, fill_pattern, read_names
+from training.saved_features.feature_map import FeatureMap, MappedStream, fill_pattern, read_names
 
 Times = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class MappedFeatures:
         self._names: Mapping[str, str] = {} if found.names is None else read_names(path.parent / found.names)
         self._files = ArrayFiles()
         self._steps = {each.stream: each.windows.step_size for each in wanted.inputs}
-        if wanted.name != MAPPED:
+        if wanted.name != SAVED:
             for each in wanted.inputs:
                 stream = self._streams[each.stream]
                 check_width(each.stream, stream.width, each.width, f"the stream set {wanted.name}")
