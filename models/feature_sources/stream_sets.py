@@ -99,13 +99,17 @@ class StreamSet:
 
     def select(self, streams: Collection[str]) -> StreamSet:
         """Takes the part of the set that makes these streams. Raises UnknownStream for any other."""
-        if unknown := sorted(set(streams) - set(self.streams)):
-            built = ", ".join(self.streams)
-            raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
-        makers = {each.extractor for each in self.inputs if each.stream in streams}
+        makers = {each.extractor for each in self.only(streams).inputs}
         makers |= {of for each in makers for of in list_inputs(each)}
         inputs = tuple(each for each in self.inputs if each.extractor in makers)
         return replace(self, inputs=inputs)
+
+    def only(self, streams: Collection[str]) -> StreamSet:
+        """Takes these streams alone, without what they are made of. Raises UnknownStream for any other."""
+        if unknown := sorted(set(streams) - set(self.streams)):
+            built = ", ".join(self.streams)
+            raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
+        return replace(self, inputs=tuple(each for each in self.inputs if each.stream in streams))
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -57,12 +57,7 @@ class ExtractorFolder:
         header = self._forms[name].header(self.folder, name)
         self._first = self._first or header
         self._check_like_the_first(header, name)
-        size = video.path.stat().st_size if video.path is not None and video.start is None else None
-        if size is not None and header.source.bytes != size:
-            raise FeaturesDamaged(
-                f"{self.folder / name} are features of another file than {video.path}: {header.source.bytes} "
-                f"bytes, not {size}."
-            )
+        self._check_source(header, name, video)
         return header
 
     def load(self, video: VideoItem) -> dict[str, Stream]:
@@ -86,6 +81,17 @@ class ExtractorFolder:
             if found:
                 raise FileNotFoundError(f"{self.folder} has several called {stem}: {', '.join(found[:3])}")
         raise FileNotFoundError(f"{self.folder} has none called {bare}")
+
+    def _check_source(self, header: FeatureHeader, name: str, video: VideoItem) -> None:
+        """Compares sizes where the whole file is still there."""
+        if video.path is None or video.start is not None or not video.path.is_file():
+            return
+        size = video.path.stat().st_size
+        if header.source.bytes != size:
+            raise FeaturesDamaged(
+                f"{self.folder / name} are features of another file than {video.path}: {header.source.bytes} "
+                f"bytes, not {size}."
+            )
 
     def _check_like_the_first(self, header: FeatureHeader, name: str) -> None:
         assert self._first is not None

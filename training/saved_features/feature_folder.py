@@ -75,5 +75,5 @@ class FeatureFolder:
         """
         own = self.stream_set
         if asked is None and own is not None and card.training.get("streams") == SAVED:
-            return own.select(card.streams)
-        return select_stream_set(card, asked)
+            return own.only(card.streams)
+        return select_stream_set(card, asked).only(card.streams)

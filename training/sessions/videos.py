@@ -27,7 +27,7 @@ from models.feature_sources.stream_checks import (
 )
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary
-from training.batches.picture_inputs import fit_to_streams, list_streams
+from training.batches.picture_inputs import fit_to_streams
 from training.batches.training_batch import training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
@@ -124,12 +124,12 @@ def train_on_videos(
     """
     torch.set_num_threads(settings.threads)
     config = make_fitted_config(name, streams) if config is None else config
-    wanted = streams.select([stream.name for stream in list_streams(config)])
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
-    store = _open_store(wanted, settings, captioner.optional_streams)
+    names = [stream.name for stream in captioner.inputs]
+    store = _open_store(streams, names, settings, captioner.optional_streams)
     videos = _load_videos(captions, store, settings)
-    specs = _collect_specs(videos, [stream.name for stream in captioner.inputs])
+    specs = _collect_specs(videos, names)
     card = Card(name, specs, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
@@ -199,11 +199,13 @@ def make_fitted_config(name: str, streams: StreamSet) -> BaseModel:
     return FITTERS[name](config, streams) if name in FITTERS else fit_to_streams(config, streams)
 
 
-def _open_store(wanted: StreamSet, settings: RunSettings, optional: frozenset[str]) -> FeatureStore:
-    """Opens what was made before, or else what makes the streams now."""
+def _open_store(
+    streams: StreamSet, names: Sequence[str], settings: RunSettings, optional: frozenset[str]
+) -> FeatureStore:
+    """Opens what was made before, or else what makes these streams of the set now."""
     if settings.features is not None:
-        return settings.features.open(wanted, optional)
-    source = FeatureSource(wanted, threads=settings.threads, cache=settings.cache)
+        return settings.features.open(streams.only(names), optional)
+    source = FeatureSource(streams.select(names), threads=settings.threads, cache=settings.cache)
     return VideoFeatures(source, settings.cache)
 
 

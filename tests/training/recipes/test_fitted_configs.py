@@ -26,8 +26,15 @@ from training.recipes.paper_recipes import PAPER_RUNS
 #: Sets without a map over a grid, on which dualAFR's layers would have no places.
 WITHOUT_MAPS = {"stats-regions", "fusion", "g2l"}
 SMALL = {
-    **{"embedded": 7, "encoded": 7, "aligned": 4, "channels": 6, "words": 8, "attention": 5, "hidden": 9},
-    **{"query": 10, "samples": 2},
+    "embedded": 7,
+    "encoded": 7,
+    "aligned": 4,
+    "channels": 6,
+    "words": 8,
+    "attention": 5,
+    "hidden": 9,
+    "query": 10,
+    "samples": 2,
 }
 
 
