@@ -33,7 +33,7 @@ class FeatureFolder:
 
     @cached_property
     def feature_map(self) -> FeatureMap | None:
-        """What the map says; None for what ``extract`` wrote. Raises FeatureMapDamaged."""
+        """The map's content; None for what ``extract`` wrote. Raises FeatureMapDamaged."""
         return None if self.map_path is None else read_feature_map(self.map_path)
 
     @property

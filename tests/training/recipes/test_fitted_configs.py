@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,13 @@ def test_each_captioner_takes_a_step_on_each_set_or_says_why_not(captioner: str,
     moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
     assert torch.isfinite(loss)
     assert sum(moved) > len(moved) / 2
+
+
+def test_the_manual_names_the_sets_that_are_refused() -> None:
+    manual = Path("docs/data.md").read_text(encoding="utf-8")
+    named = re.search(r"sets without a map: (.*?) \|", manual)
+    assert named is not None
+    assert set(re.findall(r"`(.*?)`", named[1])) == WITHOUT_MAPS
 
 
 @pytest.mark.parametrize("captioner", FITTERS)

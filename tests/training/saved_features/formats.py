@@ -77,7 +77,7 @@ def video_features(folder: Path, ids: Sequence[str]) -> Written:
 
 
 def vatex_i3d(folder: Path, ids: Sequence[str]) -> Written:
-    """VATEX' own: ``<videoID>.npy``, (1, T, 1024) of I3D, a row every 32 frames at 25 a second."""
+    """VATEX' own: ``<videoID>.npy``, (1, T, 1024) of I3D; here a row every 32 frames at 25 a second."""
     written: Written = {}
     for seed, name in enumerate(ids):
         written[name] = {"i3d": draw(seed, 3 + seed % 2, 1024)}

@@ -33,7 +33,13 @@ from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import OPEN_FILES, ArrayFiles
 from training.saved_features.clock_checks import FeaturesDoNotFit
 from training.saved_features.feature_folder import FeatureFolder
-from training.saved_features.feature_map import FeatureMapDamaged, fill_pattern, strip_suffix
+from training.saved_features.feature_map import (
+    FeatureMap,
+    FeatureMapDamaged,
+    MappedStream,
+    fill_pattern,
+    strip_suffix,
+)
 
 CLIP = VideoItem("abc_000010_000020", None, "train", ("a square",))
 OTHER = VideoItem("def_000000_000010", None, "train", ("a square",))
@@ -266,6 +272,18 @@ def test_features_of_extract_are_found_by_id_and_by_file(tmp_path: Path) -> None
     part = replace(CLIP, id="7", path=film, start=1.0, end=2.0)
     [missing] = look(FeatureFolder(features), part, streams=stats)
     assert "has none called 7" in missing.message
+
+
+def test_the_manuals_map_is_one(tmp_path: Path) -> None:
+    manual = Path("docs/data.md").read_text(encoding="utf-8")
+    (tmp_path / "features.yaml").write_text(manual.partition("```yaml\n")[2].partition("```")[0])
+    np.save(tmp_path / f"{CLIP.id}.npy", np.ones((1, 3, 1024), np.float32))
+    assert look(FeatureFolder(tmp_path)) == []
+    for model in (FeatureMap, MappedStream):
+        assert all(f"`{member}`" in manual for member in model.model_fields)
+    assert all(
+        f"`{error.code}`" in manual for error in (FeaturesDoNotFit, FeatureMapDamaged, FeaturesDamaged)
+    )
 
 
 def test_errors_have_codes_and_hints() -> None:
