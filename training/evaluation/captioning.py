@@ -40,16 +40,20 @@ class StreamExtractor(Protocol):
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
 
 
+class NoExtractor:
+    """Refuses pictures and clips, where captioners read saved features of a set's videos."""
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """Raises ValueError."""
+        raise ValueError(f"these {len(videos)} pictures or clips have no saved features")
+
+
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
-    """Captions sets with one writer.
-
-    extractor: makes the features of pictures and clips; None where a set's videos have saved ones. request:
-    the frames of a clip, by default some spread over it.
-    """
+    """Captions sets with one writer. request: the frames of a clip, by default some spread over it."""
 
     writer: Writer
-    extractor: StreamExtractor | None
+    extractor: StreamExtractor
     options: DecodingOptions
     request: DecodeRequest | None = None
 
@@ -107,8 +111,6 @@ class CaptioningRun:
         return CaptionedSet(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
     def _caption_frames(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:
-        if self.extractor is None:
-            raise ValueError("pictures and clips have no saved features; those are of a set's videos")
         hypotheses: dict[str, str] = {}
         with tqdm(total=total, desc="captions", unit="video") as bar:
             while group := list(islice(videos, GROUP)):

@@ -37,10 +37,18 @@ class PretrainedNotScored(UnknownCaptioner):
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """A writer of captions, and what it reads: made of frames by a source, or saved before."""
+    """A writer of captions, and what it reads: made of frames by ``source``, or ``saved`` before."""
 
     writer: Writer
-    feature_source: FeatureSource | CombinedFeatureSource | FeatureStore
+    source: FeatureSource | CombinedFeatureSource | None
+    saved: FeatureStore | None = None
+
+    @property
+    def feature_source(self) -> FeatureSource | CombinedFeatureSource:
+        """The source that turns frames into what it reads. Raises ValueError where features were saved."""
+        if self.source is None:
+            raise ValueError("saved features are read here, and no frames")
+        return self.source
 
 
 def load_evaluated_captioner(
@@ -78,7 +86,7 @@ def load_evaluated_captioner(
         checkpoint = with_branches(checkpoint, branches)
     if features is not None:
         store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
-        return EvaluatedCaptioner(SingleWriter(checkpoint), store)
+        return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
     source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
@@ -124,7 +132,7 @@ def _combine(
     needed = list(dict.fromkeys(sets))
     if features is not None:
         optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
-        return EvaluatedCaptioner(writer, features.open(combine_stream_sets(needed), optional))
+        return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
     return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool("cpu"), frames))
 
 

@@ -19,7 +19,7 @@ from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.caption_set import MISSING_VIDEO
 from training.datasets.registry import SetFolder
-from training.evaluation.captioning import CaptionedSet, CaptioningRun
+from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoExtractor
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner
 from training.scores.bootstrap import Comparison
 from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
@@ -99,13 +99,14 @@ def evaluate_captioner(
         CorpusError, DataSetError: the source is not what it should be.
         MediaError: a clip cannot be read.
     """
-    making = entry.feature_source
-    if isinstance(making, FeatureSource | CombinedFeatureSource):
-        evaluator = CaptioningRun(entry.writer, making, options, making.request)
+    if entry.saved is None:
+        made = entry.feature_source
+        evaluator = CaptioningRun(entry.writer, made, options, made.request)
     else:
-        evaluator = CaptioningRun(entry.writer, None, options)
+        evaluator = CaptioningRun(entry.writer, NoExtractor(), options)
     if source.videos is not None:
-        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, entry.feature_source))
+        features = entry.saved or entry.feature_source
+        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, features))
     elif source.clips is not None:
         captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -26,10 +27,11 @@ class ArrayFiles:
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, Path], Any] = OrderedDict()
+        self._lock = threading.Lock()  # a thread might close the file that another one reads
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[type[ArrayFiles], tuple[()]]:
         """Leaves open files behind where the reader is sent to another process."""
-        return {"_open": OrderedDict()}
+        return ArrayFiles, ()
 
     def shape(self, file: Path, key: str | None) -> tuple[int, ...]:
         """Reads an array's shape alone.
@@ -40,7 +42,8 @@ class ArrayFiles:
             return self._load(file, "r").shape
         if file.suffix == ".npz":
             return self.read(file, key).shape
-        return tuple(self._find(file, key).shape)
+        with self._lock:
+            return tuple(self._find(file, key).shape)
 
     def read(self, file: Path, key: str | None) -> NDArray[Any]:
         """Reads an array.
@@ -51,11 +54,12 @@ class ArrayFiles:
             return self._load(file, None)
         if file.suffix == ".npz":
             return self._read_npz(file, key)
-        data_set = self._find(file, key)
-        try:
-            return np.asarray(data_set[()])
-        except DAMAGED as error:
-            raise FeaturesDamaged(f"{key} of {file} cannot be read ({error}).") from error
+        with self._lock:
+            data_set = self._find(file, key)
+            try:
+                return np.asarray(data_set[()])
+            except DAMAGED as error:
+                raise FeaturesDamaged(f"{key} of {file} cannot be read ({error}).") from error
 
     def _load(self, file: Path, mode: Any) -> NDArray[Any]:
         try:

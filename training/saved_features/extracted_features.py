@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tqdm import tqdm
+
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream
 from extractors.video_features.feature_files import (
@@ -135,7 +137,7 @@ class ExtractedFeatures:
             FeaturesDoNotFit: They have another width or other windows than the set.
         """
         failed = []
-        for video in videos:
+        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
             try:
                 for folder in self._folders:
                     self._check(folder, video)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
@@ -77,7 +78,7 @@ class MappedFeatures:
             FeaturesDoNotFit: An array has another shape than the map says, or times beyond the video's end.
         """
         failed = []
-        for video in videos:
+        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
             try:
                 for name, stream in self._streams.items():
                     self._check(video, name, stream)

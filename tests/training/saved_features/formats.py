@@ -55,13 +55,10 @@ def video_features(folder: Path, ids: Sequence[str]) -> Written:
         rows = 2 + seed % 2
         streams = {"i3d_rgb": draw(seed, rows, 6), "i3d_flow": draw(seed + 50, rows, 6)}
         ends = (np.arange(rows) * 64 + 64) / 25 * 1000
-        for key, array in {
-            "rgb": streams["i3d_rgb"],
-            "flow": streams["i3d_flow"],
-            "timestamps_ms": ends,
-        }.items():
-            (folder / "i3d").mkdir(exist_ok=True)
-            np.save(folder / "i3d" / f"{name}_{key}.npy", array)
+        (folder / "i3d").mkdir(exist_ok=True)
+        np.save(folder / "i3d" / f"{name}_rgb.npy", streams["i3d_rgb"])
+        np.save(folder / "i3d" / f"{name}_flow.npy", streams["i3d_flow"])
+        np.save(folder / "i3d" / f"{name}_timestamps_ms.npy", ends)
         np.save(folder / "i3d" / f"{name}_fps.npy", np.array(25.0))
         written[name] = streams
     common = {

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from app.cli.main import PROGRAM, cli
 from extractors.decoder.decoder import Decoder
@@ -195,9 +194,7 @@ def test_what_extract_writes_is_what_training_would_make(tmp_path: Path) -> None
     data = tmp_path / "data"
     data.mkdir()
     for place in range(2):
-        write_video(
-            data / f"film{place}.mp4", frames=20, painter=lambda i, w, h, p=place: quarters(i + p, w, h)
-        )
+        write_video(data / f"film{place}.mp4", frames=20 + place, painter=quarters)
     write_json(data / "captions.json", {f"film{i}.mp4": ["a red square", "the red one"] for i in range(2)})
     words = ["extract", str(data), "--extractor", "efficientnet-lite2", "--extraction-total", "8"]
     extracted = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "features")], prog_name=PROGRAM)
