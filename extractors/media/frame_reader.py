@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -34,6 +34,9 @@ LAST_FRAMES = 3  # one of them was stored last, whatever their order
 BYTES_PER_PIXEL = 4
 # How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
 LEADS = (0, 1, 5)
+# Decoders that leave out a frame nobody refers to when told so, and those that can be emptied in mid-film.
+SKIPPING_CODECS = frozenset({"h264", "hevc", "mpeg2video"})
+DRAINING_CODECS = frozenset({*SKIPPING_CODECS, "libdav1d", "mpeg4", "vp8", "vp9"})
 
 
 @dataclass
@@ -174,16 +177,63 @@ def read_by_jumps(
         (position, picture) of each wanted frame.
 
     Raises:
-        JumpMissed: where a jump does not land on the wanted frame.
+        JumpMissed: where a jump does not land on the wanted frame, or something on the way to it is lost.
         DecodeTimeout, DecodeMemory: where a limit is passed.
     """
     with source.open() as (container, stream):
+        shortcuts = find_shortcuts(stream.codec_context.name, index)
         for key, group in group_by_key_frame(wanted, index):
             targets = {index.pts[position]: position for position in group}
-            packets = _packets_from(container, stream, key)
-            yield from _pick_hits(
-                decode_packets(packets, container.format.name, source, reading), paint, targets
-            )
+            packets = _feed_wanted(_packets_from(container, stream, key), stream, targets, shortcuts)
+            for tick, frame in _pick_hits(
+                decode_packets(packets, container.format.name, source, reading), targets
+            ):
+                if reading.lost or (frame.interlaced_frame and shortcuts.drains):
+                    raise JumpMissed
+                yield targets[tick], paint(frame)
+
+
+@dataclass(frozen=True)
+class Shortcuts:
+    """What need not be decoded for wanted frames to come out as they are.
+
+    skips: frames that no other frame refers to. drains: what is stored behind the last wanted frame: the
+    decoder is told that the film ends there, and hands over what it holds.
+    """
+
+    skips: bool
+    drains: bool
+
+
+def find_shortcuts(codec: str, index: PacketIndex) -> Shortcuts:
+    """Find out which shortcuts are exact for a codec, by FFmpeg's name of its decoder.
+
+    Of interlaced film a packet may be half a frame, and in HEVC with temporal layers a frame that none of its
+    own layer refers to may be referred to by those above.
+    """
+    if index.interlaced:
+        return Shortcuts(skips=False, drains=False)
+    return Shortcuts(codec in SKIPPING_CODECS and not index.layered, codec in DRAINING_CODECS)
+
+
+def _feed_wanted(
+    packets: Iterable[Packet[VideoStream]],
+    stream: VideoStream,
+    targets: Collection[int],
+    shortcuts: Shortcuts,
+) -> Iterator[Packet[VideoStream]]:
+    """Pass on the packets that are needed for the frames at the target ticks, and set what is decoded of each."""
+    waiting = set(targets)
+    for packet in packets:
+        if shortcuts.skips:
+            stream.codec_context.skip_frame = "DEFAULT" if packet.pts in waiting else "NONREF"
+        yield packet
+        waiting.discard(UNTIMED if packet.pts is None else packet.pts)
+        if shortcuts.drains and not waiting:
+            end: Packet[VideoStream] = Packet()
+            end.stream = stream
+            yield end
+            return
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
@@ -209,8 +259,8 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
 
 
 def _pick_hits(
-    frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
-) -> Iterator[tuple[int, Picture]]:
+    frames: Iterable[VideoFrame], targets: Collection[int]
+) -> Iterator[tuple[int, VideoFrame]]:
     """Pick the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
@@ -219,7 +269,7 @@ def _pick_hits(
             raise JumpMissed
         before = tick
         if tick == waiting[-1]:
-            yield targets[waiting.pop()], paint(frame)
+            yield waiting.pop(), frame
         if not waiting:
             return
     raise JumpMissed

@@ -45,7 +45,8 @@ class Probe:
 
     tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
     expected: frames the header claims. container_duration: seconds the header claims.
-    assumes_bt709: whether the colours are not tagged and taken for those of HD.
+    assumes_bt709: whether the colours are not tagged and taken for those of HD. interlaced: whether a frame is
+    two half-pictures.
     """
 
     container: str
@@ -59,6 +60,7 @@ class Probe:
     sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
     assumes_bt709: bool = False
+    interlaced: bool = False
 
 
 def probe_media(source: MediaSource) -> Probe:
@@ -88,6 +90,7 @@ def probe_media(source: MediaSource) -> Probe:
             sound=_find_sound_track(container),
             warnings=tuple(warnings),
             assumes_bt709=is_untagged_hd(frame),
+            interlaced=frame.interlaced_frame,
         )
 
 
