@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, cycle, islice
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -52,7 +53,7 @@ class FilmShape:
     def draw(self, path: Path) -> Path:
         """Encode the film."""
         with av.open(str(path), "w") as out:
-            stream = out.add_stream(self.codec, rate=RATE, options=dict(self.options))
+            stream: Any = out.add_stream(self.codec, rate=RATE, options=dict(self.options))
             stream.width, stream.height, stream.pix_fmt = self.width, self.height, "yuv420p"
             stream.codec_context.time_base = TICK
             for planes, tick in zip(draw_planes(self.width, self.height), self._ticks(), strict=False):
@@ -103,9 +104,7 @@ def read_bars(pixels: NDArray[np.uint8]) -> list[int]:
 X264 = {"preset": "veryfast", "crf": "23", "bf": "3"}
 SHAPES = (
     FilmShape("long GOP", ".mp4", "libx264", 1280, 720, 500, {**X264, "g": "500"}),
-    FilmShape(
-        "open GOP", ".mp4", "libx264", 1280, 720, 500, {**X264, "x264-params": "keyint=48:open-gop=1"}
-    ),
+    FilmShape("open GOP", ".mp4", "libx264", 1280, 720, 500, {**X264, "x264-params": "keyint=48:open-gop=1"}),
     FilmShape("VFR", ".mkv", "libx264", 1280, 720, 500, {**X264, "g": "125"}, UNEVEN),
     FilmShape("TS", ".ts", "libx264", 1280, 720, 500, {**X264, "g": "50"}),
     FilmShape(

@@ -115,7 +115,7 @@ def examine(path: str | os.PathLike[str], limits: Limits) -> tuple[MediaSource, 
     """Learn what can be known of a file before its frames are chosen."""
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
-    probe = probe_media(source)
+    probe = probe_media(source, index)
     index.begin_at(probe.tick)
     index.interlaced = probe.interlaced
     if index.open_end and index.trusted and has_damaged_end(source, index):

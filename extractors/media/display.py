@@ -134,7 +134,7 @@ class FrameConverter:
 def choose_rgb_layout(frame: VideoFrame) -> str:
     """Choose the layout of RGB that swscale makes of a frame quickest, as FFmpeg names it.
 
-    The last step to planes is vectorized, that to interleaved pixels is not: the same bytes cost less than half.
+    Its last step is vectorized to planes and not to interleaved pixels: the same bytes cost less than half.
     """
     return "gbrp" if frame.format.is_planar and not frame.format.is_rgb else "rgb24"
 

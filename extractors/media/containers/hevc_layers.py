@@ -1,8 +1,8 @@
 """Reads out of HEVC packets in which temporal layer their frame lies, without decoding.
 
-A packet is a row of NAL units, each behind its length (mp4, Matroska) or a start code (transport streams, bare
-streams). The two bytes at a unit's start tell its type and its layer (ITU-T H.265, section 7.3.1.2); units of
-frames have types below 32, parameter sets and messages those above.
+A packet is a row of NAL units, each behind its length (mp4, Matroska) or a start code (transport streams,
+bare streams). The two bytes at a unit's start tell its type and its layer (ITU-T H.265, section 7.3.1.2);
+units of frames have types below 32, parameter sets and messages those above.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ START_CODE = b"\x00\x00\x01"
 HEADER_BYTES = 2
 #: Types of NAL units that hold no part of a frame begin here.
 FIRST_OTHER_TYPE = 32
-#: Where hvcC, the record of mp4 and Matroska, tells the length of lengths (ISO/IEC 14496-15, section 8.3.3.1).
+#: Where hvcC, the record of mp4 and Matroska, tells how long lengths are (ISO/IEC 14496-15, section 8.3.3.1).
 LENGTH_SIZE_AT = 21
 
 
@@ -42,7 +42,7 @@ def find_temporal_layer(packet: memoryview, length_field: int | None) -> int | N
         if len(header) < HEADER_BYTES:
             return None
         if header[0] >> 1 & 0x3F < FIRST_OTHER_TYPE:
-            return int(header[1] & 7) - 1
+            return int(header[1] & 7) - 1 if header[1] & 7 else None
         at = at + length if length_field is not None else _find_unit(packet, at)
     return None
 

@@ -56,9 +56,9 @@ class PacketIndex:
     last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
     incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
     least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
-    layered: whether frames of HEVC lie in temporal layers. interlaced: whether the first frame is two
-    half-pictures, once that is known. claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
-    known only where the pictures end long before the header does.
+    claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
+    known only where the pictures end long before the header does. layered: whether frames of HEVC lie in
+    temporal layers. interlaced: whether the first frame is two half-pictures, once it has been decoded.
     """
 
     container: str
