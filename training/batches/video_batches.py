@@ -103,11 +103,12 @@ class VideoBatches(TrainingBatches[CaptionedVideo]):
     def at(self, step: int) -> TrainingBatch:
         """Makes batch ``step``. Raises FeaturesDamaged."""
         chosen, rng = self._choose(step)
-        drawn = [item.captions[i] for item in chosen for i in self._draw_captions(item, rng)]
-        captions = [self.vocabulary.encode(caption) for caption in drawn]
+        drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
+        captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),
             batches=self.inputs.load(chosen),
             targets=pad_captions(captions, self.max_length),
+            places=tuple(i for _, i in drawn),
             true_steps=None,
         )

@@ -129,6 +129,7 @@ STATS_EPOCHS = {"cross_entropy": 10, "self_critical": 10}
 REFOCUS_EPOCHS = {"first_step": 5, "combined": 25, "frozen_key_frames": 30, "self_critical": 10}
 VATEX_EPOCHS = {"cross_entropy": 30, "self_critical": 10}
 LONG = {"cross_entropy": 30}
+DUAL_AFR_SETS = ("msvd", "msrvtt", "mvad")
 
 
 def make_stats_config(streams: StreamSet) -> STaTSConfig:
@@ -202,11 +203,11 @@ PAPER_RUNS: Mapping[tuple[str, str], PaperRun] = {
         ("refocus", _make_run("msrvtt", "refocus", REFOCUS, REFOCUS_EPOCHS, make_refocus_config)),
         *(
             ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, lambda _: DualAFRConfig()))
-            for data in ("msvd", "msrvtt")
+            for data in DUAL_AFR_SETS
         ),
         *(
             ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, make_hard_dual_afr_config, "-hard"))
-            for data in ("msvd", "msrvtt")
+            for data in DUAL_AFR_SETS
         ),
         ("vanilla", _make_run("vatex", "fusion", VATEX, VATEX_EPOCHS, make_fusion_config)),
         ("temporal", _make_run("vatex", "fusion", VATEX, VATEX_EPOCHS, make_fusion_config)),

@@ -3,6 +3,8 @@
 Two JSON files of one form: ``videos`` with ``video_id`` ("video0" to "video9999"), ``category`` and
 ``split`` ("train", "validate", "test"), and ``sentences`` with ``video_id`` and ``caption``. ``start time``
 and ``end time`` are those of the clip in the YouTube video: the files that are handed round are cut already.
+The challenge of 2017 gave the 10,000 clips as videodatainfo_2017.json, and clips to be captioned without
+captions as test_videodatainfo_2017.json, which have no sentences.
 
 Papers split it differently. G2L keeps the split of the files (6,513 / 497 / 2,990) and so do we for STaTS,
 whose "10K training and 2990 test" is the whole set. Refocus takes three contiguous parts, 6,512 / 498 /
@@ -25,13 +27,17 @@ from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
 TRAIN_VAL = AnnotationFile(
-    ("train_val_videodatainfo.json", "MSRVTT_data.json"), "captions of the training and validation split"
+    ("train_val_videodatainfo.json", "videodatainfo_2017.json", "MSRVTT_data.json"),
+    "captions of the training and validation split",
 )
-TEST = AnnotationFile(("test_videodatainfo.json",), "captions of the test split", needed=False)
+TEST = AnnotationFile(
+    ("test_videodatainfo.json", "test_videodatainfo_2017.json"), "captions of the test split", needed=False
+)
 OBTAIN = (
     "MSR-VTT is given by Microsoft Research to who asks for it (the MSR Video to Language challenge of "
-    "2016 and 2017): put train_val_videodatainfo.json, test_videodatainfo.json and the folders "
-    "TrainValVideo and TestVideo into the folder."
+    "2016 and 2017): put train_val_videodatainfo.json and test_videodatainfo.json, or their 2017 namesakes "
+    "videodatainfo_2017.json and test_videodatainfo_2017.json, with the folders TrainValVideo and TestVideo "
+    "into the folder."
 )
 
 
@@ -47,7 +53,7 @@ class _MsrvttSentence(BaseModel):
 
 class _MsrvttDocument(BaseModel):
     videos: list[_MsrvttVideo]
-    sentences: list[_MsrvttSentence]
+    sentences: list[_MsrvttSentence] = []
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
