@@ -13,6 +13,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
+from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import VideoFeatures, describe_failures
@@ -42,8 +43,8 @@ class CaptionedVideo:
         return self.video.id
 
     def load(self) -> Features:
-        """Reads the features. Raises FeaturesDamaged."""
-        return self.features.load(self.video)
+        """Reads the features, and adds what the annotations say of the video. Raises FeaturesDamaged."""
+        return add_category(self.features.load(self.video), self.video.category)
 
 
 def load_captioned_videos(

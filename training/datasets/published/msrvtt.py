@@ -6,6 +6,8 @@ and ``end time`` are those of the clip in the YouTube video: the files that are 
 The challenge of 2017 gave the 10,000 clips as videodatainfo_2017.json, and clips to be captioned without
 captions as test_videodatainfo_2017.json, which have no sentences.
 
+``category`` is the clip's place among twenty kinds of videos, from 0 on, which STaTS may be told.
+
 Papers split it differently. G2L keeps the split of the files (6,513 / 497 / 2,990) and so do we for STaTS,
 whose "10K training and 2990 test" is the whole set. Refocus takes three contiguous parts, 6,512 / 498 /
 2,990. dualAFR had no captions of the test split and took 5,513 for training and 1,000 for testing out of the
@@ -44,6 +46,7 @@ OBTAIN = (
 class _MsrvttVideo(BaseModel):
     video_id: str
     split: Literal["train", "validate", "val", "test"]
+    category: int | None = None
 
 
 class _MsrvttSentence(BaseModel):
@@ -72,8 +75,10 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             captions[sentence.video_id].append(sentence.caption)
     files = MediaFiles.find_below(root)
     chosen = _choose_splits([video for document in documents for video in document.videos], protocol.paper)
+    categories = {video.video_id: video.category for document in documents for video in document.videos}
     entries = [
-        VideoItem(name, files.find(name), split, tuple(captions[name])) for name, split in chosen.items()
+        VideoItem(name, files.find(name), split, tuple(captions[name]), category=categories[name])
+        for name, split in chosen.items()
     ]
     return assemble(
         MSRVTT.name,
