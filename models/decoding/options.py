@@ -33,7 +33,7 @@ class DecodingOptions:
     remove_bad_endings: bool = False  # never end after an article or a preposition: constraints.BAD_ENDINGS
     group_size: int = 1  # "beam": number of groups of diverse beam search, each of beam_size / group_size
     diversity_lambda: float = 0.5  # what a word loses for each earlier group's beam that chose it
-    fusion_rule: Literal["merit", "relevance"] = "merit"  # what a fusion ranks by: combining/reranking.py
+    fusion_rule: Literal["merit", "relevance"] = "merit"  # of fusion: models/combining/reranking.py
     attention: bool = True  # return the attention of every word
 
     def __post_init__(self) -> None:

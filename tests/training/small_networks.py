@@ -27,7 +27,7 @@ from extractors.networks import csn, resnet3d
 from extractors.networks import imagenet as picture_networks
 from extractors.networks.c3d import C3D
 from extractors.networks.i3d import I3D, LogitsHead
-from extractors.networks.imagenet import ResNetLayout
+from extractors.networks.imagenet import InceptionV4, ResNetLayout
 from extractors.networks.resnet3d import ResNet3DLayout
 from extractors.preprocessing.images import ResizeAndCrop
 from models.feature_sources import feature_source
@@ -91,14 +91,29 @@ def build_small_detector(name: str, kinds: int = 91) -> Any:
     )
 
 
+class SmallInceptionV4(InceptionV4):
+    """One of each kind of block, where the network repeats them."""
+
+    def __init__(self, classes: int = 8) -> None:
+        super().__init__(classes)
+        blocks = self.network.features
+        kept = [*range(7), 10, 11, 18, 19]  # the stem, then A, its reduction, B, its reduction, C
+        self.network.features = nn.Sequential(*(blocks[place] for place in kept))
+
+
+#: In the place of what makes extractors of a stream set.
+create_small = partial(create, weights="seeded", engine="torch")
+
+
 def install(put: Put) -> None:
     """Puts the small networks in the places of the large ones."""
-    put(feature_source, "create", partial(create, weights="seeded", engine="torch"))
+    put(feature_source, "create", create_small)
     layouts = dict.fromkeys(picture_networks.LAYOUTS, ResNetLayout(ONE_EACH, 1, 8))
     put(picture_networks, "LAYOUTS", layouts)
     sides = {name: 76 if name == "inception_v4" else SIDE for name in imagenet.PLANS}
     plans = {name: _shrink(plan, sides[name]) for name, plan in imagenet.PLANS.items()}
     put(imagenet, "PLANS", plans)
+    put(imagenet, "InceptionV4", SmallInceptionV4)
     put(resnet3d, "LAYOUTS", {"resnext101": ResNet3DLayout(ONE_EACH, width=128, expansion=2, groups=32)})
     put(clip_networks, "RESNEXT_PLAN", _shrink(clip_networks.RESNEXT_PLAN, SIDE))
     put(csn, "DEPTHS", ONE_EACH)

@@ -35,11 +35,12 @@ from tests.app.live_api import LiveApi, live_api, send
 from tests.app.workers import service
 from tests.media import Painter, write_video
 from tests.training.laid_out import LAYOUTS, Captioned
-from tests.training.small_networks import install
+from tests.training.small_networks import create_small, install
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
 from training.cli import app
 from training.datasets.caption_set import VideoItem
+from training.evaluation.captioning import CaptioningRun
 from training.optimization import trainer
 from training.optimization.run_folder import RunSettings
 from training.optimization.validation import VideoValidation
@@ -48,7 +49,7 @@ from training.recipes.recipe import CONSTANT, RewardWeights
 from training.sessions import videos
 from training.sessions.videos import train_as_paper
 
-VIDEOS, FEW, STEPS, BATCH = 40, 12, 20, 8
+VIDEOS, FEW, STEPS, BATCH = 40, 6, 12, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
@@ -122,12 +123,12 @@ def narrow(config: BaseModel) -> BaseModel:
 def shorten(run: PaperRun, videos: int) -> PaperRun:
     """The paper's phases in a few steps each, at a rate that shows in them; BLEU alone is paid for."""
     paid = run.recipe.rewards
-    short = {"videos": BATCH, "learning_rate": 5e-3, "schedule": CONSTANT, "self_critical_rate": 1e-4}
+    short = {"videos": BATCH, "learning_rate": 1e-2, "schedule": CONSTANT, "self_critical_rate": 1e-4}
     recipe = run.recipe.model_copy(
         update={**short, "rewards": RewardWeights(**{**paid.model_dump(), "meteor": 0.0})}
     )
     epoch = 2 * videos / BATCH
-    steps = {**dict.fromkeys(run.epochs, 4), next(iter(run.epochs)): STEPS}
+    steps = {**dict.fromkeys(run.epochs, 2), next(iter(run.epochs)): STEPS}
     epochs = {phase: count / epoch for phase, count in steps.items()}
     return replace(run, recipe=recipe, epochs=epochs, config=lambda streams: narrow(run.config(streams)))
 
@@ -183,7 +184,7 @@ def trials(clips: Sequence[Captioned], tmp_path_factory: pytest.TempPathFactory)
         install(patch.setattr)
         patch.setattr(Decoder, "decode", refuse_to_decode_at_once)
         patch.setattr(videos, "VideoValidation", RecordedValidation)
-        patch.setattr(feature_source, "create", cache(feature_source.create))
+        patch.setattr("models.feature_sources.feature_source.create", cache(create_small))
         patch.setattr(trainer, "REPORT_EVERY", 1)
         yield PaperTrials(tmp_path_factory.mktemp("papers"), clips)
     torch.set_num_threads(threads)
@@ -202,7 +203,7 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     assert [run.recipe.decoding.options] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
-    assert np.mean(found[-4:]) < 0.85 * np.mean(found[:2]), found
+    assert np.mean(found[-3:]) < 0.9 * np.mean(found[:2]), found
     with (best.parent / "log.csv").open(newline="") as file:
         assert {row["phase"] for row in csv.DictReader(file)} >= set(run.epochs)
     kept = load_checkpoint(best)
@@ -236,15 +237,12 @@ def test_a_papers_checkpoint_is_evaluated_as_it_was_chosen(
     best, root = trials.train(recipe, captioner), trials.root(recipe, captioner)
     command = ["evaluate", str(best), "--data", str(root), "--cache", str(trials.folder / "cache"), "--json"]
     searched: list[dict[str, Any]] = []
-    from training.evaluation import report
 
-    whole = report.CaptioningRun
-
-    def remembered(*arguments: Any) -> Any:
+    def remembered(*arguments: Any) -> CaptioningRun:
         searched.append(vars(arguments[2]))
-        return whole(*arguments)
+        return CaptioningRun(*arguments)
 
-    monkeypatch.setattr(report, "CaptioningRun", remembered)
+    monkeypatch.setattr("training.evaluation.report.CaptioningRun", remembered)
     for options in ([], ["--name-once", "--method", "greedy", "--max-length", "9"]):
         done = CliRunner().invoke(app, [*command, *options])
         assert done.exit_code == 0, done.output
