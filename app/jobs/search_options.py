@@ -43,7 +43,7 @@ class SearchOptions(BaseModel):
         float | None, WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
     ] = _rare(None, "sample: draw among the fewest likeliest words that hold this probability.", gt=0, le=1)
     seed: Annotated[int | None, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_SEED})] = (
-        _rare(None, "sample: makes the draws of a job that runs alone repeatable.", ge=0, le=MOST_SEED)
+        _rare(None, "sample: the same seed draws the same captions again.", ge=0, le=MOST_SEED)
     )
     suppress_unk: bool = _rare(True, "Never write the mark of an unknown word.")
     block_trigrams: bool = _rare(False, "Never write three words in a row twice.")

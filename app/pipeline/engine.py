@@ -147,8 +147,7 @@ class Engine:
     ) -> Sequence[EngineAnswer | JobFailure]:
         began = time.perf_counter()
         try:
-            told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
-            captions = plan.caption(told, _decoding(options), options.prompt)
+            captions = _write(plan, videos, options)
         except OptionRefused as refused:
             if refused.option != "prompt":
                 return [CaptionerLacksOption(f"{refused.option} is refused: {refused.why}.")] * len(videos)
@@ -210,6 +209,19 @@ def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, strea
     answer = Answer(caption=best.text, captions=captions, model=model, timings=timings)
     attention = None if best.attention is None else best.attention.model_dump_json()
     return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
+
+
+def _write(
+    plan: CaptionPlan, videos: Sequence[CaptionInputs], options: CaptionOptions
+) -> list[list[Caption]]:
+    """Writes captions of videos together, or one by one where words are drawn.
+
+    What is drawn for a video then follows from its seed, whoever else is captioned beside it.
+    """
+    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in told] if options.method == "sample" else [told]
+    written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
+    return [best_first for of_group in written for best_first in of_group]
 
 
 def _decoding(options: CaptionOptions) -> DecodingOptions:
