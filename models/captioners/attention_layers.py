@@ -15,6 +15,27 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights * mask
 
 
+def weigh_tanh(w: nn.Linear, x: Tensor) -> Tensor:
+    """Computes wᵀ tanh x over the last axis, and may write into ``x``.
+
+    Of float32 on a CPU without gradient by tanh x = 2 σ(2x) - 1, off by 2e-7 at most: torch's σ takes a sixth
+    of the time of its tanh there, and over all cells of a video tanh is what a step spends most on.
+
+    Args:
+        w: Linear (A → 1) without bias.
+        x: (…, A), of which nobody else asks anything.
+
+    Returns:
+        (…).
+    """
+    fast = x.device.type == "cpu" and x.dtype == torch.float32 and not x.requires_grad
+    if not fast:
+        weighed: Tensor = w(torch.tanh(x))
+        return weighed.squeeze(-1)
+    halves: Tensor = w(x.mul_(2).sigmoid_())
+    return (2 * halves - w.weight.sum()).squeeze(-1)
+
+
 class AdditiveAttention(nn.Module):
     """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b), eq. 2 of STaTS (Bahdanau's attention).
 
@@ -42,9 +63,7 @@ class AdditiveAttention(nn.Module):
         """Scores h (R, query) against keys (B, …, A), R = B·K: (R, …), not normalised."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
-        energy = torch.tanh(query + keys.unsqueeze(1))
-        scores: Tensor = self.w(energy)
-        return scores.view(h.shape[0], *places)
+        return weigh_tanh(self.w, query + keys.unsqueeze(1)).view(h.shape[0], *places)
 
 
 class BilinearAttention(nn.Module):
@@ -76,9 +95,9 @@ class BilinearAttention(nn.Module):
         """Scores h (R, query) against keys (B, …, A), R = B·K: (R, …), not normalised."""
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
-        product = query * keys.unsqueeze(1)
-        scores: Tensor = self.w(torch.tanh(product if self.b is None else product + self.b))
-        return scores.view(h.shape[0], *places)
+        keys = keys.unsqueeze(1)
+        x = query * keys if self.b is None else torch.addcmul(self.b, query, keys)
+        return weigh_tanh(self.w, x).view(h.shape[0], *places)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

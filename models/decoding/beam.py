@@ -50,26 +50,68 @@ def search_beams(
     """
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     beams, attentions = PartialCaptions.begin(memory.size, word.device), []
+    stepped = torch.arange(memory.size, device=word.device)  # the beams that the step's rows belong to
     for _ in range(options.max_length):
         log_probs, state, attention = captioner.step(state, word, memory)
         attentions.append(attention if options.attention else None)
         log_probs = apply_temperature(log_probs, options.temperature)
-        candidates = _score_continuations(log_probs, beams, constraints)
+        candidates = _score_continuations(log_probs, beams, stepped, constraints)
         chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        beams = beams.append(parent, word, log_probs[parent, word], chosen.total.flatten())
+        row = torch.zeros_like(beams.finished, dtype=torch.long).index_copy(0, stepped, _count(stepped))[
+            parent
+        ]
+        beams = beams.append(parent, row, word, log_probs[row, word], chosen.total.flatten())
         if _is_settled(beams, memory.size, options):
             break
-        state = state.select(parent)
+        stepped = _find_open(beams.finished, memory.size)
+        state, word = state.select(row[stepped]), word[stepped]
     return SearchResult(beams, attentions)
 
 
-def _score_continuations(log_probs: Tensor, beams: PartialCaptions, constraints: Constraints) -> Tensor:
-    """(R, V) log-probabilities of every continuation; a finished beam's only one is to stay as it is."""
+def _count(rows: Tensor) -> Tensor:
+    return torch.arange(len(rows), device=rows.device)
+
+
+def _find_open(finished: Tensor, videos: int) -> Tensor:
+    """Finds the beams that have to be stepped, as many of each video, in their order.
+
+    A finished beam has nothing to ask of the captioner. The rows of a step stand side by side for each video,
+    so that some finished ones go along where another video has more open ones.
+    """
+    by_video = finished.view(videos, -1)
+    most = int((~by_video).sum(1).max())
+    if most == by_video.shape[1]:
+        return _count(finished)
+    open_first = by_video.to(torch.uint8).sort(dim=1, stable=True).indices[:, :most].sort(dim=1).values
+    return (
+        open_first + torch.arange(videos, device=finished.device).unsqueeze(1) * by_video.shape[1]
+    ).flatten()
+
+
+def _score_continuations(
+    log_probs: Tensor, beams: PartialCaptions, stepped: Tensor, constraints: Constraints
+) -> Tensor:
+    """Scores every continuation of R beams; a finished beam's only one is to stay as it is.
+
+    Args:
+        log_probs: (S, V), of the beams that were stepped.
+        beams: R of them.
+        stepped: (S,), which.
+        constraints: Forbid words.
+
+    Returns:
+        (R, V) log-probabilities.
+    """
+    some = beams.select(stepped) if len(stepped) < len(beams.total) else beams
     total = beams.total.to(log_probs.dtype)
-    candidates = log_probs + total.unsqueeze(1)
-    constraints.forbid_(candidates, beams.tokens)
-    candidates.masked_fill_(beams.finished.unsqueeze(1), -torch.inf)
+    candidates = log_probs + some.total.to(log_probs.dtype).masked_fill(some.finished, -torch.inf).unsqueeze(
+        1
+    )
+    constraints.forbid_(candidates, some.tokens)
+    if some is not beams:
+        every = candidates.new_full((len(total), candidates.shape[1]), -torch.inf)
+        candidates = every.index_copy_(0, stepped, candidates)
     candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
     return candidates
 
@@ -118,12 +160,11 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
     """
     asked = count
     while True:
-        found = values.topk(asked, dim=1)
-        last = found.values[:, count - 1 : count]
-        tied = (values >= last.clamp(min=torch.finfo(values.dtype).min)).sum(1)
-        if asked == values.shape[1] or int(tied.max()) <= asked:
+        found = values.topk(min(asked + 1, values.shape[1]), dim=1)
+        last, beyond = found.values[:, count - 1], found.values[:, -1]
+        if asked >= values.shape[1] or not bool(((beyond == last) & (last > -torch.inf)).any()):
             break
-        asked = min(2 * asked, values.shape[1])
+        asked *= 2
     index = found.indices.sort(dim=1).values
     order = values.gather(1, index).sort(dim=1, descending=True, stable=True).indices
     return index.gather(1, order[:, :count])
