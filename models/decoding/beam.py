@@ -1,14 +1,15 @@
 """Searches the likeliest captions of all videos at once: beam search, and its diverse variant.
 
 Beams are pruned by their plain log-probability and ranked by the normalised one at the end. Finished
-beams stay and compete unchanged. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
+beams stay and compete unchanged, and the captioner is asked no more of them, nor of a video whose captions
+nothing can change. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
 diversity) splits the beams into groups that choose one after the other within a step; the penalty for
 words that earlier groups chose steers the choice and is no part of a score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,68 +51,85 @@ def search_beams(
     """
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     beams, attentions = PartialCaptions.begin(memory.size, word.device), []
-    stepped = torch.arange(memory.size, device=word.device)  # the beams that the step's rows belong to
+    asked, known = AskedBeams.all_of(beams, memory.size), memory
     for _ in range(options.max_length):
-        log_probs, state, attention = captioner.step(state, word, memory)
+        log_probs, state, attention = captioner.step(state, word, known)
         attentions.append(attention if options.attention else None)
         log_probs = apply_temperature(log_probs, options.temperature)
-        candidates = _score_continuations(log_probs, beams, stepped, constraints)
+        candidates = _score_continuations(log_probs, beams, asked, constraints)
         chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        row = torch.zeros_like(beams.finished, dtype=torch.long).index_copy(0, stepped, _count(stepped))[
-            parent
-        ]
-        beams = beams.append(parent, row, word, log_probs[row, word], chosen.total.flatten())
-        if _is_settled(beams, memory.size, options):
+        place = asked.places(beams)[parent]
+        beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
+        settled = _find_settled(beams, memory.size, options)
+        if bool(settled.all()):
             break
-        stepped = _find_open(beams.finished, memory.size)
-        state, word = state.select(row[stepped]), word[stepped]
+        beams = _close(beams, settled)
+        asked = AskedBeams.open_of(beams, memory.size)
+        if len(asked.videos) < known.size:
+            known = memory.select(asked.videos)
+        state, word = state.select(place[asked.rows]), word[asked.rows]
     return SearchResult(beams, attentions)
 
 
-def _count(rows: Tensor) -> Tensor:
-    return torch.arange(len(rows), device=rows.device)
+@dataclass(frozen=True, eq=False)
+class AskedBeams:
+    """Says of which of R beams a step asks the captioner, as many of each video.
 
-
-def _find_open(finished: Tensor, videos: int) -> Tensor:
-    """Finds the beams that have to be stepped, as many of each video, in their order.
-
-    A finished beam has nothing to ask of the captioner. The rows of a step stand side by side for each video,
-    so that some finished ones go along where another video has more open ones.
+    rows: (S,), those beams, in their order. videos: (A,), which of the B videos they are of.
     """
-    by_video = finished.view(videos, -1)
-    most = int((~by_video).sum(1).max())
-    if most == by_video.shape[1]:
-        return _count(finished)
-    open_first = by_video.to(torch.uint8).sort(dim=1, stable=True).indices[:, :most].sort(dim=1).values
-    return (
-        open_first + torch.arange(videos, device=finished.device).unsqueeze(1) * by_video.shape[1]
-    ).flatten()
+
+    rows: Tensor
+    videos: Tensor
+
+    @classmethod
+    def all_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+        """Asks of every beam."""
+        device = beams.total.device
+        return cls(torch.arange(len(beams.total), device=device), torch.arange(videos, device=device))
+
+    @classmethod
+    def open_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+        """Asks of open beams; finished ones go along where another video has more open ones."""
+        finished = beams.finished.view(videos, -1)
+        opened = finished.shape[1] - finished.sum(1)
+        most = int(opened.max())
+        if most == finished.shape[1] and bool(opened.all()):
+            return cls.all_of(beams, videos)
+        some = opened.nonzero().flatten()
+        # bool cannot be sorted stably on every device
+        order = finished[some].to(torch.uint8).sort(dim=1, stable=True).indices[:, :most].sort(dim=1).values
+        return cls((order + some.unsqueeze(1) * finished.shape[1]).flatten(), some)
+
+    def places(self, beams: PartialCaptions) -> Tensor:
+        """Finds for each beam (R,) its row of the step; without meaning for those that were not asked of."""
+        places = torch.zeros_like(beams.finished, dtype=torch.long)
+        return places.index_copy_(0, self.rows, torch.arange(len(self.rows), device=places.device))
 
 
 def _score_continuations(
-    log_probs: Tensor, beams: PartialCaptions, stepped: Tensor, constraints: Constraints
+    log_probs: Tensor, beams: PartialCaptions, asked: AskedBeams, constraints: Constraints
 ) -> Tensor:
     """Scores every continuation of R beams; a finished beam's only one is to stay as it is.
 
     Args:
-        log_probs: (S, V), of the beams that were stepped.
+        log_probs: (S, V), of the beams that the captioner was asked of.
         beams: R of them.
-        stepped: (S,), which.
+        asked: Which those are.
         constraints: Forbid words.
 
     Returns:
         (R, V) log-probabilities.
     """
-    some = beams.select(stepped) if len(stepped) < len(beams.total) else beams
-    total = beams.total.to(log_probs.dtype)
-    candidates = log_probs + some.total.to(log_probs.dtype).masked_fill(some.finished, -torch.inf).unsqueeze(
-        1
-    )
-    constraints.forbid_(candidates, some.tokens)
-    if some is not beams:
-        every = candidates.new_full((len(total), candidates.shape[1]), -torch.inf)
-        candidates = every.index_copy_(0, stepped, candidates)
+    every, total = len(asked.rows) == len(beams.total), beams.total.to(log_probs.dtype)
+    open_total, tokens = total.masked_fill(beams.finished, -torch.inf), beams.tokens
+    if not every:
+        open_total, tokens = open_total[asked.rows], tokens[asked.rows]
+    candidates = log_probs + open_total.unsqueeze(1)
+    constraints.forbid_(candidates, tokens)
+    if not every:
+        impossible = candidates.new_full((len(total), candidates.shape[1]), -torch.inf)
+        candidates = impossible.index_copy_(0, asked.rows, candidates)
     candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
     return candidates
 
@@ -170,8 +188,8 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
     return index.gather(1, order[:, :count])
 
 
-def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
-    """Finds out whether going on could change no returned caption of any video.
+def _find_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> Tensor:
+    """Finds the videos (B,) of which going on could change no returned caption.
 
     Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
     keep its total up to the greatest length. A finished caption whose score beats that has a greater
@@ -184,4 +202,14 @@ def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -
     kept = best.topk(min(options.num_captions, best.shape[1]), dim=1).values
     open_total = total.masked_fill(finished, -torch.inf).amax(1)
     reach = open_total / penalty.divisor(total.new_tensor(float(options.max_length)))
-    return bool(((kept[:, -1] > reach) | (open_total == -torch.inf)).all())
+    return ((kept[:, -1] > reach) | (open_total == -torch.inf)).view(videos, -1).all(1)
+
+
+def _close(beams: PartialCaptions, settled: Tensor) -> PartialCaptions:
+    """Gives up the open beams of settled videos (B,)."""
+    given_up = ~beams.finished & settled.repeat_interleave(len(beams.finished) // len(settled))
+    return replace(
+        beams,
+        total=beams.total.masked_fill(given_up, -torch.inf),
+        finished=beams.finished | given_up,
+    )
