@@ -18,6 +18,7 @@ All run on one thread and are timed in processor seconds, which is what an idle 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from models.decoding.decode import DecodingOptions, LengthPenalty, decode
 from models.vocabulary import EOS
 
 BATCHES = (1, 8)
-HEADS = 4
+HEADS = 4  #: fewer where that does not divide the width
 
 
 def main() -> None:
@@ -210,7 +211,7 @@ def make_generation(
         n_positions=64,
         n_embd=width,
         n_layer=1,
-        n_head=HEADS,
+        n_head=math.gcd(HEADS, width),
         add_cross_attention=True,
         bos_token_id=0,
         eos_token_id=EOS,

@@ -146,8 +146,9 @@ def _prune(candidates: Tensor, beams: PartialCaptions, videos: int, options: Dec
         g = group % groups  # before the first word all groups share one row
         lost = None if group == 0 else options.diversity_lambda * taken
         choice = _prune_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
-        written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
-        taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
+        if group + 1 < options.group_size:
+            written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
+            taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
         first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
         choices.append(BeamStep(choice.parent + first_row, choice.word, choice.total))
     return BeamStep(*(torch.cat([getattr(c, f) for c in choices], 1) for f in ("parent", "word", "total")))
