@@ -171,9 +171,13 @@ class RankedAttention(nn.Module):
 
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
         """⊕ of eq. 8. Padding leaves the state alone, so the last valid output comes out."""
-        h = c = x.new_zeros(x.shape[0], x.shape[2])
-        for t in range(x.shape[1]):
-            h_t, c_t = self.lstm(x[:, t], (h, c))
+        lstm = self.lstm
+        gates = F.linear(x, lstm.weight_ih, lstm.bias_ih + lstm.bias_hh)  # of all frames by one product
+        h, c = _open_gates(gates[:, 0], None)
+        first = mask[:, :1]
+        h, c = h * first, c * first
+        for t in range(1, x.shape[1]):
+            h_t, c_t = _open_gates(torch.addmm(gates[:, t], h, lstm.weight_hh.t()), c)
             valid = mask[:, t, None]
             h, c = torch.where(valid, h_t, h), torch.where(valid, c_t, c)
         return h
@@ -184,6 +188,15 @@ class RankedAttention(nn.Module):
         pairs = mask[:, 1:] & mask[:, :-1]
         zeta = projected[:, :-1] + self.margin - projected[:, 1:]
         return (F.softplus(zeta) * pairs).sum(1) / pairs.sum(1).clamp(min=1)
+
+
+def _open_gates(gates: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor]:
+    """An LSTM's next output and cell; gates: (R, 4d) in nn.LSTMCell's order, c: (R, d), None for zeros."""
+    i, f, g, o = gates.chunk(4, 1)
+    cell = i.sigmoid() * g.tanh()
+    if c is not None:
+        cell = torch.addcmul(cell, f.sigmoid(), c)
+    return o.sigmoid() * cell.tanh(), cell
 
 
 class StreamAttention(nn.Module):
@@ -246,8 +259,9 @@ class StreamAttention(nn.Module):
             e = masked_softmax(
                 scores, expand_to_rows(memory.region_mask.any(1), h)
             )  # eq. 3, ẽ for all frames
-            by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
-            x = weighted_sum(e, by_region).view(-1, frames, width)
+            # frame by frame, since a product over all frames at once would copy the video at every word
+            by_frame = torch.matmul(e.to(memory.x.dtype).view(videos, 1, -1, regions), memory.x)
+            x = by_frame.transpose(1, 2).reshape(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
             e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame
