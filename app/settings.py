@@ -361,7 +361,7 @@ class Settings(BaseSettings):
 
     @property
     def decoder_count(self) -> int:
-        """How many decoders a worker has: as many as were said, or what leaves the engine a core."""
+        """Counts the decoders of a worker: as many as were said, or what leaves the engine a core."""
         return self.decoders or max(1, min(MOST_DECODERS, core_count() - 1))
 
     @property

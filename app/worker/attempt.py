@@ -16,6 +16,7 @@ from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.segments.summary import SummaryClip
+from app.worker.shared_frames import SharedFootage, share_footage
 from extractors.errors import ReelwordError
 from extractors.features import Footage
 from extractors.media.request import Decoded
@@ -49,8 +50,9 @@ class Attempt:
     finished one of them. fetched: seconds that fetching the video took; None where it was uploaded. error:
     why the job has failed. marks: when each stage began, in seconds since 1970, as far as there is room.
     first_attempt: which one this turn began with. feature_key: digest of its file, and what else names its
-    features in the cache. features: found there, in place of ``decoded``. stills: JPEG files of the frames
-    that the captioner sees. reply: the engine's. is_alone: whether it shares no batch: something died of it,
+    features in the cache. features: found there, in place of ``decoded``. shared: what was decoded, in
+    memory that the engine maps, in place of ``decoded`` too. stills: JPEG files of the frames that the
+    captioner sees. reply: the engine's. is_alone: whether it shares no batch: something died of it,
     or of one that it shared a batch with. is_last: whether its worker holds no other job meanwhile: the
     workers of its other attempts fell silent.
     """
@@ -62,6 +64,7 @@ class Attempt:
     answer: Answer = field(default_factory=Answer)
     reported: tuple[Answer | None, KeptSegments | None] = (None, None)
     decoded: Decoded | None = None
+    shared: SharedFootage | None = None
     stopped: Stop | None = None
     film: float | None = None
     clip: SummaryClip | None = None
@@ -117,12 +120,25 @@ class Attempt:
         """Returns what it is captioned from: its frames, or its packed streams. It has been read."""
         if self.features is not None:
             return self.features.streams
+        if self.shared is not None:
+            return self.shared
         assert self.decoded is not None
         return self.decoded.footage
 
     @property
     def has_video(self) -> bool:
-        return self.features is not None or self.decoded is not None
+        return self.features is not None or self.shared is not None or self.decoded is not None
+
+    def share_frames(self) -> None:
+        """Moves the frames that were decoded into shared memory, which the engine maps."""
+        assert self.decoded is not None
+        self.shared, self.decoded = share_footage(self.decoded.footage), None
+
+    def forget_frames(self) -> None:
+        """Gives back the memory of its frames."""
+        if self.shared is not None:
+            self.shared.close()
+        self.shared = self.decoded = None
 
     @property
     def is_kept(self) -> bool:

@@ -245,5 +245,6 @@ class JobRunner:
     def _let_go(self, run: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""
         self._watch.release(run)
+        run.forget_frames()
         if self._tracing.is_on:
             self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))

@@ -45,7 +45,7 @@ class JobsInHand:
 
     @property
     def moves(self) -> int:
-        """How often something has moved so far."""
+        """Counts how often something has moved so far."""
         return self._moves
 
     def _tell(self) -> None:

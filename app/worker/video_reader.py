@@ -61,13 +61,19 @@ class VideoReader:
         if run.claim.job.submission.validate_only:
             self._validate(run)
             return None
-        if not read_until_it_works(run, self._read_frames, self.ends):
+        if not read_until_it_works(run, self._read_for_engine, self.ends):
             return None
         if run.film is not None:
             self.hand.forget_frames(run)
             return "film"
-        seen_frames(run)
         return "caption"
+
+    def _read_for_engine(self, run: Attempt) -> None:
+        """Reads frames into memory that the engine maps, and makes the pictures that a result shows."""
+        self._read_frames(run)
+        if run.decoded is not None:
+            seen_frames(run)
+            run.share_frames()
 
     def _read_frames(self, run: Attempt) -> None:
         engine = self.info()
