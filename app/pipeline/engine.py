@@ -34,6 +34,7 @@ from extractors.video_features.packed_streams import count_bytes, pack_streams, 
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
+from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
 
 LARGEST_STREAMS = 256 * 2**20  #: bytes of one video's streams that are packed to be kept
@@ -84,7 +85,7 @@ class Engine:
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Computes features of all videos together, then captions, together where the options are the same.
+        """Computes features of all videos together, then captions, together what one captioner writes alike.
 
         Args:
             videos: their frames, or the packed streams of an earlier answer.
@@ -100,14 +101,14 @@ class Engine:
         inputs = _describe(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
-        for wanted in dict.fromkeys(options):
-            places = [place for place, given in enumerate(options) if given == wanted]
+        for places in _alike(options):
             report("caption", len(answers) / len(videos))
             plan = plans[places[0]]
             if isinstance(plan, JobFailure):
                 found: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
-                found = self._caption(plan, [inputs[place] for place in places], wanted, timings)
+                of_each = [options[place] for place in places]
+                found = self._caption(plan, [inputs[place] for place in places], of_each, timings)
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(videos))]
 
@@ -140,20 +141,21 @@ class Engine:
         self,
         plan: CaptionPlan,
         videos: Sequence[CaptionInputs],
-        options: CaptionOptions,
+        options: Sequence[CaptionOptions],
         timings: Mapping[str, float],
     ) -> Sequence[EngineAnswer | JobFailure]:
+        """Captions videos whose options differ in nothing that decoding looks at."""
         began = time.perf_counter()
         try:
-            captions = plan.caption(videos, _decoding(options), options.prompt)
+            captions = plan.caption(videos, _decoding(options[0]), options[0].prompt)
         except OptionRefused as refused:
             if refused.option != "prompt":
                 raise
             return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(plan, video, options), Timings(**spent), video.streams)
-            for best_first, video in zip(captions, videos, strict=True)
+            _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
+            for best_first, video, own in zip(captions, videos, options, strict=True)
         ]
 
     def _model(self, plan: CaptionPlan, video: CaptionInputs, options: CaptionOptions) -> Model:
@@ -182,12 +184,18 @@ def _describe(
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
         if isinstance(video, Frames) and not isinstance(plan, JobFailure) and plan.feature_source is not None
     }
-    for source in dict.fromkeys(waiting.values()):
-        places = [place for place, each in waiting.items() if each is source]
-        found = source.extract([inputs[place].frames for place in places])
-        for place, described in zip(places, found, strict=True):
-            inputs[place] = CaptionInputs(inputs[place].frames, described)
+    found = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
+    for place, described in zip(waiting, found, strict=True):
+        inputs[place] = CaptionInputs(inputs[place].frames, described)
     return inputs
+
+
+def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
+    """Groups the places of options that differ in nothing that decoding looks at."""
+    groups: dict[object, list[int]] = {}
+    for place, each in enumerate(options):
+        groups.setdefault((each.choice, _decoding(each), each.prompt), []).append(place)
+    return list(groups.values())
 
 
 def _given(video: Frames | bytes) -> CaptionInputs:
