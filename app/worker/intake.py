@@ -1,7 +1,7 @@
 """Claims jobs for a worker while it has room for them, in a thread of its own.
 
 An idle worker waits for its next job. One at work takes more to be read ahead, as long as no other worker is
-idle: a batch for the engine, one that is being read for it, and no more than its decoders begin with at once.
+idle: a batch for the engine and one that is being read for it, no more at once than its decoders begin with.
 A job whose workers fell silent each time so far is in hand alone in its last attempt.
 """
 
@@ -103,7 +103,8 @@ class Intake:
 
     def _take(self) -> None:
         hand = self._runner.hand
-        moves, room, is_idle = hand.moves, self._room(), len(hand) == hand.count("fetch")
+        moves, is_idle = hand.moves, len(hand) == hand.count("fetch")
+        room = self._room(is_idle)
         if room == 0:
             hand.wait_for_move(moves, LONGEST_PAUSE)
         elif self._begin(self._queue.take(room, is_ahead=not is_idle)):
@@ -114,14 +115,14 @@ class Intake:
         elif not len(hand) and self._runner.has_unmeasured:
             self._let_main_thread_measure()
 
-    def _room(self) -> int:
-        """Counts the jobs that may be taken now."""
+    def _room(self, is_idle: bool) -> int:
+        """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
         hand, readers, batch = self._runner.hand, self._settings.decoder_count, self._settings.batch_jobs
         fetched = hand.count("fetch")
         if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
             return 0
         window = max(2 * batch, batch + readers) - (len(hand) - fetched)
-        return max(0, min(window, batch, readers + 1 - hand.waiting("read")))
+        return min(window, batch) if is_idle else max(0, min(window, readers + 1 - hand.waiting("read")))
 
     def _let_main_thread_measure(self) -> None:
         """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""

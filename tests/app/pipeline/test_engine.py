@@ -165,6 +165,7 @@ def test_an_answer_does_not_depend_on_who_shared_the_batch(shipped: Engine, clip
         CaptionOptions(captioner="temporal", beam_size=1, length_penalty=0.0),
         CaptionOptions(captioner="fusion", members=("stats", "spatial")),
         CaptionOptions(captioner="ensemble", members=("stats", "g2l")),
+        CaptionOptions(captioner="stats", method="sample", seed=7, num_captions=3),
     ]
     jobs = [(clips[place % 3], wish) for place, wish in enumerate([*wishes, *reversed(wishes)])]
     videos = [decode_here(clip, shipped.info.request_for(wish.choice)).footage for clip, wish in jobs]
@@ -185,6 +186,26 @@ def test_an_answer_does_not_depend_on_who_shared_the_batch(shipped: Engine, clip
         assert shared.answer.model is not None
         assert shared.answer.model.options == wish.model_dump()
         assert (shared.attention is None) == (not wish.attention)
+
+
+def test_what_is_drawn_for_a_video_follows_from_its_seed_alone(engine: Engine, clips: list[Path]) -> None:
+    videos = [decode_here(clip, engine.info.request).footage for clip in clips]
+    options = CaptionOptions(captioner="stats", method="sample", seed=7, num_captions=3)
+
+    def drawn(*places: int) -> list[list[str]]:
+        found = engine.describe_and_caption(
+            [videos[i] for i in places], [options] * len(places), ignore_progress
+        )
+        answers = [each.answer for each in found if isinstance(each, EngineAnswer)]
+        return [[caption.text for caption in answer.captions or []] for answer in answers]
+
+    together = drawn(0, 1, 2)
+    assert [drawn(place)[0] for place in range(3)] == together
+    assert drawn(2, 0) == [together[2], together[0]]
+    other = options.model_copy(update={"seed": 8})
+    (answer,) = engine.describe_and_caption([videos[1]], [other], ignore_progress)
+    assert isinstance(answer, EngineAnswer)
+    assert [caption.text for caption in answer.answer.captions or []] != together[1]
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:

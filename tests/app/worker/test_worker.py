@@ -188,7 +188,9 @@ def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
 def test_a_poison_among_eight_in_hand_costs_the_others_nothing(crew: Service, video: Path) -> None:
     worker = crew.start_worker(REELWORD_BATCH_JOBS="4", REELWORD_DECODERS="2")
     wishes = ["sleep-4", "echo", "echo", "segfault", "echo", "echo", "echo", "echo"]
-    ids = [crew.submit(video, wish) for wish in wishes]
+    ids = [crew.submit(video, wishes[0])]
+    crew.wait(ids[0], lambda job: job.stage == "extract")
+    ids += [crew.submit(video, wish) for wish in wishes[1:]]
     eventually(lambda: all(crew.job(job_id).state == "running" for job_id in ids))
     done = [crew.wait(job_id, seconds=90) for job_id in ids]
     assert [job.state for job in done] == ["failed" if wish == "segfault" else "succeeded" for wish in wishes]
