@@ -17,11 +17,13 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.captioners.refocus import Refocus, RefocusMemory
+from training.batches.loading import find_device
 from training.batches.training_batch import TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.losses import make_scheduled_sampling
+from training.optimization.processes import ALONE, Processes, share_mean
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import Losses, Phase, Scores, Trainer, make_generator
+from training.optimization.trainer import Losses, Phase, Scores, Trainer
 
 #: From a phase's name to the best weights when it had ended.
 BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
@@ -92,22 +94,25 @@ class RefocusPhases:
             return {"cider": validation.cider(network, trainer.precision, RefocusMemory.first_step)}
 
         phase = trainer.make_phase("first_step", trainer.recipe.first_step_steps, loss, judge)
-        trainer.go_through(phase, build_learner(trainer.recipe, captioner))
+        trainer.go_through(phase, build_learner(trainer.recipe, captioner, trainer.precision))
 
     def train_combined(self, captioner: Refocus) -> None:
         """Descends eq. 22, with the reward that each video earned in the last epoch."""
         trainer = self.trainer
-        rewards = LastRewards([item.id for item in trainer.batches.items])
+        rewards = LastRewards([item.id for item in trainer.batches.items], trainer.processes)
 
         def loss(network: Refocus, batch: TrainingBatch, step: int) -> Losses:
             ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
-            words = make_scheduled_sampling(ratio, make_generator(trainer.recipe.seed, step, 4))
-            with trainer.autocast():
+            device = find_device(network)
+            words = make_scheduled_sampling(ratio, trainer.make_generator(step, 4, device))
+            with trainer.autocast(network):
                 memory = network.encode_batches(batch.inputs_of(network))
-                found = network.combined_loss(memory, batch.targets, rewards.get(batch.ids), words)
+                last = rewards.get(batch.ids).to(device)
+                found = network.combined_loss(memory, batch.targets, last, words)
             rewards.remember(batch.ids, found.reward)
             parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
-            return {"total": found.total, **parts, "reward": found.reward.mean()}
+            total = share_mean(found.total, (batch.targets >= 0).sum())
+            return {"total": total, **parts, "reward": found.reward.mean()}
 
         steps = trainer.recipe.combined_steps
         phase = trainer.make_phase("combined", steps, loss, trainer.judge_on_shots)
@@ -123,7 +128,8 @@ class RefocusPhases:
     def _go_through(self, phase: Phase[Refocus], captioner: Refocus) -> None:
         """Judges the start first, so that only a gain on videos of several shots is kept."""
         phase = replace(phase, metric="shots_cider", keeps_start=True)
-        self.trainer.go_through(phase, build_learner(self.trainer.recipe, captioner))
+        trainer = self.trainer
+        trainer.go_through(phase, build_learner(trainer.recipe, captioner, trainer.precision))
 
 
 class LastRewards:
@@ -131,11 +137,12 @@ class LastRewards:
 
     ``values`` (items,) are NaN for a video that was not seen yet; a run's state holds them. A video comes
     once an epoch, so that what is found is R_{e-1}. An epoch ends with the last whole batch: a video that it
-    left out has an older reward, or none.
+    left out has an older reward, or none. All processes know all rewards: the next time another may have the
+    video.
     """
 
-    def __init__(self, ids: Sequence[str]) -> None:
-        self._place = {name: i for i, name in enumerate(ids)}
+    def __init__(self, ids: Sequence[str], processes: Processes = ALONE) -> None:
+        self._place, self._processes = {name: i for i, name in enumerate(ids)}, processes
         self.values = torch.full((len(ids),), torch.nan)
 
     def get(self, ids: Sequence[str]) -> Tensor:
@@ -144,7 +151,8 @@ class LastRewards:
 
     def remember(self, ids: Sequence[str], rewards: Tensor) -> None:
         """Keeps rewards (B,) of these videos."""
-        self.values[self._places(ids)] = rewards.detach().float().cpu()
+        for names, values in self._processes.gather((tuple(ids), rewards.detach().float().cpu())):
+            self.values[self._places(names)] = values
 
     def _places(self, ids: Sequence[str]) -> Tensor:
         return torch.tensor([self._place[name] for name in ids])
