@@ -82,7 +82,7 @@ class TrainingBatch:
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """One of ``count`` nearly equal parts of a batch, ``number`` from 0: neighbouring videos."""
 
     number: int = 0
@@ -95,7 +95,7 @@ class Part:
         return values[first * rows : last * rows]
 
 
-WHOLE_BATCH = Part()
+WHOLE_BATCH = BatchPart()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class TrainingBatches(ABC, Generic[ItemT_co]):
     captions: int
     max_length: int
     seed: int
-    part: Part = field(default=WHOLE_BATCH, kw_only=True)
+    part: BatchPart = field(default=WHOLE_BATCH, kw_only=True)
 
     @property
     def steps_per_epoch(self) -> int:

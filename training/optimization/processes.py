@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from extractors.engines.engine_choice import DeviceUnavailable, open_device
 from extractors.errors import ReelwordError
-from training.batches.training_batch import Part, TrainingBatch
+from training.batches.training_batch import BatchPart, TrainingBatch
 
 #: The first process validates alone; the others wait for its next gradient.
 PATIENCE = timedelta(hours=12)
@@ -50,9 +50,9 @@ class Processes:
         return self.rank == 0
 
     @property
-    def part(self) -> Part:
+    def part(self) -> BatchPart:
         """The part of every batch that this process takes."""
-        return Part(self.rank, self.count)
+        return BatchPart(self.rank, self.count)
 
     def check_videos(self, videos: int) -> None:
         """Checks that a batch has a video for each process. Raises NotShared."""

@@ -193,7 +193,8 @@ class Trainer:
             purpose: 1 to 15, so that what is drawn for one thing does not depend on another.
             device: on which it draws.
         """
-        return make_generator(self.processes.shift(self.recipe.seed * 16 + purpose), step, device)
+        seed = self.processes.shift(self.recipe.seed * 16 + purpose)
+        return torch.Generator(device).manual_seed((seed * 10_000_019 + step) % 2**63)
 
     def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
         """Takes all steps of a phase that the run has not taken yet."""
@@ -279,8 +280,3 @@ class Trainer:
         place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
         self.run.save({**place, **learner.state(), **phase.remembered})
         return best
-
-
-def make_generator(seed: int, step: int, device: torch.device) -> torch.Generator:
-    """Makes a generator that draws on the device, another for each seed and step."""
-    return torch.Generator(device).manual_seed((seed * 10_000_019 + step) % 2**63)

@@ -13,7 +13,7 @@ import torch
 
 from extractors.engines.engine_choice import DeviceUnavailable
 from tests.training.shared_training import STEPS
-from training.batches.training_batch import Part
+from training.batches.training_batch import BatchPart
 from training.optimization.embedding import train_embedding
 from training.optimization.processes import NotShared, Processes, join_processes, share_mean
 
@@ -65,7 +65,7 @@ def test_the_first_process_alone_logs(runs: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_parts_are_the_whole_batch_and_nearly_equal(count: int) -> None:
     videos, captions = list("abcde"), [f"{video}{i}" for video in "abcde" for i in range(2)]
-    parts = [Part(number, count) for number in range(count)]
+    parts = [BatchPart(number, count) for number in range(count)]
     assert [video for part in parts for video in part.of(videos)] == videos
     for part in parts:
         of, own = part.of(videos), part.of(captions, 2)
@@ -106,5 +106,3 @@ def test_a_mean_of_one_process_stays_as_it_is() -> None:
     mean = torch.tensor(3.0)
     assert share_mean(mean, torch.tensor(5)) is mean
     assert Processes().gather("a") == ["a"]
-
-
