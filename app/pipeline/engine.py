@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerUnavailable, JobFailure, PromptRefused
+from app.errors import CaptionerLacksOption, CaptionerUnavailable, JobFailure, PromptRefused
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
@@ -35,6 +36,7 @@ from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
 from models.pretrained.errors import OptionRefused
+from models.video_category import add_category
 
 LARGEST_STREAMS = 256 * 2**20  #: bytes of one video's streams that are packed to be kept
 
@@ -131,7 +133,7 @@ class Engine:
             return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
-            self._captioners.captioner_choices.check_prompt(choice, options)
+            self._captioners.captioner_choices.check_options(choice, options)
             return self._captioners.plan(choice)
         except JobFailure as failure:
             return failure
@@ -145,10 +147,10 @@ class Engine:
     ) -> Sequence[EngineAnswer | JobFailure]:
         began = time.perf_counter()
         try:
-            captions = plan.caption(videos, _decoding(options), options.prompt)
+            captions = _write(plan, videos, options)
         except OptionRefused as refused:
             if refused.option != "prompt":
-                raise
+                return [CaptionerLacksOption(f"{refused.option} is refused: {refused.why}.")] * len(videos)
             return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
@@ -209,14 +211,22 @@ def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, strea
     return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
 
 
+def _write(
+    plan: CaptionPlan, videos: Sequence[CaptionInputs], options: CaptionOptions
+) -> list[list[Caption]]:
+    """Writes captions of videos together, or one by one where words are drawn.
+
+    What is drawn for a video then follows from its seed, whoever else is captioned beside it.
+    """
+    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in told] if options.method == "sample" else [told]
+    written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
+    return [best_first for of_group in written for best_first in of_group]
+
+
 def _decoding(options: CaptionOptions) -> DecodingOptions:
-    return DecodingOptions(
-        beam_size=options.beam_size,
-        num_captions=options.num_captions,
-        max_length=options.max_length,
-        length_penalty=options.length_penalty,
-        attention=options.attention,
-    )
+    """Takes what is said of the search, by the names that decoding has for it."""
+    return DecodingOptions(**{field.name: getattr(options, field.name) for field in fields(DecodingOptions)})
 
 
 def _grey(request: DecodeRequest) -> Footage:

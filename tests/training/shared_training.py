@@ -65,12 +65,12 @@ def gradients(
 
 def combined(tiny: Trainer) -> dict[str, Tensor]:
     """Refocus' gradients, with rewards of an earlier epoch that all processes know."""
-    rewards = LastRewards([item.id for item in tiny.batches.items], tiny.processes)
+    rewards = LastRewards(tiny.batches.items, tiny.processes)
 
     def loss(network: Refocus, batch: TrainingBatch, _: int) -> dict[str, Tensor]:
         memory = network.encode_batches(batch.inputs_of(network))
-        found = network.combined_loss(memory, batch.targets, rewards.get(batch.ids))
-        rewards.remember(batch.ids, found.reward)
+        found = network.combined_loss(memory, batch.targets, rewards.get(batch))
+        rewards.remember(batch, found.reward)
         return {"total": share_mean(found.total, (batch.targets >= 0).sum())}
 
     torch.manual_seed(0)

@@ -15,7 +15,7 @@ from app.errors import CaptionerUnavailable, EngineStartFailed
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
@@ -127,6 +127,26 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         assert answer.answer.model is not None
         assert answer.answer.model.captioner == wanted.captioner
         assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
+
+
+def test_what_is_drawn_for_a_video_follows_from_its_seed_alone(engine: Engine, clips: list[Path]) -> None:
+    videos = [decode_here(clip, engine.info.request).footage for clip in clips]
+    options = CaptionOptions(captioner="stats", method="sample", seed=7, num_captions=3)
+
+    def drawn(*places: int) -> list[list[str]]:
+        found = engine.describe_and_caption(
+            [videos[i] for i in places], [options] * len(places), ignore_progress
+        )
+        answers = [each.answer for each in found if isinstance(each, EngineAnswer)]
+        return [[caption.text for caption in answer.captions or []] for answer in answers]
+
+    together = drawn(0, 1, 2)
+    assert [drawn(place)[0] for place in range(3)] == together
+    assert drawn(2, 0) == [together[2], together[0]]
+    other = options.model_copy(update={"seed": 8})
+    (answer,) = engine.describe_and_caption([videos[1]], [other], ignore_progress)
+    assert isinstance(answer, EngineAnswer)
+    assert [caption.text for caption in answer.answer.captions or []] != together[1]
 
 
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
