@@ -20,6 +20,7 @@ from models.feature_sources.stream_sets import (
     UnknownStreamSet,
     find_stream_set,
 )
+from models.video_category import list_extracted
 
 
 class StreamMismatch(ReelwordError, ValueError):
@@ -86,7 +87,7 @@ def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
             "which no extractor makes: evaluate it with --features"
         )
     try:
-        return find_stream_set(name).select(card.streams)
+        return find_stream_set(name).select(list_extracted(card.streams))
     except UnknownStream as error:
         trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in card.streams.items())
         raise StreamMismatch(f"{card.captioner} was trained on {trained}, but {error}") from error
@@ -95,7 +96,11 @@ def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
 def list_extractors(card: Card) -> tuple[str, ...]:
     """Lists the extractors that feed a captioner; none where its stream set is not known here."""
     try:
-        return tuple(find_stream_set(card.training.get("streams", DEMO.name)).select(card.streams).extractors)
+        return tuple(
+            find_stream_set(card.training.get("streams", DEMO.name))
+            .select(list_extracted(card.streams))
+            .extractors
+        )
     except (UnknownStreamSet, UnknownStream):
         return ()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import torch
+
+from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
 from extractors.windows import FRAMES
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
+from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -21,7 +25,10 @@ from models.feature_sources.feature_source import (
 from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 from models.pretrained.installed import InstalledCaptioners
+from training.batches.loading import find_device
+from training.batches.training_batch import CPU
 from training.batches.video_features import FeatureStore
+from training.recipes.recipe import DecodingPlan
 from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]
@@ -33,6 +40,13 @@ class PretrainedNotScored(UnknownCaptioner):
 
     code = "pretrained_not_scored"
     hint = "Judge it by eye with python -m app judge."
+
+
+class WrongSearch(ReelwordError, ValueError):
+    """An option of the search that cannot be, or that who writes does not have; the message names it."""
+
+    code = "wrong_search"
+    hint = "docs/models.md lists what each option may be."
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +64,25 @@ class EvaluatedCaptioner:
             raise ValueError("saved features are read here, and no frames")
         return self.source
 
+    @property
+    def search(self) -> DecodingOptions:
+        """The search that the captioner's weights were chosen by, where its recipe says so; the usual one."""
+        if isinstance(self.writer, SingleWriter):
+            recipe = self.writer.checkpoint.card.training.get("recipe")
+            plan = recipe.get("decoding", {}) if isinstance(recipe, dict) else {}
+            return DecodingPlan.model_validate(plan).options
+        return DecodingPlan().options
+
+    def choose_search(self, said: Mapping[str, Any]) -> DecodingOptions:
+        """Changes ``search`` by what is said of it, name → value or None. Raises WrongSearch."""
+        given = {name: value for name, value in said.items() if value is not None}
+        if "fusion_rule" in given and not isinstance(self.writer, FusedWriter):
+            raise WrongSearch("--fusion-rule: fusion alone ranks captions by one of its rules")
+        try:
+            return replace(self.search, **{**given, **_read_length_penalty(given.get("length_penalty"))})
+        except ValueError as error:
+            raise WrongSearch(str(error)) from error
+
 
 def load_evaluated_captioner(
     name: str,
@@ -57,6 +90,7 @@ def load_evaluated_captioner(
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
+    device: torch.device = CPU,
     features: FeatureFolder | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
@@ -67,6 +101,7 @@ def load_evaluated_captioner(
         streams: a stream set, by default the captioner's own.
         branches: of STaTS, one alone.
         frames: spread over a clip.
+        device: that computes.
         features: of videos, that were made before; no extractor is loaded then.
 
     Raises:
@@ -77,24 +112,34 @@ def load_evaluated_captioner(
         FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what they read.
     """
     if name in COMBINED:
-        loaded = {each: _load(each) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, features)
+        loaded = {each: _load(each, device) for each in _choose_members(name, members)}
+        return _combine(name, loaded, frames, device, features)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
-    checkpoint = _load(name)
+    checkpoint = _load(name, device)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
     if features is not None:
         store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
-    source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
+    source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
 
-def _load(name: str) -> Checkpoint:
+def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
+    """Reads a number where it is one; "wu_A" and "avg_A" stay as they are."""
+    if given is None:
+        return {}
     try:
-        return load_captioner(name)
+        return {"length_penalty": float(given)}
+    except ValueError:
+        return {"length_penalty": given}
+
+
+def _load(name: str, device: torch.device) -> Checkpoint:
+    try:
+        return load_captioner(name, device)
     except UnknownCaptioner as error:
         installed = InstalledCaptioners(default_cache().parent / "captioners")
         if name not in (card.name for card in installed.list()):
@@ -114,7 +159,11 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
 
 
 def _combine(
-    kind: str, members: dict[str, Checkpoint], frames: int, features: FeatureFolder | None
+    kind: str,
+    members: dict[str, Checkpoint],
+    frames: int,
+    device: torch.device,
+    features: FeatureFolder | None,
 ) -> EvaluatedCaptioner:
     select = select_stream_set if features is None else features.select
     sets: list[StreamSet] = [select(member.card) for member in members.values()]
@@ -126,14 +175,14 @@ def _combine(
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
             )
-        embedding, card = load_embedding(path)
+        embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
         sets.append(select(card))
     needed = list(dict.fromkeys(sets))
     if features is not None:
         optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
         return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
-    return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool("cpu"), frames))
+    return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
@@ -141,4 +190,6 @@ def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
 
     Raises ValueError for another captioner.
     """
-    return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))
+    captioner = checkpoint.captioner
+    changed = captioner.with_config({"branches": branches}).to(find_device(captioner))
+    return replace(checkpoint, captioner=changed)

@@ -123,7 +123,8 @@ def check_extracted_windows(asked: StreamInput, streams: StreamSet, windows: Win
         return
     for member, value in asdict(asked.windows).items():
         found = getattr(windows, member)
-        if member != "most" and value is not None and found != value:
+        fits = found >= value if member == "most" and value is not None else value in (None, found)
+        if not fits:
             option = f"--{member.replace('_', '-')} {value}"
             raise FeaturesDoNotFit(
                 f"{asked.stream} was made with {member} {found}, and the stream set {streams.name} asks for "

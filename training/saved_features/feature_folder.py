@@ -9,6 +9,7 @@ from pathlib import Path
 from models.checkpoint import Card
 from models.feature_sources.stream_checks import select_stream_set
 from models.feature_sources.stream_sets import SAVED, StreamSet
+from models.video_category import list_extracted
 from training.batches.video_features import FeatureStore
 from training.saved_features.extracted_features import ExtractedFeatures
 from training.saved_features.feature_map import FeatureMap, find_feature_map, read_feature_map
@@ -75,5 +76,5 @@ class FeatureFolder:
         """
         own = self.stream_set
         if asked is None and own is not None and card.training.get("streams") == SAVED:
-            return own.only(card.streams)
-        return select_stream_set(card, asked).only(card.streams)
+            return own.only(list_extracted(card.streams))
+        return select_stream_set(card, asked).only(list_extracted(card.streams))

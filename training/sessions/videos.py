@@ -26,9 +26,10 @@ from models.feature_sources.stream_checks import (
     select_stream_set,
 )
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import fit_to_streams
-from training.batches.training_batch import training_precision
+from training.batches.training_batch import CPU, training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.caption_set import MISSING_VIDEO, CaptionSet
@@ -84,7 +85,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what it reads.
     """
     torch.set_num_threads(settings.threads)
-    checkpoint = load_checkpoint(start)
+    checkpoint = load_checkpoint(start, settings.device)
     if checkpoint.card.captioner != name:
         raise CheckpointError(
             f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
@@ -125,12 +126,14 @@ def train_on_videos(
     torch.set_num_threads(settings.threads)
     config = make_fitted_config(name, streams) if config is None else config
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
+    captioner = captioner_class(name)(config, rule.build_vocabulary(captions)).to(settings.device)
     names = [stream.name for stream in captioner.inputs]
-    store = _open_store(streams, names, settings, captioner.optional_streams)
+    extracted = list_extracted(names)
+    store = _open_store(streams, extracted, settings, captioner.optional_streams)
     videos = _load_videos(captions, store, settings)
-    specs = _collect_specs(videos, names)
-    card = Card(name, specs, {}, {"streams": streams.name})
+    specs = _collect_specs(videos, extracted)
+    read = specs | ({CATEGORY: CATEGORY_SPEC} if CATEGORY in names else {})
+    card = Card(name, read, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
 
@@ -205,7 +208,9 @@ def _open_store(
     """Opens what was made before, or else what makes these streams of the set now."""
     if settings.features is not None:
         return settings.features.open(streams.only(names), optional)
-    source = FeatureSource(streams.select(names), threads=settings.threads, cache=settings.cache)
+    source = FeatureSource(
+        streams.select(names), str(settings.device), threads=settings.threads, cache=settings.cache
+    )
     return VideoFeatures(source, settings.cache)
 
 
@@ -213,7 +218,8 @@ def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureSto
     """Opens the streams that a checkpoint was trained on."""
     if settings.features is not None:
         return settings.features.open(settings.features.select(start.card), optional_streams(start))
-    return VideoFeatures(open_feature_source(start, settings.cache, settings.threads), settings.cache)
+    source = open_feature_source(start, settings.cache, settings.threads, settings.device)
+    return VideoFeatures(source, settings.cache)
 
 
 def _load_videos(captions: CaptionSet, store: FeatureStore, settings: RunSettings) -> list[CaptionedVideo]:
@@ -222,7 +228,8 @@ def _load_videos(captions: CaptionSet, store: FeatureStore, settings: RunSetting
     for notice in captions.notices:
         if media or notice.code != MISSING_VIDEO:
             settings.notify(notice.message)
-    return load_captioned_videos(captions.name, captions.require(media=media), store, settings.notify)
+    with settings.processes.first_alone():  # makes the features
+        return load_captioned_videos(captions.name, captions.require(media=media), store, settings.notify)
 
 
 def _collect_specs(videos: Sequence[CaptionedVideo], names: Sequence[str]) -> dict[str, StreamSpec]:
@@ -241,7 +248,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
     settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
-    run = TrainingRun(settings.out)
+    run = TrainingRun(settings.out, settings.device)
     batches = VideoBatches(
         items=split.train,
         vocabulary=captioner.vocabulary,
@@ -254,29 +261,33 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.max_length, inputs),
+        validation=VideoValidation(split.held_out, recipe.decoding.options, inputs),
         run=run,
         save_best=_make_saver(start, split, recipe, run),
-        precision=training_precision(),
+        precision=training_precision(settings.device),
+        processes=settings.processes,
     )
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best
 
 
-def open_feature_source(checkpoint: Checkpoint, cache: Path, threads: int) -> FeatureSource:
+def open_feature_source(
+    checkpoint: Checkpoint, cache: Path, threads: int, device: torch.device = CPU
+) -> FeatureSource:
     """Opens what makes the captioner's streams.
 
     Args:
         checkpoint: of the captioner.
         cache: where converted networks are kept.
         threads: of the processor.
+        device: on which its networks compute.
 
     Raises:
         StreamMismatch: the captioner was trained on other streams.
     """
     wanted = select_stream_set(checkpoint.card)
-    source = FeatureSource(wanted, threads=threads, cache=cache)
+    source = FeatureSource(wanted, str(device), threads=threads, cache=cache)
     check_extractors(checkpoint, wanted, source.extractors)
     return source
 
