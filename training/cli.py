@@ -37,6 +37,9 @@ DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
+Device = Annotated[
+    str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
+]
 Data = Annotated[
     Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
 ]
@@ -93,6 +96,7 @@ def train(
     ] = None,
     data_set: DataSetName = None,
     paper: Paper = None,
+    device: Device = "auto",
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Another number of cross-entropy steps than the recipe's.")
@@ -106,20 +110,40 @@ def train(
     ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    from extractors.engines.engine_choice import DeviceUnavailable
+    from training.optimization.processes import NotShared, join_processes
     from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions, UnreadOption
-    from training.recipes.paper_recipes import PAPER_NAMES
 
-    settings = RunSettings(out or Path("runs", captioner), cache, typer.echo, threads)
     given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
     try:
-        if recipe in PAPER_NAMES:
-            best = _train_as_paper(captioner, recipe, seed, data, given, settings)
-        else:
-            best = _train_by_recipe(captioner, _find_recipe(recipe, captioner), seed, data, given, settings)
+        with join_processes(device) as (processes, opened):
+            notify = typer.echo if processes.is_first else _say_nothing
+            folder = out or Path("runs", captioner)
+            settings = RunSettings(folder, cache, notify, threads, opened, processes)
+            best = _train(captioner, recipe, seed, data, given, settings)
+            notify(f"best checkpoint: {best}")
+    except DeviceUnavailable as error:
+        raise typer.BadParameter(f"--device: {error.advice}") from error
+    except NotShared as error:
+        raise typer.BadParameter(error.advice) from error
     except UnreadOption as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(f"best checkpoint: {best}")
+
+
+def _say_nothing(_: str) -> None:
+    """Stands in the place of what the first process says for all."""
+
+
+def _train(
+    name: str, recipe: str | None, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
+) -> Path:
+    """Trains by the recipe of that name. Raises UnreadOption."""
+    from training.recipes.paper_recipes import PAPER_NAMES
+
+    if recipe in PAPER_NAMES:
+        return _train_as_paper(name, recipe, seed, data, given, settings)
+    return _train_by_recipe(name, _find_recipe(recipe, name), seed, data, given, settings)
 
 
 def _find_recipe(recipe: str | None, name: str) -> Recipe:
@@ -278,6 +302,7 @@ def evaluate(
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = FRAMES,
+    device: Device = "auto",
     method: Annotated[Method | None, typer.Option(help="How words are chosen; default: beam.")] = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalties = None,
@@ -319,6 +344,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
+    from extractors.engines.engine_choice import DeviceUnavailable, open_device
     from models.captioners.registry import UnknownCaptioner
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
@@ -353,8 +379,10 @@ def evaluate(
     }
     try:
         named = None if members is None else members.split(",")
-        entry = load_evaluated_captioner(captioner, named, streams, branches, frames)
+        entry = load_evaluated_captioner(captioner, named, streams, branches, frames, open_device(device))
         result = evaluate_captioner(entry, source, entry.choose_search(said), shuffled)
+    except DeviceUnavailable as error:
+        raise typer.BadParameter(f"--device: {error.advice}") from error
     except UnknownCaptioner as error:
         raise typer.BadParameter(str(error)) from error
     except WrongSearch as error:

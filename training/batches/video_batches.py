@@ -105,6 +105,7 @@ class VideoBatches(TrainingBatches[CaptionedVideo]):
         """Makes batch ``step``. Raises FeaturesDamaged."""
         chosen, rng = self._choose(step)
         drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
+        chosen, drawn = list(self.part.of(chosen)), list(self.part.of(drawn, self.captions))
         captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
+
 from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
 from extractors.windows import FRAMES
@@ -23,6 +25,8 @@ from models.feature_sources.feature_source import (
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.feature_sources.stream_sets import StreamSet
 from models.pretrained.installed import InstalledCaptioners
+from training.batches.loading import find_device
+from training.batches.training_batch import CPU
 from training.recipes.recipe import DecodingPlan
 
 Branches = Literal["stats", "st", "ts"]
@@ -76,6 +80,7 @@ def load_evaluated_captioner(
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
+    device: torch.device = CPU,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -85,6 +90,7 @@ def load_evaluated_captioner(
         streams: a stream set, by default the captioner's own.
         branches: of STaTS, one alone.
         frames: spread over a clip.
+        device: that computes.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
@@ -93,13 +99,14 @@ def load_evaluated_captioner(
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
     """
     if name in COMBINED:
-        return _combine(name, {each: _load(each) for each in _choose_members(name, members)}, frames)
+        loaded = {each: _load(each, device) for each in _choose_members(name, members)}
+        return _combine(name, loaded, frames, device)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
-    checkpoint = _load(name)
+    checkpoint = _load(name, device)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
-    source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
+    source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
@@ -114,9 +121,9 @@ def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
         return {"length_penalty": given}
 
 
-def _load(name: str) -> Checkpoint:
+def _load(name: str, device: torch.device) -> Checkpoint:
     try:
-        return load_captioner(name)
+        return load_captioner(name, device)
     except UnknownCaptioner as error:
         installed = InstalledCaptioners(default_cache().parent / "captioners")
         if name not in (card.name for card in installed.list()):
@@ -135,7 +142,9 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
+def _combine(
+    kind: str, members: dict[str, Checkpoint], frames: int, device: torch.device
+) -> EvaluatedCaptioner:
     sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
@@ -145,11 +154,11 @@ def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluate
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
             )
-        embedding, card = load_embedding(path)
+        embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
         sets.append(select_stream_set(card))
     return EvaluatedCaptioner(
-        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
+        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool(str(device)), frames)
     )
 
 
@@ -158,4 +167,6 @@ def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
 
     Raises ValueError for another captioner.
     """
-    return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))
+    captioner = checkpoint.captioner
+    changed = captioner.with_config({"branches": branches}).to(find_device(captioner))
+    return replace(checkpoint, captioner=changed)
