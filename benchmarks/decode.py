@@ -4,9 +4,9 @@
 
 Six shapes of films are drawn (``benchmarks/support/film_shapes.py``), or taken from the folder if they lie
 there from last time. Of each, eight frames and then 25 a second are read, the short side 256 pixels, by
-``decode_here`` and by whom else there is: ``ffmpeg -f null`` of the whole file (the floor), torchcodec, decord,
-OpenCV; the group ``peers`` has what is not installed anyway. All get two threads, take turns, and run in
-processes of their own. Each frame's number stands in its picture: "right" counts the frames that were the
+``decode_here`` and by whom else there is: ``ffmpeg -f null`` of the whole file (the floor), torchcodec,
+decord, OpenCV; the group ``peers`` has what is not installed anyway. All get two threads, take turns, and run
+in processes of their own. Each frame's number stands in its picture: "right" counts the frames that were the
 wanted ones.
 
 ``--policies`` measures instead what decoding less would save: nearest key frames, threads, low resolution.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.support.film_shapes import read_bars
-from benchmarks.support.rows import cpu_seconds
 from extractors.media.decode import DecodeRequest, Sampling, decode_here
 
 THREADS = 2  #: of every library alike
@@ -229,13 +229,19 @@ def serve(name: str, lines: Iterator[str]) -> Iterator[str]:
 
 
 def _measure(read: Callable[[ReadRequest], Pixels | None], asked: ReadRequest) -> Reading:
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    cpu, wall = _cpu_seconds(), time.perf_counter()
     try:
         pixels, error = read(asked), ""
     except Exception as problem:  # a peer's own: it is told in the table
         pixels, error = None, type(problem).__name__
-    cpu, wall = cpu_seconds() - cpu, time.perf_counter() - wall
+    cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
     return Reading(cpu, wall, () if pixels is None else tuple(read_bars(pixels)), error)
+
+
+def _cpu_seconds() -> float:
+    """Processor seconds of this process and of its children that have ended, to the microsecond."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def main(arguments: Sequence[str]) -> None:
