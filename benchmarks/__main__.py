@@ -23,6 +23,7 @@ BUDGETS: Mapping[str, float] = {
     "decoding": 180,
     "end_to_end": 240,
     "growth": 180,
+    "decode": 180,
     "pipeline": 120,
 }
 
