@@ -250,8 +250,9 @@ class StreamAttention(nn.Module):
             e = masked_softmax(
                 scores, expand_to_rows(memory.region_mask.any(1), h)
             )  # eq. 3, ẽ for all frames
-            by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
-            x = weighted_sum(e, by_region).view(-1, frames, width)
+            # frame by frame, since a product over all frames at once would copy the video at every word
+            by_frame = torch.matmul(e.to(memory.x.dtype).view(videos, 1, -1, regions), memory.x)
+            x = by_frame.transpose(1, 2).reshape(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
             e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame

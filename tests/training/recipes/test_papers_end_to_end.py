@@ -40,6 +40,7 @@ from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
 from training.cli import app
 from training.datasets.caption_set import VideoItem
+from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
 from training.optimization import trainer
 from training.optimization.run_folder import RunSettings
@@ -120,14 +121,15 @@ def narrow(config: BaseModel) -> BaseModel:
     return config.model_copy(update=changes)
 
 
-def shorten(run: PaperRun, videos: int) -> PaperRun:
+def shorten(run: PaperRun, root: Path) -> PaperRun:
     """The paper's phases in a few steps each, at a rate that shows in them; BLEU alone is paid for."""
     paid = run.recipe.rewards
     short = {"videos": BATCH, "learning_rate": 1e-2, "schedule": CONSTANT, "self_critical_rate": 1e-4}
     recipe = run.recipe.model_copy(
         update={**short, "rewards": RewardWeights(**{**paid.model_dump(), "meteor": 0.0})}
     )
-    epoch = 2 * videos / BATCH
+    captions = SetFolder(root, run.data_set, run.paper).load().in_split("train")
+    epoch = -(-sum(len(video.captions) for video in captions) // BATCH)
     steps = {**dict.fromkeys(run.epochs, 2), next(iter(run.epochs)): STEPS}
     epochs = {phase: count / epoch for phase, count in steps.items()}
     return replace(run, recipe=recipe, epochs=epochs, config=lambda streams: narrow(run.config(streams)))
@@ -154,7 +156,7 @@ class PaperTrials:
 
     def _train(self, recipe: str, captioner: str) -> Path:
         root, out = self.root(recipe, captioner), self.folder / "runs" / f"{recipe}-{captioner}"
-        run = shorten(PAPER_RUNS[recipe, captioner], int(root.name.rpartition("-")[2]))
+        run = shorten(PAPER_RUNS[recipe, captioner], root)
         settings = RunSettings(out, self.folder / "cache", lambda _: None, threads=1)
         return train_as_paper(captioner, run, root, settings)
 
