@@ -26,7 +26,7 @@ from extractors.engines.engine import (
     fastest_precision,
     fill_up,
 )
-from extractors.engines.engine_choice import choose_engine
+from extractors.engines.engine_choice import DeviceUnavailable, choose_engine, open_device
 from extractors.extractor import ExtractorOptions
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
@@ -350,3 +350,34 @@ def test_what_is_kept_is_made_anew_where_it_does_not_fit(harm: str, tmp_path: Pa
         engine = choose_engine(UnbuiltModule(build), STACKS, "clips", options)
         agree(engine.outputs(STACKS), Clips(), STACKS, TOLERANCES["fp32"])
     assert count == 1
+
+
+def test_a_device_that_is_there_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert open_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [open_device(name) for name in ("auto", "cuda:1")] == [
+        torch.device("cuda"),
+        torch.device("cuda:1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "said"),
+    [
+        ("cuda", 0, "cuda asks for a GPU, and torch finds none on this machine"),
+        ("cuda:0", 0, "cuda:0 asks for a GPU"),
+        ("cuda:7", 2, "There is no cuda:7: the last GPU of this machine is cuda:1"),
+        ("gpu", 2, "There is no device 'gpu': devices are auto, cpu, cuda and cuda:N"),
+        ("meta", 2, "There is no device 'meta'"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_what_is(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, gpus: int, said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(DeviceUnavailable, match=re.escape(said)) as refused:
+        open_device(wanted)
+    assert refused.value.advice.endswith("Choose cpu, or auto, which takes a GPU where there is one.")
