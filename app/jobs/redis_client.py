@@ -124,9 +124,17 @@ class LuaScript:
     def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Runs the script and returns its reply. Raises what redis-py raises."""
         try:
-            return self._server.evalsha(self._digest, len(keys), *keys, *args)
+            return self._server.execute_command(*self.by_digest(keys, args))
         except redis.exceptions.NoScriptError:
-            return self._server.eval(self.text, len(keys), *keys, *args)
+            return self._server.execute_command(*self.by_text(keys, args))
+
+    def by_digest(self, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the command that runs the script where the server knows it: it is 15 KB shorter."""
+        return ("EVALSHA", self._digest, len(keys), *keys, *args)
+
+    def by_text(self, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the command that runs the script on any server."""
+        return ("EVAL", self.text, len(keys), *keys, *args)
 
     @classmethod
     def _text(cls, name: str) -> str:
