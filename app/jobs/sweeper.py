@@ -30,7 +30,6 @@ import structlog
 from app.errors import QueueUnavailable
 from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job_index import JOB_ID
 from app.jobs.job_store import Jobs
 from app.jobs.kept_uploads import KeptUploads
 from app.jobs.redis_client import unavailable_if_away
@@ -109,10 +108,9 @@ class Sweeper:
         count = 0
         while due := self._jobs.due(AT_A_TIME):
             for job_id in due:
-                if JOB_ID.fullmatch(job_id):
+                if self._jobs.expire(job_id):
                     self._blobs.remove(f"results/{job_id}")
                     self._blobs.remove(f"uploads/{job_id}")
-                self._jobs.expire(job_id)
             count += len(due)
         if count:
             log.info("results expired", count=count)

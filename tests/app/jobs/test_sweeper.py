@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_jobs_that_are_over_keep_what_is_still_of_use(
         blobs.write(f"uploads/{state}", b"video")
         put_result(blobs, state)
         server.hset(jobs.keys.job(state), mapping={"state": state, "ended_at": 1})
-        server.zadd(jobs.keys.expiry, {state: 1})
+        server.zadd(jobs.keys.expiry, {state: time.time() + 3600})
     sweeper.sweep()
     sweeper.sweep()
     assert all_blobs(blobs) == {f"{folder}/{state}" for state, folders in kept.items() for folder in folders}
