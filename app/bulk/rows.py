@@ -64,7 +64,7 @@ class DoneVideos:
 
     def has(self, file: str, sha256: str) -> bool:
         """Tells whether a file with these bytes has a row; sha256 is empty of one that could not be read."""
-        key = np.array(_key(file, sha256), KEY)
+        key = np.array(video_key(file, sha256), KEY)
         place = int(np.searchsorted(self.keys, key))
         return place < len(self.keys) and bool(self.keys[place] == key)
 
@@ -175,22 +175,23 @@ def _write_without(out: Location, part: str, run: str, twice: list[bool]) -> Non
         pq.write_table(rest, part, filesystem=out.files)
 
 
-def _key(file: str, sha256: str) -> bytes:
+def video_key(file: str, sha256: str) -> bytes:
+    """Makes 16 bytes of a path and its bytes' digest, which is empty where they could not be read."""
     return hashlib.blake2b(f"{file}\0{sha256}".encode(), digest_size=16).digest()
 
 
 def _keys_of(table: pa.Table) -> NDArray[np.bytes_]:
     pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return np.array([_key(file, sha256) for file, sha256 in pairs], KEY)
+    return np.array([video_key(file, sha256) for file, sha256 in pairs], KEY)
 
 
 def _files_of(table: pa.Table) -> list[bytes | None]:
     """Makes a key of each row's file, None where the file could not be read."""
     pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [_key(file, "") if sha256 else None for file, sha256 in pairs]
+    return [video_key(file, "") if sha256 else None for file, sha256 in pairs]
 
 
 def _unread_of(table: pa.Table) -> list[bytes | None]:
     """Makes a key of each row's file where it could not be read, else None."""
     pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [None if sha256 else _key(file, "") for file, sha256 in pairs]
+    return [None if sha256 else video_key(file, "") for file, sha256 in pairs]
