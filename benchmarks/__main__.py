@@ -22,6 +22,8 @@ from benchmarks.support.rows import Row, add_options, print_table
 BUDGETS: Mapping[str, float] = {
     "end_to_end": 240,
     "growth": 180,
+    "scale.bulk_load": 120,
+    "scale.queue_load": 90,
 }
 
 

@@ -380,7 +380,7 @@ def _memory(client: redis.Redis) -> int:
 
 def _entries(client: redis.Redis, place: Place) -> int:
     keys = Keys(place.namespace)
-    return sum(int(client.xlen(keys.stream(priority))) for priority in PRIORITIES)  # type: ignore[arg-type]
+    return sum(int(client.xlen(keys.stream(priority))) for priority in PRIORITIES)
 
 
 def _ended(client: redis.Redis, place: Place) -> int:
