@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,13 +25,29 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 #: Trained like a captioner: the embedding that picks among captions.
 EMBEDDING = "semantic_embedding"
 Branches = Literal["st", "ts"]
+Method = Literal["beam", "greedy", "sample"]
+FusionRule = Literal["merit", "relevance"]
+BeamSize = Annotated[
+    int | None, typer.Option(help="Beams; what is not said of the search is the checkpoint's recipe's, or 5.")
+]
+LengthPenalties = Annotated[
+    str | None, typer.Option(help="A, or wu_A or avg_A, see docs/models.md; default: the recipe's, or 0.7.")
+]
 DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
+Device = Annotated[
+    str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
+]
 Data = Annotated[
     Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
 ]
+
+
+def _toggle(name: str, said: str) -> Any:
+    """Makes an option that is on, off, or not given."""
+    return typer.Option(f"--{name}/--no-{name}", help=said)
 
 
 def _check_name(captioner: str) -> str:
@@ -80,6 +96,7 @@ def train(
     ] = None,
     data_set: DataSetName = None,
     paper: Paper = None,
+    device: Device = "auto",
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Another number of cross-entropy steps than the recipe's.")
@@ -93,20 +110,40 @@ def train(
     ] = None,
 ) -> None:
     """Train a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    from extractors.engines.engine_choice import DeviceUnavailable
+    from training.optimization.processes import NotShared, join_processes
     from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions, UnreadOption
-    from training.recipes.paper_recipes import PAPER_NAMES
 
-    settings = RunSettings(out or Path("runs", captioner), cache, typer.echo, threads)
     given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
     try:
-        if recipe in PAPER_NAMES:
-            best = _train_as_paper(captioner, recipe, seed, data, given, settings)
-        else:
-            best = _train_by_recipe(captioner, _find_recipe(recipe, captioner), seed, data, given, settings)
+        with join_processes(device) as (processes, opened):
+            notify = typer.echo if processes.is_first else _say_nothing
+            folder = out or Path("runs", captioner)
+            settings = RunSettings(folder, cache, notify, threads, opened, processes)
+            best = _train(captioner, recipe, seed, data, given, settings)
+            notify(f"best checkpoint: {best}")
+    except DeviceUnavailable as error:
+        raise typer.BadParameter(f"--device: {error.advice}") from error
+    except NotShared as error:
+        raise typer.BadParameter(error.advice) from error
     except UnreadOption as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(f"best checkpoint: {best}")
+
+
+def _say_nothing(_: str) -> None:
+    """Stands in the place of what the first process says for all."""
+
+
+def _train(
+    name: str, recipe: str | None, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
+) -> Path:
+    """Trains by the recipe of that name. Raises UnreadOption."""
+    from training.recipes.paper_recipes import PAPER_NAMES
+
+    if recipe in PAPER_NAMES:
+        return _train_as_paper(name, recipe, seed, data, given, settings)
+    return _train_by_recipe(name, _find_recipe(recipe, name), seed, data, given, settings)
 
 
 def _find_recipe(recipe: str | None, name: str) -> Recipe:
@@ -265,8 +302,32 @@ def evaluate(
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = FRAMES,
-    beam_size: int = 5,
-    length_penalty: float = 0.7,
+    device: Device = "auto",
+    method: Annotated[Method | None, typer.Option(help="How words are chosen; default: beam.")] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalties = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a caption, at most.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Divides log-probabilities.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="sample: among the k likeliest words.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="sample: among words of this probability.")] = None,
+    seed: Annotated[int | None, typer.Option(help="sample: makes the draws repeatable.")] = None,
+    suppress_unk: Annotated[bool | None, _toggle("suppress-unk", "Never write <unk>.")] = None,
+    block_trigrams: Annotated[
+        bool | None, _toggle("block-trigrams", "No three words in a row twice.")
+    ] = None,
+    decoding_constraint: Annotated[
+        bool | None, _toggle("decoding-constraint", "No word twice in a row.")
+    ] = None,
+    name_once: Annotated[bool | None, _toggle("name-once", "No word twice that names something.")] = None,
+    remove_bad_endings: Annotated[
+        bool | None, _toggle("remove-bad-endings", "No end after an article or a preposition.")
+    ] = None,
+    group_size: Annotated[int | None, typer.Option(help="Groups of diverse beam search.")] = None,
+    diversity_lambda: Annotated[float | None, typer.Option(help="How much groups are to differ.")] = None,
+    fusion_rule: Annotated[
+        FusionRule | None,
+        typer.Option(help="fusion: rank by merit, or by relevance alone as the paper; default: merit."),
+    ] = None,
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,
@@ -283,27 +344,48 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
+    from extractors.engines.engine_choice import DeviceUnavailable, open_device
     from models.captioners.registry import UnknownCaptioner
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
-    from models.decoding.decode import DecodingOptions
     from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
-    from training.evaluation.evaluated_captioner import load_evaluated_captioner
+    from training.evaluation.evaluated_captioner import WrongSearch, load_evaluated_captioner
     from training.evaluation.report import EvaluationSource, evaluate_captioner, record_scores
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
     videos = None if data is None else SetFolder(data, data_set, paper, split, cache)
     source = EvaluationSource(images, captions, split, clips, frames, limit, videos)
-    options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
+    said: dict[str, Any] = {
+        "method": method,
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "max_length": max_length,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "suppress_unk": suppress_unk,
+        "block_trigrams": block_trigrams,
+        "decoding_constraint": decoding_constraint,
+        "name_once": name_once,
+        "remove_bad_endings": remove_bad_endings,
+        "group_size": group_size,
+        "diversity_lambda": diversity_lambda,
+        "fusion_rule": fusion_rule,
+    }
     try:
         named = None if members is None else members.split(",")
-        entry = load_evaluated_captioner(captioner, named, streams, branches, frames)
-        result = evaluate_captioner(entry, source, options, shuffled)
+        entry = load_evaluated_captioner(captioner, named, streams, branches, frames, open_device(device))
+        result = evaluate_captioner(entry, source, entry.choose_search(said), shuffled)
+    except DeviceUnavailable as error:
+        raise typer.BadParameter(f"--device: {error.advice}") from error
     except UnknownCaptioner as error:
+        raise typer.BadParameter(str(error)) from error
+    except WrongSearch as error:
         raise typer.BadParameter(str(error)) from error
     except (WrongMembers, VocabulariesDiffer) as error:
         raise typer.BadParameter(f"--members: {error}") from error

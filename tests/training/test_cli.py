@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +40,7 @@ def test_a_captioner_with_a_line_in_the_registry_is_trained(
 ) -> None:
     """No list of captioners besides, and no config of the demo's widths, is needed."""
     monkeypatch.setitem(registry.CAPTIONERS, MeanCaptioner.name, MeanCaptioner)
-    monkeypatch.setitem(PICTURE_NETWORKS, OLDEST, partial(CachedNetwork, SixChannels(), VIEWS))
+    monkeypatch.setitem(PICTURE_NETWORKS, OLDEST, lambda _: CachedNetwork(SixChannels(), VIEWS))
     short = {"name": "demo", "steps": 2, "validate_every": 1, "self_critical_steps": 0, "soft_weight": 0.0}
     monkeypatch.setitem(RECIPES, "demo", RECIPE.model_copy(update=short))
     archive, captions = write_corpus(tmp_path, 16)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import torch
+
+from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
 from extractors.windows import FRAMES
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
+from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -21,6 +25,9 @@ from models.feature_sources.feature_source import (
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.feature_sources.stream_sets import StreamSet
 from models.pretrained.installed import InstalledCaptioners
+from training.batches.loading import find_device
+from training.batches.training_batch import CPU
+from training.recipes.recipe import DecodingPlan
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
@@ -33,12 +40,38 @@ class PretrainedNotScored(UnknownCaptioner):
     hint = "Judge it by eye with python -m app judge."
 
 
+class WrongSearch(ReelwordError, ValueError):
+    """An option of the search that cannot be, or that who writes does not have; the message names it."""
+
+    code = "wrong_search"
+    hint = "docs/models.md lists what each option may be."
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
     """A writer of captions, and the source that turns frames into what it reads."""
 
     writer: Writer
     feature_source: FeatureSource | CombinedFeatureSource
+
+    @property
+    def search(self) -> DecodingOptions:
+        """The search that the captioner's weights were chosen by, where its recipe says so; the usual one."""
+        if isinstance(self.writer, SingleWriter):
+            recipe = self.writer.checkpoint.card.training.get("recipe")
+            plan = recipe.get("decoding", {}) if isinstance(recipe, dict) else {}
+            return DecodingPlan.model_validate(plan).options
+        return DecodingPlan().options
+
+    def choose_search(self, said: Mapping[str, Any]) -> DecodingOptions:
+        """Changes ``search`` by what is said of it, name → value or None. Raises WrongSearch."""
+        given = {name: value for name, value in said.items() if value is not None}
+        if "fusion_rule" in given and not isinstance(self.writer, FusedWriter):
+            raise WrongSearch("--fusion-rule: fusion alone ranks captions by one of its rules")
+        try:
+            return replace(self.search, **{**given, **_read_length_penalty(given.get("length_penalty"))})
+        except ValueError as error:
+            raise WrongSearch(str(error)) from error
 
 
 def load_evaluated_captioner(
@@ -47,6 +80,7 @@ def load_evaluated_captioner(
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
+    device: torch.device = CPU,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -56,6 +90,7 @@ def load_evaluated_captioner(
         streams: a stream set, by default the captioner's own.
         branches: of STaTS, one alone.
         frames: spread over a clip.
+        device: that computes.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
@@ -64,20 +99,31 @@ def load_evaluated_captioner(
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
     """
     if name in COMBINED:
-        return _combine(name, {each: _load(each) for each in _choose_members(name, members)}, frames)
+        loaded = {each: _load(each, device) for each in _choose_members(name, members)}
+        return _combine(name, loaded, frames, device)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
-    checkpoint = _load(name)
+    checkpoint = _load(name, device)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
-    source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
+    source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
 
-def _load(name: str) -> Checkpoint:
+def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
+    """Reads a number where it is one; "wu_A" and "avg_A" stay as they are."""
+    if given is None:
+        return {}
     try:
-        return load_captioner(name)
+        return {"length_penalty": float(given)}
+    except ValueError:
+        return {"length_penalty": given}
+
+
+def _load(name: str, device: torch.device) -> Checkpoint:
+    try:
+        return load_captioner(name, device)
     except UnknownCaptioner as error:
         installed = InstalledCaptioners(default_cache().parent / "captioners")
         if name not in (card.name for card in installed.list()):
@@ -96,7 +142,9 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
+def _combine(
+    kind: str, members: dict[str, Checkpoint], frames: int, device: torch.device
+) -> EvaluatedCaptioner:
     sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
@@ -106,11 +154,11 @@ def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluate
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
             )
-        embedding, card = load_embedding(path)
+        embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
         sets.append(select_stream_set(card))
     return EvaluatedCaptioner(
-        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
+        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool(str(device)), frames)
     )
 
 
@@ -119,4 +167,6 @@ def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
 
     Raises ValueError for another captioner.
     """
-    return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))
+    captioner = checkpoint.captioner
+    changed = captioner.with_config({"branches": branches}).to(find_device(captioner))
+    return replace(checkpoint, captioner=changed)

@@ -12,6 +12,7 @@ import torch
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
+from training.batches.loading import find_device, move_to
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
 from training.batches.training_batch import ItemT_co, autocast
@@ -27,23 +28,18 @@ def keep_memory(memory: MemoryT) -> MemoryT:
     return memory
 
 
-def make_decoding_options(max_length: int) -> DecodingOptions:
-    """Returns the options that checkpoints are chosen by: a beam search of 3.
-
-    Words may return, so that runs compare with those of before.
-    """
-    return DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False)
-
-
 class Validation(ABC, Generic[ItemT_co]):
-    """Scores captioners on held-out items; document frequencies are these items' own."""
+    """Scores captioners on held-out items; document frequencies are these items' own.
+
+    options: of the search that checkpoints are chosen by, the recipe's ``decoding``.
+    """
 
     #: Items that are captioned together.
     group: int
 
-    def __init__(self, items: Sequence[ItemT_co], max_length: int) -> None:
+    def __init__(self, items: Sequence[ItemT_co], options: DecodingOptions) -> None:
         self.items = items
-        self.options = make_decoding_options(max_length)
+        self.options = options
         self.scorer = CiderD({item.id: item.captions for item in items})
 
     @abstractmethod
@@ -76,9 +72,10 @@ class Validation(ABC, Generic[ItemT_co]):
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT],
     ) -> Iterator[list[str]]:
+        device = find_device(captioner)
         for start in range(0, len(self.items), self.group):
-            batches = self.load_group(start)
-            with torch.inference_mode(), autocast(precision):
+            batches = move_to(self.load_group(start), device)
+            with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, choose_memory(memory), self.options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)
@@ -89,8 +86,10 @@ class PictureValidation(Validation[TrainingItem]):
 
     group = 50
 
-    def __init__(self, items: Sequence[TrainingItem], max_length: int, shots: Shots | None = None) -> None:
-        super().__init__(items, max_length)
+    def __init__(
+        self, items: Sequence[TrainingItem], options: DecodingOptions, shots: Shots | None = None
+    ) -> None:
+        super().__init__(items, options)
         self.shots = shots
 
     def load_group(self, start: int) -> Mapping[str, Batch]:
@@ -111,8 +110,10 @@ class VideoValidation(Validation[CaptionedVideo]):
 
     group = 16
 
-    def __init__(self, items: Sequence[CaptionedVideo], max_length: int, inputs: VideoInputs) -> None:
-        super().__init__(items, max_length)
+    def __init__(
+        self, items: Sequence[CaptionedVideo], options: DecodingOptions, inputs: VideoInputs
+    ) -> None:
+        super().__init__(items, options)
         self.inputs = inputs
 
     def load_group(self, start: int) -> Mapping[str, Batch]:

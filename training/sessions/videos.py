@@ -20,9 +20,10 @@ from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.video_category import CATEGORY, CATEGORY_SPEC
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import fit_to_streams, list_streams
-from training.batches.training_batch import training_precision
+from training.batches.training_batch import CPU, training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import VideoFeatures
 from training.datasets.caption_set import CaptionSet
@@ -74,12 +75,12 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         DataSetError: the set has no video to train on.
     """
     torch.set_num_threads(settings.threads)
-    checkpoint = load_checkpoint(start)
+    checkpoint = load_checkpoint(start, settings.device)
     if checkpoint.card.captioner != name:
         raise CheckpointError(
             f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
         )
-    source = open_feature_source(checkpoint, settings.cache, settings.threads)
+    source = open_feature_source(checkpoint, settings.cache, settings.threads, settings.device)
     videos = _load_videos(captions, source, settings)
     check_streams(checkpoint, videos[0].load())
     return _train(checkpoint, recipe, split_videos(captions.name, videos), settings)
@@ -115,12 +116,17 @@ def train_on_videos(
     torch.set_num_threads(settings.threads)
     config = fit_to_streams(make_demo_config(name), streams) if config is None else config
     names = [stream.name for stream in list_streams(config)]
-    source = FeatureSource(streams.select(names), threads=settings.threads, cache=settings.cache)
+    source = FeatureSource(
+        streams.select(names), str(settings.device), threads=settings.threads, cache=settings.cache
+    )
     videos = _load_videos(captions, source, settings)
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
-    card = Card(name, {stream: specs[stream] for stream in names}, {}, {"streams": streams.name})
+    captioner = captioner_class(name)(config, rule.build_vocabulary(captions)).to(settings.device)
+    read = {stream: specs[stream] for stream in names}
+    if any(each.name == CATEGORY for each in captioner.inputs):
+        read[CATEGORY] = CATEGORY_SPEC
+    card = Card(name, read, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
 
@@ -163,7 +169,8 @@ def _load_videos(captions: CaptionSet, source: FeatureSource, settings: RunSetti
     for notice in captions.notices:
         settings.notify(notice.message)
     features = VideoFeatures(source, settings.cache)
-    return load_captioned_videos(captions.name, captions.require(), features, settings.notify)
+    with settings.processes.first_alone():  # makes the features
+        return load_captioned_videos(captions.name, captions.require(), features, settings.notify)
 
 
 def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:
@@ -171,7 +178,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
     settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
-    run = TrainingRun(settings.out)
+    run = TrainingRun(settings.out, settings.device)
     batches = VideoBatches(
         items=split.train,
         vocabulary=captioner.vocabulary,
@@ -184,29 +191,33 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.max_length, inputs),
+        validation=VideoValidation(split.held_out, recipe.decoding.options, inputs),
         run=run,
         save_best=_make_saver(start, split, recipe, run),
-        precision=training_precision(),
+        precision=training_precision(settings.device),
+        processes=settings.processes,
     )
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best
 
 
-def open_feature_source(checkpoint: Checkpoint, cache: Path, threads: int) -> FeatureSource:
+def open_feature_source(
+    checkpoint: Checkpoint, cache: Path, threads: int, device: torch.device = CPU
+) -> FeatureSource:
     """Opens what makes the captioner's streams.
 
     Args:
         checkpoint: of the captioner.
         cache: where converted networks are kept.
         threads: of the processor.
+        device: on which its networks compute.
 
     Raises:
         StreamMismatch: the captioner was trained on other streams.
     """
     wanted = select_stream_set(checkpoint.card)
-    source = FeatureSource(wanted, threads=threads, cache=cache)
+    source = FeatureSource(wanted, str(device), threads=threads, cache=cache)
     check_extractors(checkpoint, wanted, source.extractors)
     return source
 

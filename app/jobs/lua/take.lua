@@ -2,14 +2,24 @@
 -- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait.
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
+<<<<<<< HEAD
 --       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
 --       8 2 to look for them now, 1 where nobody has for so long, 0 not to
+=======
+--       6 what a job's key begins with   7 what a worker's key begins with   8 1 to look for abandoned jobs
+--       9 1 where the worker is at work, and takes jobs to be read ahead
+>>>>>>> main
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local allowed, job_prefix, interval = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local streams = #KEYS - 3
+<<<<<<< HEAD
 local ready = KEYS[streams + 1] .. ':ready'  -- lua/advertise.lua
+=======
+local workers = KEYS[streams + 1]
+local is_ahead = ARGV[9] == '1'
+>>>>>>> main
 local PAGE = 100
 local FEW = 64  -- workers; among more, what a dead one has in hand weighs little, and nobody is asked one by one
 
@@ -19,10 +29,19 @@ end
 expect(ready, 'zset')
 local now = tick(lease)
 
+<<<<<<< HEAD
 local since = now.is_settling and '-inf' or '(' .. string.format('%d', now.ms)
 local live = math.max(1, redis.call('ZCOUNT', ready, since, '+inf'))  -- workers that take jobs
 
 -- Those, with how many each has in hand.
+=======
+local waiting = 0
+for k = 1, streams do
+  waiting = waiting + redis.call('XLEN', KEYS[k]) - redis.call('XPENDING', KEYS[k], group)[1]
+end
+
+-- Live workers that take jobs, with how many each has in hand.
+>>>>>>> main
 local function loads()
   local found = {[me] = 0}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', ready, since, '+inf')) do
@@ -94,8 +113,19 @@ local function look(limit)
   return found
 end
 
+-- Whether another worker has nothing to do: what is there is left to it.
+local function is_another_idle()
+  for name, load in pairs(loads()) do
+    if name ~= me and load == 0 then
+      return true
+    end
+  end
+  return false
+end
+
 -- They go to idle workers in equal parts. A job's last attempt is made alone: should it kill the worker, no
--- other pays for it.
+-- other pays for it. Returns them, and whether nothing else may be taken: a worker at work leaves the last
+-- attempt until it has nothing else.
 local function share_of_abandoned()
   local found = look(live * most)
   if #found == 0 then
@@ -108,6 +138,9 @@ local function share_of_abandoned()
   end
   local share = math.min(most, math.ceil(#found / math.max(idle, 1)))
   local taken = {}
+  if is_ahead and found[1] and found[1].is_last then
+    return {}, true
+  end
   for _, each in ipairs(found) do
     if #taken == share or #taken > 0 and each.is_last then
       break
@@ -121,7 +154,7 @@ local function share_of_abandoned()
       break
     end
   end
-  return taken
+  return taken, false
 end
 
 -- How many this worker has in hand, how many all have, and how many they are.
@@ -141,8 +174,9 @@ local function loads_of_all(in_hand)
 end
 
 -- As many as bring this worker to what all would have in hand if those that wait were dealt out evenly; one
--- at least. What is left over goes to whoever is free first.
+-- at least where it is idle. What is left over goes to whoever is free first.
 local function share_of_waiting()
+<<<<<<< HEAD
   local waiting, given = 0, 0
   for k = 1, streams do
     local pending = (group_of(KEYS[k], group) or {pending = 0}).pending
@@ -164,11 +198,34 @@ end
 if is_to_look() then
   local taken = share_of_abandoned()
   if #taken > 0 then
+=======
+  if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
+    return 1
+  end
+  local in_hand, live, mine = 0, 0, 0
+  for name, load in pairs(loads()) do
+    in_hand, live = in_hand + load, live + 1
+    mine = name == me and load or mine
+  end
+  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / live) - mine))
+end
+
+if is_ahead and (waiting == 0 and ARGV[8] ~= '1' or is_another_idle()) then
+  return {}
+end
+
+if ARGV[8] == '1' then
+  local taken, is_all = share_of_abandoned()
+  if #taken > 0 or is_all then
+>>>>>>> main
     return taken
   end
 end
 
 local share = share_of_waiting()
+if share == 0 then
+  return {}
+end
 for k = 1, streams do
   local reply = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', share, 'STREAMS', KEYS[k], '>')
   if reply then
