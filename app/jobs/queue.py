@@ -109,22 +109,14 @@ class Queue:
         taken, self._leftover = self._leftover[:count], self._leftover[count:]
         return taken
 
-<<<<<<< HEAD
-    def _share(self, count: int) -> list[Offer]:
+    def _share(self, count: int, is_ahead: bool) -> list[Offer]:
         looks = self._looks()
         keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
         limits = [count, self._lease_ms, self._attempts]
+        interval = round(RECOVERY_INTERVAL * 1000)
         reply: Any = self._take(
-            keys, [GROUP, self._worker, *limits, self._keys.job(""), round(RECOVERY_INTERVAL * 1000), looks]
+            keys, [GROUP, self._worker, *limits, self._keys.job(""), interval, looks, int(is_ahead)]
         )
-=======
-    def _share(self, count: int, is_ahead: bool) -> list[Offer]:
-        looks = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
-        keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
-        limits = [count, self._lease_ms, self._attempts]
-        prefixes = [self._keys.job(""), self._keys.worker("")]
-        reply: Any = self._take(keys, [GROUP, self._worker, *limits, *prefixes, int(looks), int(is_ahead)])
->>>>>>> main
         found = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
             for number, entry, is_recovered, fields in reply

@@ -2,24 +2,16 @@
 -- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait.
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
-<<<<<<< HEAD
 --       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
 --       8 2 to look for them now, 1 where nobody has for so long, 0 not to
-=======
---       6 what a job's key begins with   7 what a worker's key begins with   8 1 to look for abandoned jobs
 --       9 1 where the worker is at work, and takes jobs to be read ahead
->>>>>>> main
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local allowed, job_prefix, interval = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local streams = #KEYS - 3
-<<<<<<< HEAD
 local ready = KEYS[streams + 1] .. ':ready'  -- lua/advertise.lua
-=======
-local workers = KEYS[streams + 1]
 local is_ahead = ARGV[9] == '1'
->>>>>>> main
 local PAGE = 100
 local FEW = 64  -- workers; among more, what a dead one has in hand weighs little, and nobody is asked one by one
 
@@ -29,19 +21,16 @@ end
 expect(ready, 'zset')
 local now = tick(lease)
 
-<<<<<<< HEAD
+local waiting, given = 0, 0
+for k = 1, streams do
+  local pending = (group_of(KEYS[k], group) or {pending = 0}).pending
+  waiting, given = waiting + redis.call('XLEN', KEYS[k]) - pending, given + pending
+end
+
 local since = now.is_settling and '-inf' or '(' .. string.format('%d', now.ms)
 local live = math.max(1, redis.call('ZCOUNT', ready, since, '+inf'))  -- workers that take jobs
 
 -- Those, with how many each has in hand.
-=======
-local waiting = 0
-for k = 1, streams do
-  waiting = waiting + redis.call('XLEN', KEYS[k]) - redis.call('XPENDING', KEYS[k], group)[1]
-end
-
--- Live workers that take jobs, with how many each has in hand.
->>>>>>> main
 local function loads()
   local found = {[me] = 0}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', ready, since, '+inf')) do
@@ -115,6 +104,9 @@ end
 
 -- Whether another worker has nothing to do: what is there is left to it.
 local function is_another_idle()
+  if live > FEW then
+    return given < live
+  end
   for name, load in pairs(loads()) do
     if name ~= me and load == 0 then
       return true
@@ -158,13 +150,13 @@ local function share_of_abandoned()
 end
 
 -- How many this worker has in hand, how many all have, and how many they are.
-local function loads_of_all(in_hand)
+local function loads_of_all()
   if live > FEW then
     local mine = 0
     for k = 1, streams do
       mine = mine + #redis.call('XPENDING', KEYS[k], group, '-', '+', most, me)
     end
-    return mine, in_hand, live
+    return mine, given, live
   end
   local found, total, count = loads(), 0, 0
   for _, load in pairs(found) do
@@ -176,17 +168,11 @@ end
 -- As many as bring this worker to what all would have in hand if those that wait were dealt out evenly; one
 -- at least where it is idle. What is left over goes to whoever is free first.
 local function share_of_waiting()
-<<<<<<< HEAD
-  local waiting, given = 0, 0
-  for k = 1, streams do
-    local pending = (group_of(KEYS[k], group) or {pending = 0}).pending
-    waiting, given = waiting + redis.call('XLEN', KEYS[k]) - pending, given + pending
-  end
-  if waiting <= 1 or most == 1 then
+  if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
     return 1
   end
-  local mine, in_hand, count = loads_of_all(given)
-  return math.max(1, math.min(most, math.floor((waiting + in_hand) / count) - mine))
+  local mine, in_hand, count = loads_of_all()
+  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / count) - mine))
 end
 
 -- All that workers have in hand is walked through: one of them does it now and then for all.
@@ -195,29 +181,14 @@ local function is_to_look()
   return ARGV[8] == '2' or ARGV[8] == '1' and now.ms - looked >= interval
 end
 
-if is_to_look() then
-  local taken = share_of_abandoned()
-  if #taken > 0 then
-=======
-  if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
-    return 1
-  end
-  local in_hand, live, mine = 0, 0, 0
-  for name, load in pairs(loads()) do
-    in_hand, live = in_hand + load, live + 1
-    mine = name == me and load or mine
-  end
-  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / live) - mine))
-end
-
-if is_ahead and (waiting == 0 and ARGV[8] ~= '1' or is_another_idle()) then
+local looks = is_to_look()
+if is_ahead and (waiting == 0 and not looks or is_another_idle()) then
   return {}
 end
 
-if ARGV[8] == '1' then
+if looks then
   local taken, is_all = share_of_abandoned()
   if #taken > 0 or is_all then
->>>>>>> main
     return taken
   end
 end
