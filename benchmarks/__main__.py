@@ -25,6 +25,8 @@ BUDGETS: Mapping[str, float] = {
     "growth": 180,
     "decode": 180,
     "pipeline": 120,
+    "scale.bulk_load": 120,
+    "scale.queue_load": 90,
 }
 
 
