@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -190,7 +191,14 @@ class Settings(BaseSettings):
     )
     offline: bool = Field(False, description="Download nothing; weights get then says what to bring by hand.")
     threads: int = Field(
-        1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
+        1, ge=1, description="Threads of torch on the CPU; two on busy cores can be slower than one."
+    )
+    network_threads: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Frames that image networks look at side by side on the CPU; 0: one a core, divided by "
+        "the workers of serve.",
     )
 
     traces: str | None = Field(
@@ -336,6 +344,11 @@ class Settings(BaseSettings):
         return _split_names(self.webhook_hosts)
 
     @property
+    def rows_side_by_side(self) -> int:
+        """Counts the rows that an image network computes at the same time on a CPU."""
+        return self.network_threads or max(1, _count_cores() // max(1, self.workers))
+
+    @property
     def captioner_names(self) -> list[str]:
         """Lists the captioners to be loaded; empty for all."""
         return _split_names(self.captioners)
@@ -370,6 +383,11 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
+
+
+def _count_cores() -> int:
+    """Counts the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_loopback(host: str) -> bool:

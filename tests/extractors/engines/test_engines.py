@@ -350,3 +350,30 @@ def test_what_is_kept_is_made_anew_where_it_does_not_fit(harm: str, tmp_path: Pa
         engine = choose_engine(UnbuiltModule(build), STACKS, "clips", options)
         agree(engine.outputs(STACKS), Clips(), STACKS, TOLERANCES["fp32"])
     assert count == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_shared_out_among_threads_come_back_in_their_order(
+    tmp_path: Path, threads: int, rows: int
+) -> None:
+    pytest.importorskip("openvino")
+    options = ExtractorOptions(torch.device("cpu"), "openvino", "fp32", threads, tmp_path)
+    engine, network = choose_engine(Clips(), STACKS, "clips", options), Clips().eval()
+    generator = torch.Generator().manual_seed(rows)
+    for _ in range(2):  # what a call returned is not overwritten by the next
+        stacks = torch.randint(0, 255, (rows, *STACKS.shape[1:]), dtype=torch.uint8, generator=generator)
+        found, wanted = engine.outputs(stacks), network(stacks)
+        engine.outputs(torch.flip(stacks, (1,)))
+        for ours, exact in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_share_that_fails_leaves_the_engine_whole(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    engine = choose_engine(
+        Clips(), STACKS, "clips", ExtractorOptions(engine="openvino", threads=2, cache=tmp_path)
+    )
+    with pytest.raises(Exception, match=r"shape|dimension|input"):
+        engine.outputs(STACKS[..., :2].contiguous())
+    assert len(engine.outputs(STACKS)[0]) == len(STACKS)
