@@ -11,6 +11,8 @@ STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip
 TESTS ?= tests
 FUZZ_SECONDS ?= 60
+# Processes that run tests, each a file at a time: one a core, at most four (each loads models).
+TEST_PROCESSES ?= auto
 
 # The first interpreter on PATH that is new enough.
 ifndef PYTHON
@@ -42,7 +44,7 @@ serve: setup-serve
 
 .PHONY: test
 test: check
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(TESTS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile $(TESTS)
 
 .PHONY: check
 check: setup

@@ -79,6 +79,8 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
     except redis.RedisError as error:
         return Health([_unreachable(error)], [])
     troubles = list(find_redis_troubles(info))
+    if info.get("loading"):  # it may have ended by now, and nothing was asked of it before
+        return Health(troubles, [])
     try:
         workers = registry.workers()
     except QueueUnavailable as error:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import redis
@@ -208,13 +209,20 @@ def test_a_server_that_reads_its_file_is_named(tmp_path: Path, settings: Setting
         port = probe.getsockname()[1]
     command = [str(find_server()), "--port", str(port), "--dir", str(tmp_path), "--save", ""]
     with _run(command, port) as client:
-        client.mset({f"key{number}": "value" for number in range(1500)})
+        client.mset({f"key{number}": "value" for number in range(5000)})
         client.save()
     slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
     with _run([*command, *slowly], port):
         registry = WorkerRegistry(connect(f"redis://127.0.0.1:{port}", 0.1, 2.5), Keys(settings.namespace))
         found = health_of(f"redis://127.0.0.1:{port}", registry)
         assert [trouble.code for trouble in found.troubles] == ["redis_loading"]
+
+
+def test_workers_are_not_asked_for_where_redis_had_not_read_its_file(server: redis.Redis) -> None:
+    """It may be through by the next command: the list would be empty, and nobody had registered yet."""
+    with mock.patch.object(server, "info", return_value={"loading": 1, "loading_eta_seconds": 1}):
+        found = examine_service(server, WorkerRegistry(server, Keys("nobody")))
+    assert [trouble.code for trouble in found.troubles] == ["redis_loading"]
 
 
 def health_of(url: str, registry: WorkerRegistry) -> Health:
