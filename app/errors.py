@@ -12,6 +12,7 @@ extractors/media/errors.py.)
     │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
     │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
     │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
+    │   ├── CaptionerLacksOption    captioner_lacks_option 422 who writes does not have an option
     │   ├── UploadMissing           upload_missing        410  its file is gone from the blob store
     │   ├── UrlNotAllowed           url_not_allowed       422  its address is in a network that is not asked
     │   ├── UrlUnreachable          url_unreachable       502  no server answers there, or it breaks off
@@ -118,6 +119,12 @@ class MembersDiffer(JobFailure):
 class PromptRefused(JobFailure):
     code = "prompt_refused"
     hint = "Leave the prompt out, or choose a captioner that GET /models says takes one."
+    status = 422
+
+
+class CaptionerLacksOption(JobFailure):
+    code = "captioner_lacks_option"
+    hint = "Leave the option out, or choose a captioner that has it."
     status = 422
 
 

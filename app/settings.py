@@ -29,6 +29,7 @@ SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 BEATS_OF_A_LEASE = 3
 #: Engines under the names that they had before: users' settings go on.
 MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
+MOST_DECODERS = 4  #: of a worker where nobody says how many
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -158,6 +159,17 @@ class Settings(BaseSettings):
     )
     decoder: Literal["pyav", "decord"] = Field(
         "pyav", description="Video reader; docs/decoding.md compares them."
+    )
+    decoders: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Videos that a worker reads side by side; default: one core less than it has, 4 at most.",
+    )
+    read_ahead_bytes: int = Field(
+        1024 * MIB,
+        gt=0,
+        description="Frames that a worker's decoders hold ready, in bytes; one job is always read.",
     )
 
     # the engine
@@ -346,7 +358,7 @@ class Settings(BaseSettings):
     @property
     def rows_side_by_side(self) -> int:
         """Counts the rows that an image network computes at the same time on a CPU."""
-        return self.network_threads or max(1, _count_cores() // max(1, self.workers))
+        return self.network_threads or max(1, core_count() // max(1, self.workers))
 
     @property
     def captioner_names(self) -> list[str]:
@@ -358,6 +370,11 @@ class Settings(BaseSettings):
         """Seconds that an upload is kept once its job has succeeded; infinite: as long as the result."""
         known = {"result": math.inf, "off": 0.0}
         return known[self.keep_uploads] if self.keep_uploads in known else float(self.keep_uploads)
+
+    @property
+    def decoder_count(self) -> int:
+        """Counts the decoders of a worker: as many as were said, or what leaves the engine a core."""
+        return self.decoders or max(1, min(MOST_DECODERS, core_count() - 1))
 
     @property
     def blob_url(self) -> str:
@@ -385,9 +402,11 @@ class Settings(BaseSettings):
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
 
 
-def _count_cores() -> int:
+def core_count() -> int:
     """Counts the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _is_loopback(host: str) -> bool:

@@ -22,6 +22,8 @@ from benchmarks.support.rows import Row, add_options, print_table
 BUDGETS: Mapping[str, float] = {
     "end_to_end": 150,
     "growth": 240,
+    "decoding": 180,
+    "pipeline": 120,
 }
 
 

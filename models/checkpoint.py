@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -190,6 +191,15 @@ def read_card(path: Path) -> Card:
     metadata, _ = _read(path, with_weights=False)
     with _explained(path):
         return _card(metadata)
+
+
+def read_config(path: Path) -> BaseModel:
+    """Reads the configuration alone, without building the network. Raises CheckpointError."""
+    metadata, _ = _read(path, with_weights=False)
+    with _explained(path):
+        name = metadata["captioner"]
+        kind = EMBEDDINGS.get(name) or captioner_class(name)
+        return kind.config_class.model_validate_json(metadata["config"])
 
 
 def list_checkpoints(weights: Path = WEIGHTS) -> dict[str, Path]:

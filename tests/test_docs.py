@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import typer.main
 from pydantic import AliasChoices
@@ -17,6 +19,11 @@ from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.errors import leaves
 from extractors.media.errors import MediaError
+from models.feature_sources.stream_sets import find_stream_set
+from training.cli import app as training
+from training.data_cli import app as data
+from training.datasets.registry import find_data_set
+from training.recipes.paper_recipes import PAPER_RUNS, find_paper_run
 
 
 def _pages(root: Path) -> dict[str, str]:
@@ -143,3 +150,42 @@ def test_files_that_are_named_are_there(root: Path) -> None:
         for name in re.findall(r"(?<![\w./<-])[\w/]+\.py\b", file.read_text()):
             is_there = (root / name).is_file() if "/" in name else name in names
             assert is_there, f"{file.relative_to(root)} names {name}"
+
+
+def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None:
+    """Parsed by the command line itself, with a recipe that is that captioner's on that set."""
+    page = _page(root, "reproduce.md")
+    commands = re.findall(r"python -m app ([^\n`]+)", page)
+    assert len(commands) > 30
+    for line in commands:
+        name, *arguments = shlex.split(line)
+        command = _find_command(name, arguments)
+        with command.make_context(name, list(arguments)) as context:
+            recipe, captioner = context.params.get("recipe"), context.params.get("captioner")
+            if name == "train" and recipe is not None:
+                assert find_paper_run(recipe, captioner).recipe.name == recipe, line
+            data_set = context.params.get("data_set") or context.params.get("name")
+            if name in ("evaluate", "check"):
+                find_data_set(str(data_set)).find_protocol(context.params["paper"])
+            if context.params.get("streams") is not None:
+                find_stream_set(context.params["streams"])
+    trained = {
+        tuple(re.findall(r"train (\w+) --recipe (\S+)", line)[0])
+        for line in commands
+        if "train " in line and "--recipe" in line
+    }
+    assert trained | {("dual_afr", "paper-msrvtt-hard")} == {(who, recipe) for recipe, who in PAPER_RUNS}
+
+
+def _find_command(name: str, arguments: list[str]) -> Any:
+    """The command itself: training's are kept in command lines of their own."""
+    if name in ("train", "evaluate"):
+        group = typer.main.get_command(training)
+    elif name == "data":
+        group, name = typer.main.get_command(data), arguments.pop(0)
+    else:
+        group = typer.main.get_command(cli)
+    found = getattr(group, "commands")[name]  # noqa: B009 - click's group, untyped here
+    while hasattr(found, "commands"):
+        found = found.commands[arguments.pop(0)]
+    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,14 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 #: Trained like a captioner: the embedding that picks among captions.
 EMBEDDING = "semantic_embedding"
 Branches = Literal["st", "ts"]
+Method = Literal["beam", "greedy", "sample"]
+FusionRule = Literal["merit", "relevance"]
+BeamSize = Annotated[
+    int | None, typer.Option(help="Beams; what is not said of the search is the checkpoint's recipe's, or 5.")
+]
+LengthPenalties = Annotated[
+    str | None, typer.Option(help="A, or wu_A or avg_A, see docs/models.md; default: the recipe's, or 0.7.")
+]
 DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
 ]
@@ -32,6 +40,11 @@ Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set 
 Data = Annotated[
     Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
 ]
+
+
+def _toggle(name: str, said: str) -> Any:
+    """Makes an option that is on, off, or not given."""
+    return typer.Option(f"--{name}/--no-{name}", help=said)
 
 
 def _check_name(captioner: str) -> str:
@@ -265,8 +278,31 @@ def evaluate(
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames sampled from a clip.")] = FRAMES,
-    beam_size: int = 5,
-    length_penalty: float = 0.7,
+    method: Annotated[Method | None, typer.Option(help="How words are chosen; default: beam.")] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalties = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a caption, at most.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Divides log-probabilities.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="sample: among the k likeliest words.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="sample: among words of this probability.")] = None,
+    seed: Annotated[int | None, typer.Option(help="sample: makes the draws repeatable.")] = None,
+    suppress_unk: Annotated[bool | None, _toggle("suppress-unk", "Never write <unk>.")] = None,
+    block_trigrams: Annotated[
+        bool | None, _toggle("block-trigrams", "No three words in a row twice.")
+    ] = None,
+    decoding_constraint: Annotated[
+        bool | None, _toggle("decoding-constraint", "No word twice in a row.")
+    ] = None,
+    name_once: Annotated[bool | None, _toggle("name-once", "No word twice that names something.")] = None,
+    remove_bad_endings: Annotated[
+        bool | None, _toggle("remove-bad-endings", "No end after an article or a preposition.")
+    ] = None,
+    group_size: Annotated[int | None, typer.Option(help="Groups of diverse beam search.")] = None,
+    diversity_lambda: Annotated[float | None, typer.Option(help="How much groups are to differ.")] = None,
+    fusion_rule: Annotated[
+        FusionRule | None,
+        typer.Option(help="fusion: rank by merit, or by relevance alone as the paper; default: merit."),
+    ] = None,
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,
@@ -286,24 +322,42 @@ def evaluate(
     from models.captioners.registry import UnknownCaptioner
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
-    from models.decoding.decode import DecodingOptions
     from models.feature_sources.stream_checks import StreamMismatch
     from models.feature_sources.stream_sets import UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
-    from training.evaluation.evaluated_captioner import load_evaluated_captioner
+    from training.evaluation.evaluated_captioner import WrongSearch, load_evaluated_captioner
     from training.evaluation.report import EvaluationSource, evaluate_captioner, record_scores
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
     videos = None if data is None else SetFolder(data, data_set, paper, split, cache)
     source = EvaluationSource(images, captions, split, clips, frames, limit, videos)
-    options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty, attention=False)
+    said: dict[str, Any] = {
+        "method": method,
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "max_length": max_length,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "suppress_unk": suppress_unk,
+        "block_trigrams": block_trigrams,
+        "decoding_constraint": decoding_constraint,
+        "name_once": name_once,
+        "remove_bad_endings": remove_bad_endings,
+        "group_size": group_size,
+        "diversity_lambda": diversity_lambda,
+        "fusion_rule": fusion_rule,
+    }
     try:
         named = None if members is None else members.split(",")
         entry = load_evaluated_captioner(captioner, named, streams, branches, frames)
-        result = evaluate_captioner(entry, source, options, shuffled)
+        result = evaluate_captioner(entry, source, entry.choose_search(said), shuffled)
     except UnknownCaptioner as error:
+        raise typer.BadParameter(str(error)) from error
+    except WrongSearch as error:
         raise typer.BadParameter(str(error)) from error
     except (WrongMembers, VocabulariesDiffer) as error:
         raise typer.BadParameter(f"--members: {error}") from error

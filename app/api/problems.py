@@ -20,6 +20,7 @@
     ├── KeyScopeTooSmall    403 key_scope            it may not do this
     ├── RateLimited         429 rate_limited
     ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
+    ├── OptionNotTaken      422 option_not_taken     who writes does not have the option, or not this value
     ├── IdempotencyMismatch 422 idempotency_mismatch the key belongs to another request
     ├── IdempotencyInProgress 409 idempotency_in_progress  the first request with the key still comes in
     ├── UnknownJob          404 unknown_job
@@ -255,6 +256,13 @@ class PromptNotTaken(RequestError):
     code = "prompt_not_taken"
     title = "This captioner takes no prompt"
     hint = "Choose one of those listed under known, or leave the prompt out."
+
+
+class OptionNotTaken(RequestError):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "option_not_taken"
+    title = "This captioner does not take the option"
+    hint = "Leave the option out, or choose a captioner that has it."
 
 
 class IdempotencyMismatch(RequestError):

@@ -24,6 +24,7 @@ from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
+from app.jobs.search_options import FusionRule, SearchMethod
 from app.settings import Settings, load_settings
 from app.terminal import complain
 from extractors.errors import ReelwordError
@@ -133,6 +134,20 @@ def caption(
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
     length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.7,
+    method: Annotated[SearchMethod, typer.Option(help=_option("method"))] = "beam",
+    temperature: Annotated[float, typer.Option(help=_option("temperature"))] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help=_option("top_k"))] = None,
+    top_p: Annotated[float | None, typer.Option(help=_option("top_p"))] = None,
+    seed: Annotated[int | None, typer.Option(help=_option("seed"))] = None,
+    suppress_unk: Annotated[bool, typer.Option(help=_option("suppress_unk"))] = True,
+    block_trigrams: Annotated[bool, typer.Option(help=_option("block_trigrams"))] = False,
+    decoding_constraint: Annotated[bool, typer.Option(help=_option("decoding_constraint"))] = False,
+    name_once: Annotated[bool, typer.Option(help=_option("name_once"))] = True,
+    remove_bad_endings: Annotated[bool, typer.Option(help=_option("remove_bad_endings"))] = False,
+    group_size: Annotated[int, typer.Option(help=_option("group_size"))] = 1,
+    diversity_lambda: Annotated[float, typer.Option(help=_option("diversity_lambda"))] = 0.5,
+    fusion_rule: Annotated[FusionRule, typer.Option(help=_option("fusion_rule"))] = "merit",
+    category: Annotated[int | None, typer.Option(help=_option("category"))] = None,
     prompt: Annotated[str | None, typer.Option(help=_option("prompt"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
@@ -163,6 +178,20 @@ def caption(
         num_captions=num_captions,
         max_length=max_length,
         length_penalty=length_penalty,
+        method=method,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        suppress_unk=suppress_unk,
+        block_trigrams=block_trigrams,
+        decoding_constraint=decoding_constraint,
+        name_once=name_once,
+        remove_bad_endings=remove_bad_endings,
+        group_size=group_size,
+        diversity_lambda=diversity_lambda,
+        fusion_rule=fusion_rule,
+        category=category,
         prompt=prompt,
         attention=attention is not None,
     )

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from app.errors import CaptionerUnavailable, EmbeddingMissing, MembersDiffer, PromptRefused
+from app.errors import (
+    CaptionerLacksOption,
+    CaptionerUnavailable,
+    EmbeddingMissing,
+    MembersDiffer,
+    PromptRefused,
+)
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 
@@ -70,6 +76,15 @@ def _clips(info: CaptionerInfo) -> Mapping[str, Any]:
 
 
 IDENTITY = ("network", "weights_sha256", "preprocessing")
+#: Option → whether it is asked for; of words, and pretrained captioners write parts of words
+#: (models/pretrained/options.py).
+WORD_RULES: Mapping[str, Callable[[CaptionOptions], bool]] = {
+    "block_trigrams": lambda options: options.block_trigrams,
+    "decoding_constraint": lambda options: options.decoding_constraint,
+    "remove_bad_endings": lambda options: options.remove_bad_endings,
+    "group_size": lambda options: options.group_size > 1,
+    "temperature": lambda options: options.temperature != 1 and options.method != "sample",
+}
 
 
 class CaptionerChoices:
@@ -96,13 +111,13 @@ class CaptionerChoices:
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
         """Fills in the default captioner and the default members.
 
-        Raises what ``check`` and ``check_prompt`` raise.
+        Raises what ``check`` and ``check_options`` raise.
         """
         captioner = options.captioner or self.default or ""
         members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
         choice = CaptionerChoice(captioner, members)
         self.check(choice)
-        self.check_prompt(choice, options)
+        self.check_options(choice, options)
         return choice
 
     @property
@@ -110,8 +125,42 @@ class CaptionerChoices:
         """Captioners that take a prompt, by name."""
         return sorted(name for name, info in self._infos.items() if info.takes_prompt)
 
-    def check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
-        """Raises PromptRefused where options have a prompt and who writes takes none."""
+    def check_options(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
+        """Checks that who writes has what options ask for.
+
+        Args:
+            choice: who writes.
+            options: what is asked for.
+
+        Raises:
+            PromptRefused: a prompt, and who writes takes none.
+            CaptionerLacksOption: a class of video that nobody of them knows, or a search that a pretrained
+                captioner does not have.
+        """
+        self._check_prompt(choice, options)
+        self._check_category(choice, options.category)
+        infos = [self._infos[name] for name in choice.writers]
+        for info in infos:
+            lacking = [name for name, why in WORD_RULES.items() if info.source and why(options)]
+            if lacking:
+                raise CaptionerLacksOption(
+                    f"{info.name} is a pretrained captioner, which does not have {lacking[0]}."
+                )
+
+    def _check_category(self, choice: CaptionerChoice, category: int | None) -> None:
+        if category is None:
+            return
+        known = max(self._infos[name].classes for name in choice.writers)
+        if not known:
+            those = sorted(name for name, info in self._infos.items() if info.classes)
+            others = f"those that do: {', '.join(those)}" if those else "none here does"
+            raise CaptionerLacksOption(f"{choice.captioner} knows no classes of videos (category); {others}.")
+        if category >= known:
+            raise CaptionerLacksOption(
+                f"category is {category}, and {choice.captioner} knows the classes 0 to {known - 1}."
+            )
+
+    def _check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
         if options.prompt is not None and choice.captioner not in self.prompted:
             those = f"those that do: {', '.join(self.prompted)}" if self.prompted else "none here does"
             raise PromptRefused(f"{choice.captioner} takes no prompt; {those}.")

@@ -53,7 +53,8 @@ class CaptionerInfo(BaseModel):
     makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
     data set. seconds: of one default job, as its worker measured; None until then. source, licence: of a
     pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
-    takes_prompt: whether it can be asked something, or goes on from words that it is given.
+    takes_prompt: whether it can be asked something, or goes on from words that it is given. classes: how many
+    classes of videos it knows, by which it can be told what a video is (``category``).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,6 +74,7 @@ class CaptionerInfo(BaseModel):
     licence: str = ""
     memory: int | None = None
     takes_prompt: bool = False
+    classes: int = 0
 
     @property
     def member_of(self) -> tuple[str, ...]:

@@ -272,6 +272,7 @@ class Jobs:
         cause: ReelwordError,
         is_shared: bool = False,
         held: Claim | None = None,
+        was_shared: bool = True,
     ) -> Claim | Refusal:
         """Takes a job for one attempt. What cannot be read becomes a dead letter.
 
@@ -283,6 +284,7 @@ class Jobs:
             cause: the error to record where no attempt is left.
             is_shared: it will run in a batch with others.
             held: the claim of a holder that starts the job anew after a crash.
+            was_shared: False where the job of that claim was alone after all.
 
         Returns:
             The claim, or why there is none.
@@ -302,6 +304,7 @@ class Jobs:
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
+                    int(was_shared),
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -309,10 +312,22 @@ class Jobs:
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
         return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
 
-    def claim_again(self, held: Claim, cause: ReelwordError) -> Claim | Refusal:
-        """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it)."""
+    def claim_again(self, held: Claim, cause: ReelwordError, *, was_shared: bool = True) -> Claim | Refusal:
+        """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it).
+
+        Args:
+            held: the holder's claim.
+            cause: the error to record where no attempt is left.
+            was_shared: whether others were in the batch of a claim that is shared. Nobody knows then whose
+                fault it was, and the job goes on within the attempt that it had.
+
+        Returns:
+            The claim, or why there is none.
+        """
         job = held.job
-        return self.claim(job.id, job.entry, job.priority, held.worker, cause=cause, held=held)
+        return self.claim(
+            job.id, job.entry, job.priority, held.worker, cause=cause, held=held, was_shared=was_shared
+        )
 
     def beat(
         self,

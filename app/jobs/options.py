@@ -8,11 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from app.jobs.search_options import SEARCH_FIELDS, SearchOptions
 
 FUSION, ENSEMBLE = "fusion", "ensemble"
 NAME_LENGTH = 64
 PROMPT_LENGTH = 500
+MOST_CATEGORY = 999
 COMBINATIONS = (FUSION, ENSEMBLE)
 """Captioners that are made of others."""
 
@@ -88,13 +91,15 @@ class CaptionerChoice:
         return self.members or (self.captioner,)
 
 
-class CaptionOptions(BaseModel):
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
+class CaptionOptions(SearchOptions):
     """Holds the options of one captioning job.
 
     Bounds keep the cost of a job within a small factor of the default's.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     captioner: Annotated[
         str | None, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": NAME_LENGTH})
@@ -132,6 +137,17 @@ class CaptionOptions(BaseModel):
         0.7, ge=0, le=2, description="Captions are ranked by log-probability / length ** length_penalty."
     )
 
+    category: Annotated[
+        int | None, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_CATEGORY})
+    ] = Field(
+        None,
+        ge=0,
+        le=MOST_CATEGORY,
+        exclude_if=_is_absent,
+        description="What kind of video it is, by its number in the captioner's training set; for captioners "
+        "that know such classes, as GET /models says.",
+    )
+
     @property
     def choice(self) -> CaptionerChoice | None:
         """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
@@ -144,7 +160,13 @@ class CaptionOptions(BaseModel):
 
     @model_validator(mode="after")
     def _captions_fit_the_beam(self) -> CaptionOptions:
-        if self.num_captions > self.beam_size:
+        if self.method == "greedy" and self.num_captions > 1:
+            raise ValueError(f"num_captions ({self.num_captions}) is 1 with the method greedy")
+        if self.method == "beam" and self.beam_size % self.group_size:
+            raise ValueError(
+                f"group_size ({self.group_size}) must divide beam_size ({self.beam_size}) into equal groups"
+            )
+        if self.method == "beam" and self.num_captions > self.beam_size:
             raise ValueError(
                 f"num_captions ({self.num_captions}) cannot exceed beam_size ({self.beam_size}): "
                 "a beam of k hypotheses ends as at most k captions"
@@ -159,11 +181,14 @@ class CaptionOptions(BaseModel):
                 f"members go with the captioner {' or '.join(COMBINATIONS)}, and not with {named}: "
                 "choose one of those, or leave members out"
             )
+        if self.fusion_rule != "merit" and self.captioner != FUSION:
+            raise ValueError("fusion_rule goes with the captioner fusion: choose that, or leave it out")
         return self
 
 
 FORM_FIELDS = (
     "captioner", "members", "beam_size", "num_captions", "max_length", "attention", "segments", "prompt",
+    "length_penalty", *SEARCH_FIELDS, "category",
 )  # fmt: skip
 """The options that ``POST /caption`` takes, in the order in which they are documented."""
 

@@ -74,15 +74,28 @@ class Queue:
             for stream in self._streams:
                 forget([stream, self._keys.clock, self._keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
-    def take(self, count: int, block: float = BLOCK_SECONDS) -> list[Offer]:
-        """Takes up to ``count`` jobs; none where nothing arrives within ``block`` seconds (0: does not wait).
+    def take(self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False) -> list[Offer]:
+        """Takes up to ``count`` jobs.
 
         Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
-        before it comes alone. Raises QueueUnavailable.
+        before it comes alone.
+
+        Args:
+            count: the most.
+            block: seconds to wait where there is none; 0 does not wait.
+            is_ahead: the worker is at work: it does not wait, gets nothing while another worker is idle or an
+                abandoned job has its last attempt before it, and else what is left of its share.
+
+        Returns:
+            Them; none where nothing arrives.
+
+        Raises:
+            QueueUnavailable: Redis is away.
         """
         with unavailable_if_away():
             try:
-                return self._leftovers(count) or self._share(count) or self._next(count, block)
+                taken = self._leftovers(count) or self._share(count, is_ahead)
+                return taken or (self._next(count, block) if not is_ahead else [])
             except redis.ResponseError as error:
                 if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
                     raise
@@ -95,13 +108,12 @@ class Queue:
         taken, self._leftover = self._leftover[:count], self._leftover[count:]
         return taken
 
-    def _share(self, count: int) -> list[Offer]:
+    def _share(self, count: int, is_ahead: bool) -> list[Offer]:
         looks = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
         keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
         limits = [count, self._lease_ms, self._attempts]
-        reply: Any = self._take(
-            keys, [GROUP, self._worker, *limits, self._keys.job(""), self._keys.worker(""), int(looks)]
-        )
+        prefixes = [self._keys.job(""), self._keys.worker("")]
+        reply: Any = self._take(keys, [GROUP, self._worker, *limits, *prefixes, int(looks), int(is_ahead)])
         found = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
             for number, entry, is_recovered, fields in reply

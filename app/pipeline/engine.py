@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerUnavailable, JobFailure, PromptRefused
+from app.errors import CaptionerLacksOption, CaptionerUnavailable, JobFailure, PromptRefused
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
@@ -34,7 +35,9 @@ from extractors.video_features.packed_streams import count_bytes, pack_streams, 
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
 from models.decoding.options import DecodingOptions
+from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
+from models.video_category import add_category
 
 LARGEST_STREAMS = 256 * 2**20  #: bytes of one video's streams that are packed to be kept
 
@@ -84,7 +87,7 @@ class Engine:
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Computes features of all videos together, then captions, together where the options are the same.
+        """Computes features of all videos together, then captions, together what one captioner writes alike.
 
         Args:
             videos: their frames, or the packed streams of an earlier answer.
@@ -100,14 +103,14 @@ class Engine:
         inputs = _describe(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
-        for wanted in dict.fromkeys(options):
-            places = [place for place, given in enumerate(options) if given == wanted]
+        for places in _alike(options):
             report("caption", len(answers) / len(videos))
             plan = plans[places[0]]
             if isinstance(plan, JobFailure):
                 found: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
-                found = self._caption(plan, [inputs[place] for place in places], wanted, timings)
+                of_each = [options[place] for place in places]
+                found = self._caption(plan, [inputs[place] for place in places], of_each, timings)
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(videos))]
 
@@ -131,7 +134,7 @@ class Engine:
             return CaptionerUnavailable("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
-            self._captioners.captioner_choices.check_prompt(choice, options)
+            self._captioners.captioner_choices.check_options(choice, options)
             return self._captioners.plan(choice)
         except JobFailure as failure:
             return failure
@@ -140,20 +143,21 @@ class Engine:
         self,
         plan: CaptionPlan,
         videos: Sequence[CaptionInputs],
-        options: CaptionOptions,
+        options: Sequence[CaptionOptions],
         timings: Mapping[str, float],
     ) -> Sequence[EngineAnswer | JobFailure]:
+        """Captions videos whose options differ in nothing but how a film is cut."""
         began = time.perf_counter()
         try:
-            captions = plan.caption(videos, _decoding(options), options.prompt)
+            captions = _write(plan, videos, options[0])
         except OptionRefused as refused:
             if refused.option != "prompt":
-                raise
+                return [CaptionerLacksOption(f"{refused.option} is refused: {refused.why}.")] * len(videos)
             return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(plan, video, options), Timings(**spent), video.streams)
-            for best_first, video in zip(captions, videos, strict=True)
+            _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
+            for best_first, video, own in zip(captions, videos, options, strict=True)
         ]
 
     def _model(self, plan: CaptionPlan, video: CaptionInputs, options: CaptionOptions) -> Model:
@@ -182,12 +186,18 @@ def _describe(
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
         if isinstance(video, Frames) and not isinstance(plan, JobFailure) and plan.feature_source is not None
     }
-    for source in dict.fromkeys(waiting.values()):
-        places = [place for place, each in waiting.items() if each is source]
-        found = source.extract([inputs[place].frames for place in places])
-        for place, described in zip(places, found, strict=True):
-            inputs[place] = CaptionInputs(inputs[place].frames, described)
+    found = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
+    for place, described in zip(waiting, found, strict=True):
+        inputs[place] = CaptionInputs(inputs[place].frames, described)
     return inputs
+
+
+def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
+    """Groups the places of options that differ in nothing but how a film is cut."""
+    groups: dict[CaptionOptions, list[int]] = {}
+    for place, each in enumerate(options):
+        groups.setdefault(each.model_copy(update={"segments": None}), []).append(place)
+    return list(groups.values())
 
 
 def _given(video: Frames | bytes) -> CaptionInputs:
@@ -209,14 +219,22 @@ def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, strea
     return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
 
 
+def _write(
+    plan: CaptionPlan, videos: Sequence[CaptionInputs], options: CaptionOptions
+) -> list[list[Caption]]:
+    """Writes captions of videos together, or one by one where words are drawn.
+
+    What is drawn for a video then follows from its seed, whoever else is captioned beside it.
+    """
+    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in told] if options.method == "sample" else [told]
+    written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
+    return [best_first for of_group in written for best_first in of_group]
+
+
 def _decoding(options: CaptionOptions) -> DecodingOptions:
-    return DecodingOptions(
-        beam_size=options.beam_size,
-        num_captions=options.num_captions,
-        max_length=options.max_length,
-        length_penalty=options.length_penalty,
-        attention=options.attention,
-    )
+    """Takes what is said of the search, by the names that decoding has for it."""
+    return DecodingOptions(**{field.name: getattr(options, field.name) for field in fields(DecodingOptions)})
 
 
 def _grey(request: DecodeRequest) -> Footage:

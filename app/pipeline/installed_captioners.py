@@ -19,11 +19,13 @@ from models.checkpoint import (
     find_embedding,
     list_checkpoints,
     read_card,
+    read_config,
     read_vocabulary_digest,
 )
 from models.combining.members import choose_members
 from models.feature_sources.stream_checks import describe_sampling, list_extractors
 from models.pretrained.installed import PROMPTED, InstalledCaptioners, PretrainedCard
+from models.video_category import list_extracted
 
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
@@ -84,7 +86,7 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
         CheckpointError: the file cannot be read.
     """
     card = read_card(path)
-    features = {stream: _feature_facts(card, stream, frames) for stream in card.streams}
+    features = {stream: _feature_facts(card, stream, frames) for stream in list_extracted(card.streams)}
     return CaptionerInfo(
         name=name,
         weights_sha256=sha256_of(path),
@@ -95,6 +97,7 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
         parameters=count_parameters(path),
         scores=dict(card.scores),
         speed=None if card.speed is None else _speed(card.speed),
+        classes=getattr(read_config(path), "classes", 0),
     )
 
 
@@ -137,6 +140,7 @@ def _joint(
         parameters=own_parameters + sum(member.parameters or 0 for member in members),
         scores=dict(scores or {}),
         speed=_together(members),
+        classes=max((member.classes for member in members), default=0),
     )
 
 

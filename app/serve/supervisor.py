@@ -1,7 +1,7 @@
 """Runs Redis, workers and the API on one machine until Ctrl-C: ``make serve``.
 
     serve ─┬─ Redis    embedded, unless REDIS_URL names one; ends last
-           ├─ worker   REELWORD_WORKERS of them, each with its decoder and its engine
+           ├─ worker   REELWORD_WORKERS of them, each with its decoders and its engine
            └─ api      says that it is ready once Redis answers and a worker has loaded its models
 
 A process that ends is started again. All end with this one, even where it is killed.

@@ -1,1 +1,1 @@
-"""Claims jobs and takes them through its decoder and engine processes."""
+"""Claims jobs and takes them through its decoder and engine processes, reading ahead."""

@@ -6,15 +6,19 @@ Nothing heavy is imported before the settings are here: they name the engine.
 
 from __future__ import annotations
 
+import os
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing.reduction import recv_handle
 from typing import Any
 
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer, load_engine
-from app.worker.shared_frames import map_frames
+from app.worker.shared_frames import SharedFrames, SharedStreams, map_frames
 from extractors.child_process import ParentLink, join_parent
+from extractors.features import Footage
 
 
 def main() -> None:
@@ -41,11 +45,12 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
     while True:
         try:
-            request, places, told, keep = link.recv()
+            request, places, told, keep, count = link.recv()
+            descriptors = [recv_handle(link) for _ in range(count)]
         except (EOFError, OSError):
             return
         try:
-            videos = map_frames(places, parent.shared)
+            videos = map_and_close(places, parent.shared, descriptors)
             found: Any
             if request == "measure":
                 found = engine.measure(*told)
@@ -54,11 +59,23 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
             else:
                 answers = engine.describe_and_caption(videos, told, report)
                 found = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
+            del videos  # or the last batch's frames stay in memory while nobody asks
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
             link.send(("answer", found))
+
+
+def map_and_close(
+    places: Sequence[SharedFrames | SharedStreams], shared: int, descriptors: Sequence[int]
+) -> list[Footage | bytes]:
+    """Finds the videos of a request, and closes the descriptors that came with it."""
+    try:
+        return map_frames(places, shared, descriptors)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _packed(answer: EngineAnswer | JobFailure, is_kept: bool) -> EngineAnswer | JobFailure:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
+from multiprocessing.reduction import send_handle
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -193,7 +194,8 @@ class EngineProcess:
     ) -> Any:
         process = self._process
         assert process is not None
-        _send(process, (request, write_frames(videos, process.shared), told, frozenset(keep)))
+        places, descriptors = write_frames(videos, process.shared)
+        _send(process, (request, places, told, frozenset(keep), len(descriptors)), descriptors)
         while True:
             kind, content = _receive(process)
             if kind == "progress":
@@ -218,9 +220,11 @@ class EngineProcess:
             process.close()
 
 
-def _send(process: LinkedProcess, message: object) -> None:
+def _send(process: LinkedProcess, message: object, descriptors: Sequence[int] = ()) -> None:
     try:
         process.link.send(message)
+        for descriptor in descriptors:
+            send_handle(process.link, descriptor, process.pid)
     except OSError as error:
         raise EngineDied(process.explain_end(DEATH_SECONDS)) from error
 

@@ -38,7 +38,7 @@ class CostEstimator:
         if options.choice is not None:
             choices = CaptionerChoices(self.engine.captioners, self.engine.default)
             choices.check(options.choice)
-            choices.check_prompt(options.choice, options)
+            choices.check_options(options.choice, options)
 
     def clip(self, options: CaptionOptions, decoded: Decoded, seconds: float) -> Answer:
         """Estimates a video that is captioned as a whole.

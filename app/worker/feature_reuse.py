@@ -19,7 +19,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
-from app.worker.watchdog import Attempt
+from app.worker.attempt import Attempt
 from extractors.files import sha256_of
 from extractors.shots.segment import LONG_FILM
 

@@ -38,9 +38,10 @@ from app.segments.film_captioner import segment_document
 from app.segments.neighbours import JoinedSegment
 from app.segments.summary import SummaryClip, read_summary_clip
 from app.settings import Settings
+from app.worker.attempt import Attempt
 from app.worker.engine_process import EngineDied, EngineProcess
 from app.worker.results import frame_jpeg
-from app.worker.watchdog import Attempt, Watchdog
+from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames
 from extractors.media.request import Decoded, DecodeRequest, Limits

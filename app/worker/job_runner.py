@@ -1,11 +1,8 @@
-"""Runs the jobs in a worker's hands, stores their results, and decides what the death of a child costs them.
+"""Runs claimed jobs to their end: decoders read ahead while the engine captions what is there.
 
-    fetch those with an address → decode each → caption all together → finish each
-                        ↓ the engine died
-                  each again, alone
-
-A job that shared the batch goes on within the attempt it had; one that was alone starts its next attempt, or
-has failed where it had its last.
+    fetch those with an address → decode each → caption together what is ready → finish each
+                                                   ↓ the engine died
+                                             each again, alone
 
 A film that is to be cut into segments takes minutes or hours: it comes after the clips that were taken with
 it, and of several such films all but one are handed back, for workers that are idle.
@@ -13,251 +10,183 @@ it, and of several such films all but one are handed back, for workers that are 
 
 from __future__ import annotations
 
-import math
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
 import structlog
 
-from app.errors import (
-    DeadlineExceeded,
-    EngineCrashed,
-    EngineFault,
-    JobFailure,
-    QueueUnavailable,
-    UploadMissing,
-    WorkerFault,
-)
-from app.jobs.blobs import BlobMissingError, Blobs
+from app.errors import JobFailure
+from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
-from app.pipeline.engine_protocol import EngineAnswer, media_answer
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
+from app.worker.attempt import Attempt
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.estimates import CostEstimator
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import FilmSegments, film_answer, limits_of
-from app.worker.job_spans import spans_of
-from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
+from app.worker.film_segments import FilmSegments
+from app.worker.job_ends import JobEnds, spans_of
+from app.worker.jobs_in_hand import JobsInHand, Place
+from app.worker.read_ahead import ReadAhead, move_on
 from app.worker.url_fetches import UrlFetches
-from app.worker.watchdog import Attempt, Watchdog
+from app.worker.video_reader import VideoReader, engine_failure, read_until_it_works
+from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
-from extractors.errors import ReelwordError
-from extractors.media.errors import DecoderError, DecoderFault, MediaError, TooLong
 from extractors.media.request import Limits
-from extractors.shots.segment import LONG_FILM
 
-#: Longest clip that is captioned as a whole where nothing is said of segments: below ``LONG_FILM``.
-CLIP_SECONDS = math.nextafter(LONG_FILM, 0.0)
+ENDING_SECONDS = 60.0  #: that other threads have to let go of what is handed back
 log = structlog.get_logger(__name__)
 
 
 class JobRunner:
-    """Runs claimed jobs to their end with one decoder and one engine.
+    """Runs jobs with several decoders and one engine. The thread that calls ``turn`` has the engine.
 
     Args:
         jobs: the records.
         blobs: where uploads and results lie.
-        decoder: reads the videos.
+        decoders: read the videos, each in a thread of its own.
         engine: captions them.
         watch: keeps the leases meanwhile.
         settings: limits of time and memory.
         tracing: is told of each job's turn.
-
-    Raises:
-        QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
-        EngineStartFailed: the engine that died cannot be replaced; they are handed back.
     """
 
     def __init__(
         self,
         jobs: Jobs,
         blobs: Blobs,
-        decoder: Decoder,
+        decoders: Sequence[Decoder],
         engine: EngineProcess,
         watch: Watchdog,
         settings: Settings,
         tracing: Tracing | None = None,
     ) -> None:
-        self._jobs, self._blobs, self._watch = jobs, blobs, watch
-        self._decoder, self._engine, self._settings = decoder, engine, settings
-        self._tracing = tracing or Tracing()
-        self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._reuse = FeatureReuse(settings, blobs)
-        self._fetches = UrlFetches(blobs, watch, settings)
-        self._films = FilmSegments(blobs, decoder, engine, watch, settings, self._limits)
+        self._watch, self._engine, self._settings = watch, engine, settings
+        self._tracing, self._blobs = tracing or Tracing(), blobs
+        self._info: EngineInfo | None = None
+        self._is_leaving = False
+        self._taken: list[Attempt] = []  # in this turn
+        self.hand = JobsInHand(settings.read_ahead_bytes, self._let_go)
+        reuse = FeatureReuse(settings, blobs)
+        limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._ends = JobEnds(jobs, blobs, watch, settings, reuse)
+        readers = [
+            VideoReader(decoder, blobs, watch, self._ends, reuse, self.hand, self._known_engine, limits)
+            for decoder in decoders
+        ]
+        self._ahead = ReadAhead(self.hand, readers, UrlFetches(blobs, watch, settings), self._ends)
+        self._films = FilmSegments(blobs, decoders[0], engine, watch, settings, limits)
+        self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
 
-    def work(self, claims: Sequence[Claim]) -> None:
-        """Takes all claims to their end: first together, then, should the batch die, one by one."""
-        runs = [Attempt(claim) for claim in claims]
-        with self._watch.hold(runs):
-            try:
-                self._work(runs)
-            except Exception:
-                self._hand_back(runs)
-                raise
-            finally:
-                self._tell(runs)
+    def __enter__(self) -> Self:
+        self._ahead.start()
+        self._finishing.start()
+        return self
 
-    def _tell(self, runs: Sequence[Attempt]) -> None:
-        for run in runs if self._tracing.is_on else ():
-            self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.hand.close()
+        self._ahead.join()
+        self._finishing.join()
 
-    def _work(self, runs: Sequence[Attempt]) -> None:
-        away = [run for run in runs if run.claim.job.submission.source_url is not None]
-        films = self._caption_clips([run for run in runs if run not in away])
-        films += self._caption_clips(self._fetch(away))  # nobody waits for another's server
-        self._hand_back(films[1:])
-        for film in films[:1]:
-            self._caption_film(film)
+    def start(self) -> None:
+        """Has the engine ready, and each decoder its child. Raises EngineStartFailed."""
+        self._info = self._engine.start()
+        self._ahead.wait_until_started()
 
-    def _fetch(self, runs: Sequence[Attempt]) -> list[Attempt]:
-        """Fetches the videos of runs that have an address; returns those whose video is there."""
-        there: list[Attempt] = []
-        left = [run for run in runs if not self._settle_if_stopped(run)]
-        while left:
-            failed = self._fetches.fetch(left)
-            there += [run for run in left if run not in failed and not self._settle_if_stopped(run)]
-            left = [run for run in failed if self._is_fetched_again(run, failed[run])]
-        return there
+    def leave(self) -> None:
+        """Starts no engine any more. For signal handlers: takes no lock."""
+        self._is_leaving = True
 
-    def _is_fetched_again(self, run: Attempt, error: Exception) -> bool:
-        """Whether the next attempt has begun after this error; where it has not, the job has ended."""
-        if self._settle_if_stopped(run):
+    @property
+    def has_unmeasured(self) -> bool:
+        """Whether the engine has captioners whose seconds are not known yet."""
+        info = self._engine.info
+        return info is not None and bool(info.unmeasured)
+
+    def _known_engine(self) -> EngineInfo:
+        """Tells what the engine is, also while it is started anew."""
+        assert self._info is not None
+        return self._info
+
+    def begin(self, claim: Claim, *, is_last: bool = False) -> None:
+        """Takes a claimed job in hand; any thread may.
+
+        Args:
+            claim: the job.
+            is_last: whether no other job may be in hand meanwhile.
+        """
+        run = Attempt(claim, is_last=is_last)
+        self._watch.hold(run)
+        self._ahead.begin(run)
+
+    def turn(self, patience: float) -> bool:
+        """Captions what is ready, together; returns whether there was anything within ``patience`` seconds.
+
+        Raises:
+            QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
+            EngineStartFailed: the engine that died cannot be replaced; they are handed back.
+            Exception: what nobody expected; they are handed back.
+        """
+        self._taken = []
+        if self._is_leaving and not self._engine.is_ready:
+            self.hand_back_all()
+            return True
+        try:
+            self._info = self._engine.start()
+            self._taken = self.hand.take_batch(self._settings.batch_jobs, patience)
+            batch = [run for run in self._taken if self._is_to_run(run)]
+            if batch and batch[0].film is not None:
+                self._caption_film(batch[0])
+            elif batch:
+                self._caption(batch)
+        except Exception:
+            self.hand_back_all()
+            raise
+        return bool(self._taken)
+
+    def hand_back_all(self) -> None:
+        """Leaves no job behind in a worker that cannot go on. Raises QueueUnavailable."""
+        self._watch.stop_all()
+        mine = [*self._taken, *self.hand.take_all()]
+        try:
+            for run in mine:
+                self._ends.hand_back(run)
+        finally:
+            for run in mine:
+                self.hand.drop(run)
+            self.hand.wait_until_empty(ENDING_SECONDS)
+
+    def _is_to_run(self, run: Attempt) -> bool:
+        """Whether the engine is to have it: a stopped one ends, one without frames is read again."""
+        if self._ends.settle_if_stopped(run):
+            self.hand.drop(run)
             return False
-        if isinstance(error, JobFailure):
-            self._fail(run, error)
+        if run.film is None and not run.has_video:
+            self.hand.put(run, "read")
             return False
-        log.error("the job's video could not be fetched", job=run.claim.job.id, exc_info=error)
-        return self._again(run, WorkerFault("The worker met an error while it fetched the video."))
+        return True
 
-    def _caption_clips(self, runs: Sequence[Attempt]) -> list[Attempt]:
-        """Captions clips, together where that goes well; returns the runs that turned out to be films."""
-        for run in [run for run in runs if run.claim.job.submission.validate_only]:
-            self._validate(run)
-        asked = [run for run in runs if not run.claim.job.submission.validate_only]
-        read = [run for run in asked if self._decode(run, self._read_frames)]
-        batches = deque([[run for run in read if run.film is None]])
-        while batches:
-            batch = [
-                run for run in batches.popleft() if not self._settle_if_stopped(run) and self._is_read(run)
-            ]
-            if batch:
-                batches.extend([run] for run in self._caption(batch))
-        return [run for run in read if run.film is not None]
-
-    def _is_read(self, run: Attempt) -> bool:
-        """Reads once more a job whose kept features were of no use."""
-        return run.has_video or self._decode(run, self._read_frames)
-
-    def _caption_film(self, run: Attempt) -> None:
-        """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments."""
-        while self._decode(run, self._read_film) and not self._settle_if_stopped(run):
-            if not self._caption([run]):
-                return
-
-    def _decode(self, run: Attempt, read: Callable[[Attempt], None]) -> bool:
-        """Reads the job's frames by ``read``; False where the job has ended instead."""
-        while not self._settle_if_stopped(run):
-            try:
-                read(run)
-                return True
-            except DecoderFault as fault:
-                log.error("the decoder met an error", job=run.claim.job.id, error=str(fault))
-                self._fail(run, WorkerFault("The worker met an error while it read the file."))
-                return False
-            except DecoderError as death:
-                if not self._again(run, death):
-                    return False
-            except (MediaError, JobFailure) as error:
-                self._fail(run, error)
-                return False
-            except BlobMissingError:
-                self._fail(run, UploadMissing("The job's file is not in the blob store."))
-                return False
-            except QueueUnavailable:
-                raise
-            except (EngineDied, EngineRaised) as trouble:
-                if not self._again(run, _engine_failure(trouble)):
-                    return False
-            except Exception:
-                log.exception("the job's file could not be read", job=run.claim.job.id)
-                if not self._again(run, WorkerFault("The worker met an error while it read the file.")):
-                    return False
-        return False
-
-    def _read_frames(self, run: Attempt) -> None:
-        engine = self._engine.start()
-        run.options = engine.resolve(run.claim.job.options)
-        wanted = run.options.segments
-        request = engine.request_for(run.options.choice)
-        run.set_stage("decode")
-        if wanted not in (None, "none"):
-            run.film = 0.0
+    def _caption(self, batch: Sequence[Attempt]) -> None:
+        """Captions a batch and passes it on; what died of it is run again, each job alone."""
+        answers = self._ask(batch)
+        if isinstance(answers, JobFailure):
+            for run in batch:
+                if self._ends.again(run, answers, was_shared=len(batch) > 1):
+                    self.hand.put(run, "caption")
+                else:
+                    self.hand.drop(run)
             return
-        if self._reuse.find(run, engine):
-            run.options = run.options.model_copy(update={"segments": "none"})
-            return
-        whole = limits_of(run.claim.job, self._limits)
-        longest = whole.max_duration if wanted == "none" else min(CLIP_SECONDS, whole.max_duration)
-        limits = replace(whole, max_duration=longest)
-        began = time.monotonic()
-        with (
-            self._blobs.local(run.claim.job.upload) as path,
-            self._watch.guard([run], self._decoder.kill),
-        ):
-            try:
-                run.decoded = self._decoder.decode(path, request, limits)
-            except TooLong:
-                if longest == whole.max_duration:
-                    raise
-                run.film, run.options = 0.0, run.options.model_copy(update={"segments": "shots"})
-                return
-        run.options = run.options.model_copy(update={"segments": "none"})
-        run.answer = media_answer(run.decoded, time.monotonic() - began)
+        for run, answer in zip(batch, answers, strict=True):
+            run.reply = answer
+            self.hand.put(run, "finish")
 
-    def _validate(self, run: Attempt) -> None:
-        """Ends a job that asks for no caption with what its video is and what one would cost."""
-        while self._decode(run, self._read_estimate) and not self._settle_if_stopped(run):
-            try:
-                self._end_well(run, run.record())
-                return
-            except QueueUnavailable:
-                raise
-            except Exception:
-                log.exception("the job's estimate could not be kept", job=run.claim.job.id)
-                if not self._again(run, WorkerFault("The worker met an error while it kept the result.")):
-                    return
-
-    def _read_estimate(self, run: Attempt) -> None:
-        """Reads what a caption would be written of, and estimates what that costs."""
-        estimator = CostEstimator(self._decoder, self._engine.start(), limits_of(run.claim.job, self._limits))
-        began = time.monotonic()
-        self._read_frames(run)
-        assert run.options is not None
-        estimator.check(run.options)
-        if run.decoded is not None:
-            run.answer = estimator.clip(run.options, run.decoded, time.monotonic() - began)
-            return
-        with (
-            self._blobs.local(run.claim.job.upload) as path,
-            self._watch.guard([run], self._decoder.kill),
-        ):
-            run.answer = estimator.film(run.options, path)
-
-    def _read_film(self, run: Attempt) -> None:
-        """Captions the film's segments, and reads what sums it up."""
-        self._engine.start()
-        run.set_stage("decode")
-        with self._blobs.local(run.claim.job.upload) as path:
-            self._films.caption(run, path)
-
-    def _caption(self, batch: Sequence[Attempt]) -> list[Attempt]:
-        """Captions a batch and finishes its jobs; returns those that are to run again, alone."""
+    def _ask(self, batch: Sequence[Attempt]) -> Sequence[EngineAnswer | JobFailure] | JobFailure:
+        """Has the engine caption a batch; returns what each is told, or what has gone wrong with all."""
 
         def report(stage: Stage, share: float) -> None:
             for run in batch:
@@ -270,124 +199,52 @@ class JobRunner:
         keep = [place for place, run in enumerate(batch) if run.is_kept]
         try:
             with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
-                answers = self._engine.run(videos, options, report, keep)
+                return self._engine.run(videos, options, report, keep)
         except EngineDied as death:
             log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
-            return self._all_again(batch, _engine_failure(death))
+            return engine_failure(death)
         except EngineRaised as fault:
-            return self._all_again(batch, _engine_failure(fault))
-        return [run for run, answer in zip(batch, answers, strict=True) if not self._finish(run, answer)]
+            return engine_failure(fault)
 
-    def _all_again(self, batch: Sequence[Attempt], cause: JobFailure) -> list[Attempt]:
-        return [run for run in batch if self._again(run, cause)]
+    def _finish_all(self) -> None:
+        """Keeps results while the engine goes on: the store may be far away."""
+        while (run := self.hand.take("finish")) is not None:
+            move_on(run, self._finish, self.hand)
 
-    def _again(self, run: Attempt, cause: ReelwordError) -> bool:
-        """Goes on to the next attempt at once; False where the job has ended or is no longer ours."""
-        with self._watch.pause():
-            if run.stopped:
-                self._settle_if_stopped(run)
-                return False
-            taken = self._jobs.claim_again(run.claim, cause)
-            if isinstance(taken, Claim):
-                log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
-                run.begin_again(taken)
-                self._reuse.distrust(run)
-                return True
-            self._watch.release(run)
-        log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
-        run.error = cause if taken.reason == "exhausted" else None
-        if taken.reason in ("canceled", "exhausted"):
-            remove_blob(self._blobs, run.claim.job.upload)
-        run.is_settled = True
-        return False
+    def _finish(self, run: Attempt) -> Place | None:
+        assert run.reply is not None
+        return None if self._ends.finish(run, run.reply) else "caption"
 
-    def _finish(self, run: Attempt, answer: EngineAnswer | JobFailure) -> bool:
-        """Writes the result; False where writing met an error and the job is to run again."""
-        if self._settle_if_stopped(run):
-            return True
-        if isinstance(answer, JobFailure):
-            self._fail(run, answer)
-            return True
-        try:
-            self._succeed(run, answer)
-        except QueueUnavailable:
-            raise
-        except Exception:
-            log.exception("the job's result could not be kept", job=run.claim.job.id)
-            return not self._again(run, WorkerFault("The worker met an error while it kept the result."))
-        return True
+    def _caption_film(self, run: Attempt) -> None:
+        """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
 
-    def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
-        if run.film is not None:
-            answer = film_answer(run, answer)
-        frames = seen_frames(run)
-        store_result(self._blobs, run.claim.results, frames, answer.attention)
-        whole = run.record(run.answer.joined_with(answer.answer))
-        self._end_well(run, store_large_answer(self._blobs, run.claim.results, whole))
-        self._reuse.keep(run, frames, answer)
+        Nothing but films is in hand: the others are handed back.
+        """
+        others = self.hand.take_films()
+        self._taken += others
+        for other in others:
+            self._ends.hand_back(other)
+            self.hand.drop(other)
+        while read_until_it_works(run, self._read_film, self._ends) and not self._ends.settle_if_stopped(run):
+            answers = self._ask([run])
+            if isinstance(answers, JobFailure):
+                is_over = not self._ends.again(run, answers)
+            else:
+                is_over = self._ends.finish(run, answers[0])
+            if is_over:
+                break
+        self.hand.drop(run)
 
-    def _end_well(self, run: Attempt, record: Mapping[str, Any]) -> None:
-        """Ends the job as succeeded, on the record."""
-        job = run.claim.job
+    def _read_film(self, run: Attempt) -> None:
+        """Captions the film's segments, and reads what sums it up."""
+        self._engine.start()
+        run.set_stage("decode")
+        with self._blobs.local(run.claim.job.upload) as path:
+            self._films.caption(run, path)
+
+    def _let_go(self, run: Attempt) -> None:
+        """Ends the beats of a job that is out of hand, and tells of its turn."""
         self._watch.release(run)
-        is_ours = self._jobs.succeed(run.claim, record)
-        run.is_settled = True
-        log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=record.get("caption"))
-        if not is_ours:
-            remove_blob(self._blobs, run.claim.results)
-        elif self._settings.upload_seconds == 0:
-            remove_blob(self._blobs, job.upload)
-
-    def _fail(self, run: Attempt, error: ReelwordError) -> None:
-        self._watch.release(run)
-        run.error = error
-        is_ours = self._jobs.fail(run.claim, error, run.record())
-        run.is_settled = True
-        log.warning(
-            "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint
-        )
-        if is_ours:
-            remove_blob(self._blobs, run.claim.job.upload)
-
-    def _settle_if_stopped(self, run: Attempt) -> bool:
-        """Ends, on the record, a run that the watch has stopped."""
-        if run.stopped is None or run.is_settled:
-            return run.is_settled
-        if run.stopped == "deadline":
-            self._fail(run, DeadlineExceeded(self._lateness(run)))
-        elif run.stopped == "canceled":
-            self._jobs.stop(run.claim)
-            delete_blobs(self._blobs, run.claim.job.id)
-        elif run.stopped == "handed back":
-            self._jobs.hand_back(run.claim)
-        run.is_settled = True
-        return True
-
-    def _lateness(self, run: Attempt) -> str:
-        seconds = self._settings.job_seconds
-        if run.film is None:
-            return f"The job ran longer than {seconds:g} seconds ({run.stage})."
-        return f"No segment of the film was done within {seconds:g} seconds ({run.stage})."
-
-    def _hand_back(self, runs: Sequence[Attempt]) -> None:
-        """Leaves no job behind in a worker that cannot go on."""
-        for run in runs:
-            if not run.is_settled:
-                run.stopped = run.stopped or "handed back"
-                self._settle_if_stopped(run)
-
-
-def seen_frames(run: Attempt) -> tuple[bytes, ...]:
-    """Makes JPEG files of the frames that the captioner saw, or takes those that are kept."""
-    if run.features is not None:
-        return run.features.frames
-    assert run.decoded is not None
-    return tuple(frame_jpeg(pixels) for pixels in run.decoded.frames.pixels)
-
-
-def _engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
-    """Says it for visitors; the log has what an exception's text tells of this machine."""
-    if isinstance(trouble, EngineDied):
-        return EngineCrashed(f"The job killed the engine ({trouble}).")
-    log.error("the engine met an error", error=str(trouble))
-    return EngineFault("The engine met an error while it looked at the video.")
+        run.forget_frames()
+        if self._tracing.is_on:
+            self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))

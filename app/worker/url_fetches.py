@@ -22,7 +22,8 @@ from app.fetching.fetch import FetchLimits, fetch
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
 from app.settings import Settings
-from app.worker.watchdog import Attempt, Watchdog
+from app.worker.attempt import Attempt
+from app.worker.watchdog import Watchdog
 
 LOOK_SECONDS = 0.1  #: between two looks whether a job is to be stopped
 

@@ -1,8 +1,9 @@
 """Takes jobs from the queue and has child processes do them.
 
-This process loads no model and opens no media. It owns a decoder (media is hostile) and an engine (native
-code can crash or hang), and can lose either without losing a job: app/worker/job_runner.py says how. A thread
-beside (app/worker/watchdog.py) keeps the leases and ends what is canceled or out of time. Asked to stop, it
+This process loads no model and opens no media. It owns decoders (media is hostile) and an engine (native
+code can crash or hang), and can lose each without losing a job: app/worker/job_runner.py says how. Threads
+beside take jobs (app/worker/intake.py), read their videos ahead of the engine (app/worker/read_ahead.py), and
+keep the leases and end what is canceled or out of time (app/worker/watchdog.py). Asked to stop, it
 takes nothing new, gives the jobs in hand a moment to finish and hands the others back.
 """
 
@@ -13,34 +14,35 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import redis
 import structlog
 
 from app import __version__
-from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable, WorkerLost
+from app.errors import EngineStartFailed, QueueUnavailable, RecordUnreadable
 from app.feature_cache.feature_cache import FeatureCache
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
-from app.jobs.job_store import Claim, Jobs, Refusal
-from app.jobs.queue import Offer, Queue, worker_prefix
+from app.jobs.job_store import Jobs
+from app.jobs.queue import Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 from app.tracing.connection import connect_tracing
 from app.worker.engine_process import EngineProcess
+from app.worker.intake import UNEXPECTED_PAUSE, Intake
 from app.worker.job_runner import JobRunner
-from app.worker.results import delete_blobs, remove_blob
+from app.worker.results import delete_blobs
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
 SWEEP_SECONDS = 30.0  #: between looks for expired results
 PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
 BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
-UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an answer of Redis that nobody expected
+TURN_SECONDS = 0.25  #: between two looks whether to stop, or whether the engine has died of itself
 log = structlog.get_logger(__name__)
 
 
@@ -60,12 +62,15 @@ class Worker:
         self._blobs = Blobs(settings.blob_url, settings.staging)
         self._features = FeatureCache(settings, self._blobs)
         self._engine = EngineProcess(settings)
-        self._decoder = Decoder(settings.decoder)
+        self._decoders = [Decoder(settings.decoder) for _ in range(settings.decoder_count)]
         self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
         self._watch = Watchdog(Jobs.from_settings(brief, settings), settings, self._advertise)
         self._tracing = connect_tracing(settings, "worker", self.name)
         self._runner = JobRunner(
-            self._jobs, self._blobs, self._decoder, self._engine, self._watch, settings, self._tracing
+            self._jobs, self._blobs, self._decoders, self._engine, self._watch, settings, self._tracing
+        )
+        self._intake = Intake(
+            self._jobs, self._queue, self._blobs, self._runner, settings, self.name, self._sweep
         )
         self._started_at = time.time()
         self._swept_at = 0.0
@@ -82,7 +87,8 @@ class Worker:
 
     def _run(self) -> None:
         self._queue.open()
-        with self._decoder, self._engine, self._watch, self._sweeper:
+        with self._runner, self._engine, self._watch, self._sweeper:
+            self._runner.start()
             self._advertise()
             log.info("worker ready", worker=self.name)
             self._work_until_stopped()
@@ -99,48 +105,35 @@ class Worker:
     def stop(self) -> None:
         """Takes no more jobs, and leaves none behind. May be called from a signal handler."""
         self._is_stopping = True
+        self._intake.stop()
+        self._runner.leave()
         self._watch.leave(within=self._settings.drain_seconds)
         if not self._engine.is_ready:
             self._engine.kill()
 
     def _work_until_stopped(self) -> None:
-        while not self._is_stopping:
-            self._engine.start()
-            try:
-                self._sweep()
-                if claims := self._claim(self._queue.take(self._settings.batch_jobs)):
-                    self._runner.work(claims)
-                elif self._engine.measure_next():  # nobody waits
-                    self._advertise()
-            except QueueUnavailable as error:
-                log.warning("redis is away", reason=str(error))
-            except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse
-                log.exception("redis answered something unexpected, and the worker goes on")
-                time.sleep(UNEXPECTED_PAUSE)
+        self._intake.start()
+        try:
+            while not (self._intake.is_over and not self._runner.hand):
+                self._turn()
+        finally:
+            self._intake.stop()
+            self._intake.join()
+            if self._runner.hand:
+                self._runner.hand_back_all()
 
-    def _claim(self, offers: Sequence[Offer]) -> list[Claim]:
-        is_shared = len(offers) > 1
-        taken = [self._claim_one(offer, is_shared) for offer in offers if self._is_about_a_job(offer)]
-        for refusal in taken:
-            if isinstance(refusal, Refusal):
-                log.info("job not run", job=refusal.job_id, why=refusal.reason)
-                if refusal.reason in ("canceled", "exhausted"):
-                    remove_blob(self._blobs, f"uploads/{refusal.job_id}")
-        return [claim for claim in taken if isinstance(claim, Claim)]
-
-    def _is_about_a_job(self, offer: Offer) -> bool:
-        """Whether an entry names a job; one that does not becomes a dead letter."""
-        if not offer.job_id:
-            said = "the entry names no job"
-            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
-        return bool(offer.job_id)
-
-    def _claim_one(self, offer: Offer, is_shared: bool) -> Claim | Refusal:
-        attempts = self._settings.attempts
-        cause = WorkerLost(f"The workers that ran the job fell silent, {attempts} times in all.")
-        return self._jobs.claim(
-            offer.job_id, offer.entry, offer.priority, self.name, cause=cause, is_shared=is_shared
-        )
+    def _turn(self) -> None:
+        try:
+            self._runner.turn(TURN_SECONDS)
+            if self._intake.nobody_waits:
+                self._engine.measure_next()
+                self._advertise()
+                self._intake.go_on()
+        except QueueUnavailable as error:
+            log.warning("redis is away", reason=str(error))
+        except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse
+            log.exception("redis answered something unexpected, and the worker goes on")
+            time.sleep(UNEXPECTED_PAUSE)
 
     def _sweep(self) -> None:
         """Now and then: forgets results and features that have been kept long enough."""
@@ -178,9 +171,16 @@ class Worker:
 
     def _memory(self) -> dict[str, int]:
         """Reads the bytes in RAM of this process and its children."""
-        processes = {"worker": os.getpid(), "decoder": self._decoder.pid, "engine": self._engine.pid}
-        found = {name: resident_bytes(pid) for name, pid in processes.items() if pid is not None}
-        return {name: size for name, size in found.items() if size is not None}
+        processes: Mapping[str, Sequence[int | None]] = {
+            "worker": [os.getpid()],
+            "decoder": [decoder.pid for decoder in self._decoders],
+            "engine": [self._engine.pid],
+        }
+        found = {
+            name: [size for pid in pids if pid is not None and (size := resident_bytes(pid)) is not None]
+            for name, pids in processes.items()
+        }
+        return {name: sum(sizes) for name, sizes in found.items() if sizes}
 
 
 def resident_bytes(pid: int) -> int | None:

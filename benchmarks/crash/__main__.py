@@ -30,6 +30,7 @@ TRIALS: tuple[Callable[[Deployment], Iterator[Finding]], ...] = (
     kills.decoder_killed,
     kills.api_killed,
     kills.poison,
+    kills.poison_among_eight,
     kills.cancel,
     outages.redis_killed,
     outages.redis_frozen,

@@ -20,6 +20,7 @@ LOOK_SECONDS = (
     1.0  #: a worker looks for orphans twice a second: what it takes sooner after a lapse is no fault
 )
 HALF_UPLOADS = 25
+IN_HAND = 8  #: jobs of a worker whose engine is busy: a batch, and one that is read ahead
 #: A worker that is told to go has 5 s for the jobs in hand, and waits up to 30 s for a Redis that is away.
 LEAVE_SECONDS = 40.0
 
@@ -169,6 +170,29 @@ def poison(service: Deployment) -> Iterator[Finding]:
     yield Finding("  attempts that it had", job["attempt"], limit=3, least=3)
     yield Finding("  failed as engine_crashed", (job["error"] or {}).get("code") == "engine_crashed", least=1)
     yield seconds("  five jobs sent with it are done after", service.wait_for_all(others))
+    yield Finding("  attempts that they needed, at most", most_attempts(service, others), limit=1)
+    service.wait(service.is_whole)
+
+
+def poison_among_eight(service: Deployment) -> Iterator[Finding]:
+    """It is read ahead with seven others while its worker's engine is busy."""
+    slow = [service.submit("slow") for _ in range(WORKERS)]
+    for job_id in slow:
+        service.wait_until_at_work(job_id)
+    before = [service.submit("plain") for _ in range(2 * WORKERS)]
+    poisoned = service.submit("poison", ends="failed")
+    others = [*slow, *before, *(service.submit("plain") for _ in range(5 * WORKERS - 1))]
+    service.wait_for(poisoned, lambda job: job["state"] != "queued")
+    worker, most = service.worker_pid(poisoned), 0
+    until = time.monotonic() + 3
+    while time.monotonic() < until and most < IN_HAND:
+        most = max(most, len(held_by(service, [*others, poisoned], worker)))
+    yield Finding("jobs that its worker has in hand", most, least=IN_HAND)
+    yield seconds("a job that kills its engine each time has failed after", service.wait_for_all([poisoned]))
+    job = service.job(poisoned) or {}
+    yield Finding("  attempts that it had", job["attempt"], limit=3, least=3)
+    yield Finding("  failed as engine_crashed", (job["error"] or {}).get("code") == "engine_crashed", least=1)
+    yield seconds("  all others are done after", service.wait_for_all(others))
     yield Finding("  attempts that they needed, at most", most_attempts(service, others), limit=1)
     service.wait(service.is_whole)
 

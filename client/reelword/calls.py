@@ -28,6 +28,21 @@ class Options(TypedDict, total=False):
     beam_size: int
     num_captions: int
     max_length: int
+    length_penalty: float
+    method: Literal["beam", "greedy", "sample"]
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    suppress_unk: bool
+    block_trigrams: bool
+    decoding_constraint: bool
+    name_once: bool
+    remove_bad_endings: bool
+    group_size: int
+    diversity_lambda: float
+    fusion_rule: Literal["merit", "relevance"]
+    category: int
     attention: bool
     segments: str | float
     prompt: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -75,6 +75,7 @@ class Decoder:
         path: str | os.PathLike[str],
         request: DecodeRequest | None = None,
         limits: Limits | None = None,
+        admit: Callable[[int], None] | None = None,
     ) -> Decoded:
         """Decode one file in the child, all frames at once.
 
@@ -83,6 +84,8 @@ class Decoder:
             request: which frames; by default eight of them. Frames in several sizes are read by PyAV,
                 whichever reader was chosen.
             limits: what the file may cost.
+            admit: is called with the bytes of each chunk once it has come; until it returns the child waits,
+                which takes nothing of the limits.
 
         Returns:
             The frames, the sound and the decode report; the arrays are the caller's own.
@@ -94,7 +97,7 @@ class Decoder:
         request, limits = request or DecodeRequest(), limits or Limits()
         with self._turn, closing(self.stream(path, request, limits)) as parts:
             try:
-                return collect_stream(parts, request, limits)
+                return collect_stream(_admitted(parts, admit), request, limits)
             except ValueError as error:
                 raise errors.DecoderCrashed(WITHOUT_SENSE) from error
 
@@ -270,6 +273,13 @@ class _Child:
     def end(self) -> None:
         self.killed = True
         self.process.close()
+
+
+def _admitted(parts: Iterable[StreamPart], admit: Callable[[int], None] | None) -> Iterator[StreamPart]:
+    for part in parts:
+        if admit is not None and isinstance(part, FrameChunk):
+            admit(sum(pixels.nbytes for pixels in part.pixels))
+        yield part
 
 
 def _environment() -> dict[str, str]:

@@ -41,7 +41,7 @@ def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: 
 
 
 class _Collector:
-    """Holds the frames so far, for each size the arrays of its chunks. ``StreamStart`` anew voids them."""
+    """Holds the frames so far, for each size one array that grows. ``StreamStart`` anew voids them."""
 
     def __init__(self, sizes: tuple[FrameSize, ...], limits: Limits) -> None:
         self._sizes, self._limits = sizes, limits
@@ -50,28 +50,34 @@ class _Collector:
     def start(self, start: StreamStart) -> None:
         self._start, self._bytes = start, 0
         self._pts: list[NDArray[np.float64]] = []
-        self._pixels: dict[FrameSize, list[NDArray[np.uint8]]] = {size: [] for size in self._sizes}
+        self._pixels = {size: np.zeros((0, 0, 0, 3), np.uint8) for size in self._sizes}
 
     def add(self, chunk: FrameChunk) -> None:
         if self._start is None:
             raise ValueError("the stream does not begin with its clock")
         self._pts.append(chunk.pts)
-        for arrays, pixels in zip(self._pixels.values(), chunk.pixels, strict=True):
-            arrays.append(pixels)
-            self._bytes += pixels.nbytes
+        self._bytes += sum(pixels.nbytes for pixels in chunk.pixels)
         if self._bytes > self._limits.memory:
             raise errors.DecodeMemory("Decoding the video took more memory than the limit allows.")
+        for size, pixels in zip(self._sizes, chunk.pixels, strict=True):
+            self._pixels[size] = _append(self._pixels[size], pixels)
 
     def finish(self, end: StreamEnd) -> Decoded:
         if self._start is None:
             raise ValueError("the stream does not begin with its clock")
-        pixels, *others = [_join(self._pixels.pop(size)) for size in self._sizes]
+        pixels, *others = [self._pixels.pop(size) for size in self._sizes]
         pts = np.concatenate([np.zeros(0), *self._pts])
         frames = Frames(pixels, pts, self._start.duration, self._start.fps)
         return Decoded(end.video, frames, end.audio, dict(zip(self._sizes[1:], others, strict=True)))
 
 
-def _join(chunks: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    if len(chunks) == 1:  # short clips: nothing is copied
-        return chunks[0]
-    return np.concatenate(chunks) if chunks else np.zeros((0, 0, 0, 3), np.uint8)
+def _append(frames: NDArray[np.uint8], chunk: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Append a chunk to the frames so far, where they lie: the system moves pages, and copies none."""
+    if not len(frames):  # short clips: nothing is copied
+        return chunk
+    if not frames.flags.owndata:
+        frames = frames.copy()
+    begin = len(frames)
+    frames.resize((begin + len(chunk), *frames.shape[1:]), refcheck=False)
+    frames[begin:] = chunk
+    return frames

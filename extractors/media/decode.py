@@ -52,8 +52,10 @@ from extractors.windows import Sampling
 
 __all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here", "stream_here"]
 
-# Above this share of the frames, jumping saves nothing and costs its checks.
+# Of jumps to few frames the decoder may leave out what no wanted frame needs: where they would read most of
+# the file, that pays while no more than this share of the frames is wanted.
 JUMP_BELOW = 0.8
+FEW_FRAMES = 0.4
 # A second reading chooses from what the first one showed; a third allows for one more surprise.
 READINGS = 3
 # Frames of a reading that are kept in case the choice is made again: eight of any film, small as they are.
@@ -113,8 +115,9 @@ def examine(path: str | os.PathLike[str], limits: Limits) -> tuple[MediaSource, 
     """Learn what can be known of a file before its frames are chosen."""
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
-    probe = probe_media(source)
+    probe = probe_media(source, index)
     index.begin_at(probe.tick)
+    index.interlaced = probe.interlaced
     if index.open_end and index.trusted and has_damaged_end(source, index):
         index.missing = 1
     return source, index, probe
@@ -175,7 +178,7 @@ class _Streamer:
 
     def parts(self) -> Iterator[StreamPart]:
         """Read until a reading holds. Raises TooDamaged where the file shows other frames each time."""
-        if self._index.trusted and share_read_by_jumps(self._choose(), self._index) < JUMP_BELOW:
+        if self._pays_to_jump():
             try:
                 yield from self._jump()
             except JumpMissed:
@@ -195,6 +198,13 @@ class _Streamer:
                 yield from self._hand_over(pictures, self._choose())
                 return
         raise errors.TooDamaged("The file shows other frames each time it is decoded.")
+
+    def _pays_to_jump(self) -> bool:
+        if not self._index.trusted:
+            return False
+        wanted = self._choose()
+        is_few = len(wanted) <= FEW_FRAMES * len(self._index.pts)
+        return is_few or share_read_by_jumps(wanted, self._index) < JUMP_BELOW
 
     def _jump(self) -> Iterator[StreamPart]:
         self.reading, wanted = DecodePass(), self._choose()

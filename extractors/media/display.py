@@ -122,13 +122,21 @@ class FrameConverter:
             frame,
             display.stored_width,
             display.stored_height,
-            "rgb24",
+            choose_rgb_layout(frame),
             src_colorspace=Colorspace.ITU709 if is_untagged_hd(frame) else None,
             interpolation=SCALER,
             threads=1,
         )
         picture = np.rot90(scaled.to_ndarray(), display.quarter_turns)
         return np.ascontiguousarray(picture[:, ::-1] if display.mirrored else picture, dtype=np.uint8)
+
+
+def choose_rgb_layout(frame: VideoFrame) -> str:
+    """Choose the layout of RGB that swscale makes of a frame quickest, as FFmpeg names it.
+
+    Its last step is vectorized to planes and not to interleaved pixels: the same bytes cost less than half.
+    """
+    return "gbrp" if frame.format.is_planar and not frame.format.is_rgb else "rgb24"
 
 
 class _Cropper:

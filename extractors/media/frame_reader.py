@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import av
 import numpy as np
@@ -31,9 +31,14 @@ Picture = TypeVar("Picture")
 Paint: TypeAlias = Callable[[VideoFrame], Picture]
 
 LAST_FRAMES = 3  # one of them was stored last, whatever their order
+# Of a film's end so many frames are decoded where only the references before them are needed.
+LAST_DECODED = 16
 BYTES_PER_PIXEL = 4
 # How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
 LEADS = (0, 1, 5)
+# Decoders that leave out a frame nobody refers to when told so, and those that can be emptied in mid-film.
+SKIPPING_CODECS = frozenset({"h264", "hevc", "mpeg2video"})
+DRAINING_CODECS = frozenset({*SKIPPING_CODECS, "libdav1d", "mpeg4", "vp8", "vp9"})
 
 
 @dataclass
@@ -174,16 +179,80 @@ def read_by_jumps(
         (position, picture) of each wanted frame.
 
     Raises:
-        JumpMissed: where a jump does not land on the wanted frame.
+        JumpMissed: where a jump does not land on the wanted frame, or something on the way to it is lost.
         DecodeTimeout, DecodeMemory: where a limit is passed.
     """
     with source.open() as (container, stream):
+        shortcuts = find_shortcuts(stream.codec_context.name, index)
         for key, group in group_by_key_frame(wanted, index):
             targets = {index.pts[position]: position for position in group}
-            packets = _packets_from(container, stream, key)
-            yield from _pick_hits(
-                decode_packets(packets, container.format.name, source, reading), paint, targets
-            )
+            packets = feed_wanted(_packets_from(container, stream, key), stream, targets, shortcuts)
+            for tick, frame in _pick_hits(
+                decode_packets(packets, container.format.name, source, reading), targets
+            ):
+                if reading.lost or (frame.interlaced_frame and shortcuts.drains):
+                    raise JumpMissed
+                yield targets[tick], paint(frame)
+
+
+@dataclass(frozen=True)
+class Shortcuts:
+    """Names what need not be decoded for wanted frames to come out as they are.
+
+    skips: frames that no other frame refers to. drains: what is stored behind the last wanted frame: the
+    decoder is told that the film ends there, and hands over what it holds.
+    """
+
+    skips: bool
+    drains: bool
+
+
+ONLY_DRAINS = Shortcuts(skips=False, drains=True)
+
+
+def find_shortcuts(codec: str, index: PacketIndex) -> Shortcuts:
+    """Find out which shortcuts are exact for a codec, by FFmpeg's name of its decoder.
+
+    Of interlaced film a packet may be half a frame, and in HEVC with temporal layers a frame that none of its
+    own layer refers to may be referred to by those above.
+    """
+    if index.interlaced:
+        return Shortcuts(skips=False, drains=False)
+    return Shortcuts(codec in SKIPPING_CODECS and not index.layered, codec in DRAINING_CODECS)
+
+
+def feed_wanted(
+    packets: Iterable[Packet[VideoStream]],
+    stream: VideoStream,
+    targets: Collection[int],
+    shortcuts: Shortcuts,
+) -> Iterator[Packet[VideoStream]]:
+    """Pass on what is needed for the frames at the target ticks, and set what the decoder leaves out.
+
+    Args:
+        packets: from a key frame on.
+        stream: their track, which decodes each packet before the next is asked for.
+        targets: presentation times of the wanted frames.
+        shortcuts: those that are exact here.
+
+    Returns:
+        The packets.
+    """
+    waiting = set(targets)
+    for packet in packets:
+        if shortcuts.skips:
+            stream.codec_context.skip_frame = "DEFAULT" if packet.pts in waiting else "NONREF"
+        yield packet
+        waiting.discard(UNTIMED if packet.pts is None else packet.pts)
+        if shortcuts.drains and not waiting:
+            yield _make_end_mark(stream)
+            return
+
+
+def _make_end_mark(stream: VideoStream) -> Packet[VideoStream]:
+    mark: Any = Packet()
+    mark.stream = stream
+    return mark  # type: ignore[no-any-return]
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
@@ -208,9 +277,7 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
                 break
 
 
-def _pick_hits(
-    frames: Iterable[VideoFrame], paint: Paint[Picture], targets: Mapping[int, int]
-) -> Iterator[tuple[int, Picture]]:
+def _pick_hits(frames: Iterable[VideoFrame], targets: Collection[int]) -> Iterator[tuple[int, VideoFrame]]:
     """Pick the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
@@ -219,7 +286,7 @@ def _pick_hits(
             raise JumpMissed
         before = tick
         if tick == waiting[-1]:
-            yield targets[waiting.pop()], paint(frame)
+            yield waiting.pop(), frame
         if not waiting:
             return
     raise JumpMissed
@@ -230,7 +297,9 @@ def has_damaged_end(source: MediaSource, index: PacketIndex) -> bool:
     reading, frames = DecodePass(), 0
     with source.open() as (container, stream):
         stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage
+        shortcuts = replace(find_shortcuts(stream.codec_context.name, index), drains=False)
         packets = _packets_from(container, stream, index.keys[-1])
+        packets = feed_wanted(packets, stream, index.pts[-LAST_DECODED:], shortcuts)
         for _ in decode_packets(packets, container.format.name, source, reading):
             frames += 1
     return reading.ends_damaged(frames)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from av.container import InputContainer
+from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from extractors.media import errors
@@ -18,9 +19,17 @@ from extractors.media.containers.container import (
     list_picture_tracks,
     read_packets,
 )
+from extractors.media.containers.packet_index import PacketIndex
 from extractors.media.containers.side_data import TrackFacts, read_track_facts
 from extractors.media.display import Display, find_picture_warnings, is_untagged_hd, plan_display
-from extractors.media.frame_reader import DecodePass, MediaSource, decode_packets
+from extractors.media.frame_reader import (
+    ONLY_DRAINS,
+    DecodePass,
+    MediaSource,
+    decode_packets,
+    feed_wanted,
+    find_shortcuts,
+)
 from extractors.media.video import MediaWarning
 
 ALIEN_COLOURS = 5  # the Dolby Vision profile whose base layer is in colours of its own
@@ -46,6 +55,7 @@ class Probe:
     tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
     expected: frames the header claims. container_duration: seconds the header claims.
     assumes_bt709: whether the colours are not tagged and taken for those of HD.
+    interlaced: whether a frame is two half-pictures.
     """
 
     container: str
@@ -59,16 +69,13 @@ class Probe:
     sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
     assumes_bt709: bool = False
+    interlaced: bool = False
 
 
-def probe_media(source: MediaSource) -> Probe:
+def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
     """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
-    reading = DecodePass()
     with source.open() as (container, stream):
-        packets = read_packets(container, stream)
-        frame = next(decode_packets(packets, container.format.name, source, reading), None)
-        if frame is None:
-            raise errors.NoFrames(_explain_no_frame(reading.lost))
+        frame = decode_first_frame(source, container, stream, index)
         check_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
@@ -88,6 +95,7 @@ def probe_media(source: MediaSource) -> Probe:
             sound=_find_sound_track(container),
             warnings=tuple(warnings),
             assumes_bt709=is_untagged_hd(frame),
+            interlaced=frame.interlaced_frame,
         )
 
 
@@ -118,6 +126,38 @@ def _read_frame_count(source: MediaSource, container: InputContainer, stream: Vi
     if container.format.name not in COUNTING_FORMATS or listed > frames:  # fragments: the header has a part
         return None
     return min(frames, listed or frames) or None
+
+
+def decode_first_frame(
+    source: MediaSource, container: InputContainer, stream: VideoStream, index: PacketIndex
+) -> VideoFrame:
+    """Decode the first shown frame, and where the index names it no other.
+
+    Args:
+        source: the file; its deadline is kept.
+        container: the file, just opened.
+        stream: its picture track.
+        index: the file's packets.
+
+    Returns:
+        The frame.
+
+    Raises:
+        NoFrames: where nothing decodes.
+        DecodeTimeout, DecodeMemory: where a limit is passed.
+    """
+    reading, name = DecodePass(), container.format.name
+    if index.trusted and index.pts and find_shortcuts(stream.codec_context.name, index).drains:
+        packets = feed_wanted(read_packets(container, stream), stream, index.pts[:1], ONLY_DRAINS)
+        frame = next(decode_packets(packets, name, source, reading), None)
+        if frame is not None and frame.pts == index.pts[0]:
+            return frame
+        with source.open() as (container, stream):
+            return decode_first_frame(source, container, stream, replace(index, trusted=False))
+    frame = next(decode_packets(read_packets(container, stream), name, source, reading), None)
+    if frame is None:
+        raise errors.NoFrames(_explain_no_frame(reading.lost))
+    return frame
 
 
 def _explain_no_frame(lost: int) -> str:

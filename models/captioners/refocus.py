@@ -12,8 +12,9 @@ Where the paper is silent, or we differ:
   at α = 1. The text wants "α to decrease", so the falling case here is -|Δ| log(1 - α).
 * log(1 - α) is taken from the other frames' scores, so that α near 1 still has its gradient. With one frame
   there is nothing to choose and the loss is 0.
-* The reward of a video is the mean over its captions; its predecessor is that of the same video in the
-  last epoch, and where there is none the difference is 0.
+* A reward's predecessor is that of the same caption of the same video, as it was last trained on: a video
+  has twenty captions or more, of which a batch has a few. A video's difference is the mean over those of
+  its captions that have a predecessor, and where none has one it is 0.
 * The biases of eqs. 8 and 14 stand outside the tanh, cancel in the softmax, and are left out.
 * The middle frame of an even number of frames is the later one, K/2 counted from 0.
 * ``embedded`` puts a linear, ReLU and dropout before all else (the demo recipe); None is the paper's.
@@ -141,7 +142,7 @@ class RefocusLoss:
     """Holds the loss of eq. 22 and its parts, in nats a word.
 
     total: eq. 22. step_1, step_2: eqs. 17 and 18. refocusing: eq. 21, the mean over videos. reward: R_e of
-    eq. 20, (B,).
+    eq. 20 for each caption, (R,).
     """
 
     total: Tensor
@@ -326,7 +327,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         Args:
             memory: B videos, by both encodings.
             targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
-            last_reward: (B,), R_{e-1} of the same videos, NaN where a video was not seen yet.
+            last_reward: (R,), R_{e-1} of the same captions, NaN where one was not seen yet.
             next_word: Says what the next step is given, for scheduled sampling; by default the true word.
 
         Returns:
@@ -336,7 +337,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         steps = [teacher_force(self, each, targets, next_word) for each in memories]
         step_1, step_2 = (-step.log_p.sum(1) for step in steps)
         words = (targets >= 0).sum()
-        reward = (step_1 - step_2).detach().view(memory.size, -1).mean(1)  # eq. 20
+        reward = (step_1 - step_2).detach()  # eq. 20
         encoding = memory.encoding
         refocusing = refocusing_loss(encoding.scores, memory.frame_mask, encoding.key, reward, last_reward)
         per_word = targets.shape[0] / words  # eq. 22 adds losses of captions; here they are by the word
@@ -351,13 +352,14 @@ def refocusing_loss(scores: Tensor, mask: Tensor, key: Tensor, reward: Tensor, l
         scores: (B, K), a of eq. 8, with gradient.
         mask: bool (B, K), the frames that there are.
         key: (B,), the key frames that were used.
-        reward: (B,), R_e of eq. 20.
-        last_reward: (B,), R_{e-1}; NaN means none.
+        reward: (R,), R_e of eq. 20, the captions of a video side by side.
+        last_reward: (R,), R_{e-1} of the same captions; NaN means none.
 
     Returns:
         (B,), 0 for a video of one frame.
     """
-    difference = (reward - last_reward).nan_to_num(0.0).detach()
+    by_caption = (reward - last_reward.to(reward.device)).detach().view(len(scores), -1)
+    difference = by_caption.nanmean(1).nan_to_num(0.0)
     log_all = scores.masked_fill(~mask, -1e30).log_softmax(1)
     log_alpha = log_all.gather(1, key.unsqueeze(1)).squeeze(1)
     others = mask & ~F.one_hot(key, scores.shape[1]).bool()

@@ -14,8 +14,10 @@ Where the paper is silent, or we differ:
   (eqs. 6-7) sees the LSTM's output before the mean is added. Margin β = 1. ``pooling`` has the table's
   other rows; its two with an LSTM are ranked attention trained without the ranking loss.
 * The low-temperature softmax of eq. 9 becomes the exact argmax at inference.
-* Every stream has its own STaTS; their x̂ are concatenated. A class label is a learned embedding,
-  with a row for "unknown", appended to the decoder's input.
+* Every stream has its own STaTS; their x̂ are concatenated. A class label (``classes`` of them) is a learned
+  embedding, with a row for "unknown", appended to the decoder's input. It comes as one more stream
+  (models/video_category.py). In training ``class_dropout`` of the labels are dropped, so that "unknown" is
+  learned too.
 * The map that is reported for a word is the two branches' maps weighed as eq. 12 weighs the branches:
   what the word was really made from. (The paper's figures show TS's alone.)
 * The query of every attention is W[h_{i-1}; self-attention over w_1..w_{i-1}].
@@ -53,7 +55,8 @@ from models.captioners.attention_layers import (
     sum_regions,
     weighted_sum,
 )
-from models.inputs import Batch, collate
+from models.inputs import Batch, InputStream, collate_inputs
+from models.video_category import CATEGORY_INPUT, read_labels
 from models.vocabulary import Vocabulary
 
 #: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
@@ -88,6 +91,7 @@ class STaTSConfig(BaseModel):
     pooling: Pooling = "mean_ranked"
     classes: int = 0
     class_width: int = 32
+    class_dropout: float = 0.1
     temperature: float = 0.1
     margin: float = 1.0
     tie_words: bool = False
@@ -167,9 +171,13 @@ class RankedAttention(nn.Module):
 
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
         """⊕ of eq. 8. Padding leaves the state alone, so the last valid output comes out."""
-        h = c = x.new_zeros(x.shape[0], x.shape[2])
-        for t in range(x.shape[1]):
-            h_t, c_t = self.lstm(x[:, t], (h, c))
+        lstm = self.lstm
+        gates = F.linear(x, lstm.weight_ih, lstm.bias_ih + lstm.bias_hh)  # of all frames by one product
+        h, c = _open_gates(gates[:, 0], None)
+        first = mask[:, :1]
+        h, c = h * first, c * first
+        for t in range(1, x.shape[1]):
+            h_t, c_t = _open_gates(torch.addmm(gates[:, t], h, lstm.weight_hh.t()), c)
             valid = mask[:, t, None]
             h, c = torch.where(valid, h_t, h), torch.where(valid, c_t, c)
         return h
@@ -180,6 +188,15 @@ class RankedAttention(nn.Module):
         pairs = mask[:, 1:] & mask[:, :-1]
         zeta = projected[:, :-1] + self.margin - projected[:, 1:]
         return (F.softplus(zeta) * pairs).sum(1) / pairs.sum(1).clamp(min=1)
+
+
+def _open_gates(gates: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor]:
+    """An LSTM's next output and cell; gates: (R, 4d) in nn.LSTMCell's order, c: (R, d), None for zeros."""
+    i, f, g, o = gates.chunk(4, 1)
+    cell = i.sigmoid() * g.tanh()
+    if c is not None:
+        cell = torch.addcmul(cell, f.sigmoid(), c)
+    return o.sigmoid() * cell.tanh(), cell
 
 
 class StreamAttention(nn.Module):
@@ -242,8 +259,9 @@ class StreamAttention(nn.Module):
             e = masked_softmax(
                 scores, expand_to_rows(memory.region_mask.any(1), h)
             )  # eq. 3, ẽ for all frames
-            by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
-            x = weighted_sum(e, by_region).view(-1, frames, width)
+            # frame by frame, since a product over all frames at once would copy the video at every word
+            by_frame = torch.matmul(e.to(memory.x.dtype).view(videos, 1, -1, regions), memory.x)
+            x = by_frame.transpose(1, 2).reshape(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
             e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame
@@ -313,21 +331,29 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
-        return self.config.streams
+        return (*self.config.streams, CATEGORY_INPUT) if self.config.classes else self.config.streams
 
-    def encode(self, features: Sequence[Features], labels: Tensor | None = None) -> STaTSMemory:
-        """Encodes features of B videos. labels: (B,) class ids from 1, 0 = unknown; None = all unknown."""
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        return frozenset({CATEGORY_INPUT.name}) if self.config.classes else frozenset()
+
+    def encode(self, features: Sequence[Features]) -> STaTSMemory:
+        """Encodes features of B videos, any of which may lack its category."""
         device = self.word_embedding.weight.device
-        batches = [collate([f[s.name] for f in features], device) for s in self.config.streams]
-        return self.encode_batches(batches, labels)
+        streams = [InputStream(name=each.name, width=each.width) for each in self.inputs]
+        return self.encode_batches(collate_inputs(features, streams, device, self.optional_streams))
 
-    def encode_batches(self, batches: Sequence[Batch], labels: Tensor | None = None) -> STaTSMemory:
-        """Encodes as ``encode`` does, from tensors that are already padded (training)."""
-        streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), batches, strict=True))
+    def encode_batches(self, batches: Sequence[Batch]) -> STaTSMemory:
+        """Encodes one batch a stream of ``inputs``."""
+        seen = batches[: len(self.config.streams)]
+        streams = tuple(stream.encode(b) for stream, b in zip(self._attentions(), seen, strict=True))
         times = streams[0].times
-        if labels is None:
-            labels = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
-        return STaTSMemory(times=times, streams=streams, label=labels)
+        label = torch.zeros(times.shape[0], dtype=torch.long, device=times.device)
+        if self.config.classes:
+            label = read_labels(batches[-1], self.config.classes)
+        if self.training and self.config.classes:
+            label = label * (torch.rand(label.shape, device=label.device) >= self.config.class_dropout)
+        return STaTSMemory(times=times, streams=streams, label=label)
 
     def explain(self, caption: CaptionSteps) -> Extras:
         """Tells the branches' shares and ST's map."""

@@ -160,7 +160,8 @@ class FusedWriter:
         for video in features:
             for member in self._checkpoints:
                 check_streams(member, video)
-        each = replace(options, num_captions=min(CANDIDATES, options.beam_size))
+        most = {"beam": options.beam_size, "greedy": 1}.get(options.method, CANDIDATES)
+        each = replace(options, num_captions=min(CANDIDATES, most))
         written: dict[str, WrittenOutput] = {
             name: _CheckpointOutput.of(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
             if isinstance(member, Checkpoint)
@@ -169,7 +170,8 @@ class FusedWriter:
         }
         with torch.inference_mode():
             videos = self.embedding.encode(features)
-            fused = rank_candidates(self.embedding, videos, written, self.likelihood_weight)
+            weight = 0.0 if options.fusion_rule == "relevance" else self.likelihood_weight
+            fused = rank_candidates(self.embedding, videos, written, weight)
         return [_to_captions(written, video, found, options) for video, found in enumerate(fused)]
 
     @property

@@ -33,12 +33,14 @@ class DecodingOptions:
     remove_bad_endings: bool = False  # never end after an article or a preposition: constraints.BAD_ENDINGS
     group_size: int = 1  # "beam": number of groups of diverse beam search, each of beam_size / group_size
     diversity_lambda: float = 0.5  # what a word loses for each earlier group's beam that chose it
+    fusion_rule: Literal["merit", "relevance"] = "merit"  # of fusion: models/combining/reranking.py
     attention: bool = True  # return the attention of every word
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "num_captions", "max_length", "group_size"):
             self._require(name, _is_count(getattr(self, name)), "an integer of at least 1")
         self._require("method", self.method in ("beam", "greedy", "sample"), "'beam', 'greedy' or 'sample'")
+        self._require("fusion_rule", self.fusion_rule in ("merit", "relevance"), "'merit' or 'relevance'")
         temperature, lam = self.temperature, self.diversity_lambda
         self._require("temperature", _is_number(temperature) and temperature > 0, "a number above 0")
         self._require("seed", self.seed is None or _is_integer(self.seed), "an integer or None")

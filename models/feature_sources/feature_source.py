@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from extractors.features import Footage, Frames, Stream
 from extractors.frame_size import FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
+from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions
 from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 
@@ -38,6 +39,15 @@ class StreamSource(Protocol):
 
     @property
     def extractors(self) -> Sequence[AnyExtractor]: ...
+
+    @property
+    def parts(self) -> Sequence[FeatureSource]:
+        """Lists the sources that it is made of."""
+        ...
+
+    def join(self, streams: Sequence[Mapping[str, Stream]]) -> dict[str, Stream]:
+        """Makes one video's streams of those of its parts."""
+        ...
 
     @property
     def identity(self) -> str:
@@ -156,26 +166,36 @@ class FeatureSource:
             return None
         return Sampling(count=self._frames)
 
+    @property
+    def parts(self) -> Sequence[FeatureSource]:
+        """Lists itself: it is made of no others."""
+        return (self,)
+
+    @property
+    def frame_extractors(self) -> Sequence[WindowExtractor]:
+        """Lists the extractors that look at frames."""
+        return self._group.frames
+
+    def join(self, streams: Sequence[Mapping[str, Stream]]) -> dict[str, Stream]:
+        """Returns the streams of its one part."""
+        return dict(streams[0])
+
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """Makes for each video the set's streams; videos are batched together.
 
         Those of sound are left out where the decoder was not asked for it: ``Footage`` carries sound.
         """
-        streams: list[dict[str, Stream]] = [{} for _ in videos]
-        shown = [self._resized(video) for video in videos]
-        for extractor in self._group.frames:
-            sized = [video.at(extractor.frame_size) for video in shown]
-            for known, new in zip(streams, extractor.extract(sized), strict=True):
-                known.update(new)
-        for known, video in zip(streams, videos, strict=True):
-            if isinstance(video, Footage):
-                for of_sound in self._group.sound:
-                    known.update(of_sound.describe(video.sound, video.duration))
-            self._group.derive(known)
-        return streams
+        return extract_together([(self, video) for video in videos])
 
-    def _resized(self, video: Frames) -> Footage:
-        """A set that looks at a few frames is given those, also where others had more of them decoded."""
+    def complete(self, known: dict[str, Stream], video: Frames) -> None:
+        """Adds to the streams of a video's frames those of its sound, and what is made of streams."""
+        if isinstance(video, Footage):
+            for of_sound in self._group.sound:
+                known.update(of_sound.describe(video.sound, video.duration))
+        self._group.derive(known)
+
+    def choose(self, video: Frames) -> Footage:
+        """Gives a set that looks at a few frames those, also where others had more of them decoded."""
         footage = (
             video
             if isinstance(video, Footage)
@@ -212,17 +232,47 @@ class CombinedFeatureSource:
         """Says how a stream's frames were chosen, None where its name tag says it."""
         return self._owner[stream].sampling
 
+    @property
+    def parts(self) -> Sequence[FeatureSource]:
+        """Lists the sources that it is made of."""
+        return self._sources
+
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """Makes for each video the streams of every source."""
-        streams: list[dict[str, Stream]] = [{} for _ in videos]
-        for source in self._sources:
-            for known, new in zip(streams, source.extract(videos), strict=True):
-                known.update({name: stream for name, stream in new.items() if self._is_of(name, source)})
-        return streams
+        return extract_together([(self, video) for video in videos])
+
+    def join(self, streams: Sequence[Mapping[str, Stream]]) -> dict[str, Stream]:
+        """Makes one video's streams of those of its parts."""
+        joined: dict[str, Stream] = {}
+        for source, new in zip(self._sources, streams, strict=True):
+            joined.update({name: stream for name, stream in new.items() if self._is_of(name, source)})
+        return joined
 
     def _is_of(self, stream: str, source: FeatureSource) -> bool:
         """Finds out whether ``source`` is to make it: extractors make more streams than their set names."""
         return self._owner.get(stream, source) is source
+
+
+def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[str, Stream]]:
+    """Makes the streams of videos of several captioners; each extractor runs once over all that need it.
+
+    Args:
+        asked: for each video who is to make its streams, and its frames.
+
+    Returns:
+        For each video its streams.
+    """
+    shares = [(part, part.choose(video), video) for source, video in asked for part in source.parts]
+    streams: list[dict[str, Stream]] = [{} for _ in shares]
+    for extractor in dict.fromkeys(each for part, *_ in shares for each in part.frame_extractors):
+        places = [place for place, (part, *_) in enumerate(shares) if extractor in part.frame_extractors]
+        found = extractor.extract([shares[place][1].at(extractor.frame_size) for place in places])
+        for place, new in zip(places, found, strict=True):
+            streams[place].update(new)
+    for known, (part, _, video) in zip(streams, shares, strict=True):
+        part.complete(known, video)
+    of_parts = iter(streams)
+    return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]
 
 
 def describe_spread(frames: int) -> str:

@@ -19,6 +19,7 @@ from models.feature_sources.stream_sets import (
     UnknownStreamSet,
     find_stream_set,
 )
+from models.video_category import list_extracted
 
 
 class StreamMismatch(ReelwordError, ValueError):
@@ -80,7 +81,7 @@ def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
     """
     name = asked or card.training.get("streams", DEMO.name)
     try:
-        return find_stream_set(name).select(card.streams)
+        return find_stream_set(name).select(list_extracted(card.streams))
     except UnknownStream as error:
         trained = ", ".join(f"{stream} ({_tag(spec)})" for stream, spec in card.streams.items())
         raise StreamMismatch(f"{card.captioner} was trained on {trained}, but {error}") from error
@@ -89,7 +90,11 @@ def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
 def list_extractors(card: Card) -> tuple[str, ...]:
     """Lists the extractors that feed a captioner; none where its stream set is not known here."""
     try:
-        return tuple(find_stream_set(card.training.get("streams", DEMO.name)).select(card.streams).extractors)
+        return tuple(
+            find_stream_set(card.training.get("streams", DEMO.name))
+            .select(list_extracted(card.streams))
+            .extractors
+        )
     except (UnknownStreamSet, UnknownStream):
         return ()
 

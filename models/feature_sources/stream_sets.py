@@ -121,6 +121,9 @@ def combine_stream_sets(sets: Sequence[StreamSet]) -> StreamSet:
 
 EVERY_16 = WindowOptions(stack_size=16, step_size=16)
 EVERY_32 = WindowOptions(step_size=32)
+#: More windows than any video has: a stride that is kept however long the video is, where other sets spread
+#: 64 windows over the time.
+ALL = 1_000_000
 #: STaTS: chunks of 16 frames, Mixed_5c 2×7×7×1024 with the two steps of time beside each other.
 I3D_RGB = StreamInput("i3d_rgb_grid", "i3d_rgb", 2048, EVERY_16, 49, "grid", "RGB")
 I3D_FLOW = StreamInput("i3d_flow_grid", "i3d_flow", 2048, EVERY_16, 49, "grid", "flow")
@@ -235,12 +238,14 @@ G2L = StreamSet(
     "g2l",
     "g2l",
     (
-        StreamInput("inception_v4", "inception_v4", 1536, WindowOptions(step_size=5), use="frames f"),
+        StreamInput(
+            "inception_v4", "inception_v4", 1536, WindowOptions(step_size=5, most=ALL), use="frames f"
+        ),
         StreamInput(
             "resnext101_3d",
             "resnext101_3d",
             2048,
-            WindowOptions(stack_size=8, step_size=5),
+            WindowOptions(stack_size=8, step_size=5, most=ALL),
             use="clips v of 8 frames",
         ),
         # a detector looks at a window's last frame: of six, 5 frames on, where the middle f of three lies
@@ -248,7 +253,7 @@ G2L = StreamSet(
             "bottom_up:16",
             "bottom_up:16",
             2048,
-            WindowOptions(stack_size=6, step_size=15),
+            WindowOptions(stack_size=6, step_size=15, most=ALL),
             16,
             "boxes",
             "regions r of the middle of three f",

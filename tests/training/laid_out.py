@@ -75,7 +75,9 @@ def msrvtt(root: Path, clips: Sequence[Captioned]) -> Mapping[str, Captioned]:
         link(clip, root / ("TestVideo" if is_test else "TrainValVideo") / f"{name}{clip.file.suffix}")
         document = documents.setdefault("test" if is_test else "train_val", {"videos": [], "sentences": []})
         times = {"start time": 137.72, "end time": 149.44}
-        document["videos"].append({"video_id": name, "split": split, "category": 9, "id": place, **times})
+        document["videos"].append(
+            {"video_id": name, "split": split, "category": place % 20, "id": place, **times}
+        )
         document["sentences"] += [
             {"video_id": name, "sen_id": i, "caption": caption} for i, caption in enumerate(clip.captions)
         ]

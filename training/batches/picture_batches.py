@@ -151,4 +151,5 @@ class PictureBatches(TrainingBatches[TrainingItem]):
             soft = self.soft.take([(item.id, i) for item, i in drawn], targets.shape[1])
         true_steps = torch.from_numpy(np.stack([built.true for built in samples]))
         ids = tuple(item.id for item in chosen)
-        return TrainingBatch(ids, stack_samples(samples, self.dtype), targets, true_steps, soft)
+        places = tuple(i for _, i in drawn)
+        return TrainingBatch(ids, stack_samples(samples, self.dtype), targets, true_steps, soft, places)

@@ -62,7 +62,8 @@ class TrainingBatch:
     """B videos, one batch a stream, and K captions of each: targets (B·K, L).
 
     true_steps: bool (B, T), the steps that the captions are of, None where that is all of them. soft: a
-    teacher's words in every place of the captions.
+    teacher's words in every place of the captions. places: for each target which of its video's captions it
+    is.
     """
 
     ids: tuple[str, ...]
@@ -70,6 +71,7 @@ class TrainingBatch:
     targets: Tensor
     true_steps: Tensor | None
     soft: TeacherTargets | None = None
+    places: tuple[int, ...] = ()
 
     def inputs_of(self, network: StreamReader) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""

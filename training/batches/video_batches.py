@@ -13,6 +13,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
+from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import VideoFeatures, describe_failures
@@ -42,8 +43,8 @@ class CaptionedVideo:
         return self.video.id
 
     def load(self) -> Features:
-        """Reads the features. Raises FeaturesDamaged."""
-        return self.features.load(self.video)
+        """Reads the features, and adds what the annotations say of the video. Raises FeaturesDamaged."""
+        return add_category(self.features.load(self.video), self.video.category)
 
 
 def load_captioned_videos(
@@ -103,11 +104,12 @@ class VideoBatches(TrainingBatches[CaptionedVideo]):
     def at(self, step: int) -> TrainingBatch:
         """Makes batch ``step``. Raises FeaturesDamaged."""
         chosen, rng = self._choose(step)
-        drawn = [item.captions[i] for item in chosen for i in self._draw_captions(item, rng)]
-        captions = [self.vocabulary.encode(caption) for caption in drawn]
+        drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
+        captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),
             batches=self.inputs.load(chosen),
             targets=pad_captions(captions, self.max_length),
+            places=tuple(i for _, i in drawn),
             true_steps=None,
         )

@@ -1,8 +1,9 @@
 """Makes features of videos once, by what feeds a captioner, and keeps them on the disk, a file a video.
 
 They are made as the service makes them: one decoding, the frames that the stream set asks for, its
-extractors. A run that was stopped goes on with the videos that have no file yet. Features that another
-network, other windows or another engine would make lie in another folder.
+extractors. Windows of whole files are read in chunks, so that a set which keeps its stride needs no more
+memory for a long video. A run that was stopped goes on with the videos that have no file yet. Features that
+another network, other windows or another engine would make lie in another folder.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
 from extractors.extractor import AnyExtractor
-from extractors.features import Features, Footage, StreamSpec
+from extractors.features import Features, StreamSpec
 from extractors.media.errors import MediaError
 from extractors.media.request import Limits, cut_clip
+from extractors.media.video import Video
+from extractors.video_features.extract_videos import extract_video
 from extractors.video_features.feature_files import (
     FeaturesDamaged,
     FeatureSpec,
@@ -83,17 +86,45 @@ class VideoFeatures:
 
     def _make(self, video: VideoItem, decoder: Decoder) -> None:
         assert video.path is not None
-        request, limits = self._source.request, Limits()
-        part = None if video.start is None or video.end is None else (video.start, video.end)
-        if part is not None:  # the sound of a part may lie behind what is read of a whole file
-            limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
-        decoded = decoder.decode(video.path, replace(request, part=part), limits)
-        footage: Footage = decoded.footage if part is None else cut_clip(decoded.footage, *part)
-        [streams] = self._source.extract([footage])
-        kept = {name: streams[name] for name in self._source.wanted.streams if name in streams}
+        if video.start is not None and video.end is not None:
+            made = self._make_of_part(video.path, (video.start, video.end), decoder)
+        elif self._source.wanted.spread is not None:
+            made = self._make_of_whole(video.path, decoder)
+        else:
+            made = self._make_in_chunks(video.path, decoder)
+        kept = {name: made.streams[name] for name in self._source.wanted.streams if name in made.streams}
         source = VideoSource.of(video.path)
-        saved = SavedFeatures(self._tag, source, decoded.video.media(), footage.rate, kept)
+        saved = SavedFeatures(self._tag, source, made.video.media(), made.rate, kept)
         self._form.write(self.folder, _name_file(video), saved)
+
+    def _make_of_whole(self, path: Path, decoder: Decoder) -> _MadeFeatures:
+        """Reads a few frames that are spread over the video."""
+        decoded = decoder.decode(path, self._source.request, Limits())
+        [streams] = self._source.extract([decoded.footage])
+        return _MadeFeatures(decoded.video, decoded.footage.rate, streams)
+
+    def _make_in_chunks(self, path: Path, decoder: Decoder) -> _MadeFeatures:
+        """Reads windows of frames one after another: however many there are, few frames are held."""
+        extracted = extract_video(decoder, path, self._source.extractors, Limits())
+        return _MadeFeatures(extracted.video, extracted.video.fps_average, extracted.streams)
+
+    def _make_of_part(self, path: Path, part: tuple[float, float], decoder: Decoder) -> _MadeFeatures:
+        """Reads some seconds of a longer file, whose sound may lie behind what is read of a whole one."""
+        limits = Limits()
+        limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
+        decoded = decoder.decode(path, replace(self._source.request, part=part), limits)
+        footage = cut_clip(decoded.footage, *part)
+        [streams] = self._source.extract([footage])
+        return _MadeFeatures(decoded.video, footage.rate, streams)
+
+
+@dataclass(frozen=True, eq=False)
+class _MadeFeatures:
+    """A file's report, its frames a second, and the streams that were made of it, by name."""
+
+    video: Video
+    rate: float
+    streams: Features
 
 
 def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:

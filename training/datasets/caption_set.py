@@ -27,7 +27,8 @@ class VideoItem:
     """One captioned video or picture.
 
     path: its file, None where that is not there. captions: without line breaks, none empty. start, end:
-    seconds of the file, where the video is a part of it.
+    seconds of the file, where the video is a part of it. category: of the set's kinds of videos, where it
+    has such.
     """
 
     id: str
@@ -36,6 +37,7 @@ class VideoItem:
     captions: tuple[str, ...]
     start: float | None = None
     end: float | None = None
+    category: int | None = None
 
     @property
     def usable(self) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
 from extractors.windows import FRAMES
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
+from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -21,6 +23,7 @@ from models.feature_sources.feature_source import (
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.feature_sources.stream_sets import StreamSet
 from models.pretrained.installed import InstalledCaptioners
+from training.recipes.recipe import DecodingPlan
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
@@ -33,12 +36,38 @@ class PretrainedNotScored(UnknownCaptioner):
     hint = "Judge it by eye with python -m app judge."
 
 
+class WrongSearch(ReelwordError, ValueError):
+    """An option of the search that cannot be, or that who writes does not have; the message names it."""
+
+    code = "wrong_search"
+    hint = "docs/models.md lists what each option may be."
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
     """A writer of captions, and the source that turns frames into what it reads."""
 
     writer: Writer
     feature_source: FeatureSource | CombinedFeatureSource
+
+    @property
+    def search(self) -> DecodingOptions:
+        """The search that the captioner's weights were chosen by, where its recipe says so; the usual one."""
+        if isinstance(self.writer, SingleWriter):
+            recipe = self.writer.checkpoint.card.training.get("recipe")
+            plan = recipe.get("decoding", {}) if isinstance(recipe, dict) else {}
+            return DecodingPlan.model_validate(plan).options
+        return DecodingPlan().options
+
+    def choose_search(self, said: Mapping[str, Any]) -> DecodingOptions:
+        """Changes ``search`` by what is said of it, name → value or None. Raises WrongSearch."""
+        given = {name: value for name, value in said.items() if value is not None}
+        if "fusion_rule" in given and not isinstance(self.writer, FusedWriter):
+            raise WrongSearch("--fusion-rule: fusion alone ranks captions by one of its rules")
+        try:
+            return replace(self.search, **{**given, **_read_length_penalty(given.get("length_penalty"))})
+        except ValueError as error:
+            raise WrongSearch(str(error)) from error
 
 
 def load_evaluated_captioner(
@@ -73,6 +102,16 @@ def load_evaluated_captioner(
     source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
+
+
+def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
+    """Reads a number where it is one; "wu_A" and "avg_A" stay as they are."""
+    if given is None:
+        return {}
+    try:
+        return {"length_penalty": float(given)}
+    except ValueError:
+        return {"length_penalty": given}
 
 
 def _load(name: str) -> Checkpoint:

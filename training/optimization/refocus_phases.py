@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TypeAlias, TypeGuard
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.captioners.refocus import Refocus, RefocusMemory
-from training.batches.training_batch import TrainingBatch
+from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.losses import make_scheduled_sampling
 from training.optimization.self_critical import SelfCritical
@@ -95,17 +96,17 @@ class RefocusPhases:
         trainer.go_through(phase, build_learner(trainer.recipe, captioner))
 
     def train_combined(self, captioner: Refocus) -> None:
-        """Descends eq. 22, with the reward that each video earned in the last epoch."""
+        """Descends eq. 22, with the reward that each caption earned when it was last trained on."""
         trainer = self.trainer
-        rewards = LastRewards([item.id for item in trainer.batches.items])
+        rewards = LastRewards(trainer.batches.items)
 
         def loss(network: Refocus, batch: TrainingBatch, step: int) -> Losses:
             ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
             words = make_scheduled_sampling(ratio, make_generator(trainer.recipe.seed, step, 4))
             with trainer.autocast():
                 memory = network.encode_batches(batch.inputs_of(network))
-                found = network.combined_loss(memory, batch.targets, rewards.get(batch.ids), words)
-            rewards.remember(batch.ids, found.reward)
+                found = network.combined_loss(memory, batch.targets, rewards.get(batch), words)
+            rewards.remember(batch, found.reward)
             parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
             return {"total": found.total, **parts, "reward": found.reward.mean()}
 
@@ -127,24 +128,28 @@ class RefocusPhases:
 
 
 class LastRewards:
-    """The reward that each training video earned when it was last trained on (eq. 20).
+    """Keeps the reward that each caption of each training video earned when it was last trained on (eq. 20).
 
-    ``values`` (items,) are NaN for a video that was not seen yet; a run's state holds them. A video comes
-    once an epoch, so that what is found is R_{e-1}. An epoch ends with the last whole batch: a video that it
-    left out has an older reward, or none.
+    One of twenty captions is drawn of a video at a time, and how hard it is to write differs more between
+    captions than between epochs: so a reward is compared with the same caption's. ``values`` (captions,) are
+    NaN for one that was not drawn yet; a run's state holds them. An epoch shows as many captions as there
+    are, so that what is found is R_{e-1} where the draws were even, and an older reward, or none, elsewhere.
     """
 
-    def __init__(self, ids: Sequence[str]) -> None:
-        self._place = {name: i for i, name in enumerate(ids)}
-        self.values = torch.full((len(ids),), torch.nan)
+    def __init__(self, items: Sequence[CaptionedItem]) -> None:
+        firsts = accumulate((len(item.captions) for item in items), initial=0)
+        self._first = {item.id: first for item, first in zip(items, firsts, strict=False)}
+        self.values = torch.full((sum(len(item.captions) for item in items),), torch.nan)
 
-    def get(self, ids: Sequence[str]) -> Tensor:
-        """Returns (B,) rewards of these videos."""
-        return self.values[self._places(ids)]
+    def get(self, batch: TrainingBatch) -> Tensor:
+        """Returns (R,) rewards of the batch's captions."""
+        return self.values[self._places(batch)]
 
-    def remember(self, ids: Sequence[str], rewards: Tensor) -> None:
-        """Keeps rewards (B,) of these videos."""
-        self.values[self._places(ids)] = rewards.detach().float().cpu()
+    def remember(self, batch: TrainingBatch, rewards: Tensor) -> None:
+        """Keeps rewards (R,) of the batch's captions."""
+        self.values[self._places(batch)] = rewards.detach().float().cpu()
 
-    def _places(self, ids: Sequence[str]) -> Tensor:
-        return torch.tensor([self._place[name] for name in ids])
+    def _places(self, batch: TrainingBatch) -> Tensor:
+        each = len(batch.places) // len(batch.ids)
+        owners = [name for name in batch.ids for _ in range(each)]
+        return torch.tensor([self._first[name] + i for name, i in zip(owners, batch.places, strict=True)])

@@ -27,23 +27,18 @@ def keep_memory(memory: MemoryT) -> MemoryT:
     return memory
 
 
-def make_decoding_options(max_length: int) -> DecodingOptions:
-    """Returns the options that checkpoints are chosen by: a beam search of 3.
-
-    Words may return, so that runs compare with those of before.
-    """
-    return DecodingOptions(beam_size=3, length_penalty=0.5, max_length=max_length, name_once=False)
-
-
 class Validation(ABC, Generic[ItemT_co]):
-    """Scores captioners on held-out items; document frequencies are these items' own."""
+    """Scores captioners on held-out items; document frequencies are these items' own.
+
+    options: of the search that checkpoints are chosen by, the recipe's ``decoding``.
+    """
 
     #: Items that are captioned together.
     group: int
 
-    def __init__(self, items: Sequence[ItemT_co], max_length: int) -> None:
+    def __init__(self, items: Sequence[ItemT_co], options: DecodingOptions) -> None:
         self.items = items
-        self.options = make_decoding_options(max_length)
+        self.options = options
         self.scorer = CiderD({item.id: item.captions for item in items})
 
     @abstractmethod
@@ -89,8 +84,10 @@ class PictureValidation(Validation[TrainingItem]):
 
     group = 50
 
-    def __init__(self, items: Sequence[TrainingItem], max_length: int, shots: Shots | None = None) -> None:
-        super().__init__(items, max_length)
+    def __init__(
+        self, items: Sequence[TrainingItem], options: DecodingOptions, shots: Shots | None = None
+    ) -> None:
+        super().__init__(items, options)
         self.shots = shots
 
     def load_group(self, start: int) -> Mapping[str, Batch]:
@@ -111,8 +108,10 @@ class VideoValidation(Validation[CaptionedVideo]):
 
     group = 16
 
-    def __init__(self, items: Sequence[CaptionedVideo], max_length: int, inputs: VideoInputs) -> None:
-        super().__init__(items, max_length)
+    def __init__(
+        self, items: Sequence[CaptionedVideo], options: DecodingOptions, inputs: VideoInputs
+    ) -> None:
+        super().__init__(items, options)
         self.inputs = inputs
 
     def load_group(self, start: int) -> Mapping[str, Batch]:

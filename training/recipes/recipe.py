@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.decoding.options import DecodingOptions
+
 
 def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
     """Computes η/(η + exp(p/η)), p = epoch: the share of true words that are fed (STaTS, section 4.1)."""
@@ -87,6 +89,24 @@ class RewardWeights(BaseModel):
     rouge_l: float = 0.0
 
 
+class DecodingPlan(BaseModel):
+    """How captions are searched where weights are chosen, and in ``evaluate`` where nothing else is said.
+
+    The names are DecodingOptions'; so are the values that a recipe leaves alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    beam_size: int = 5
+    length_penalty: float = 0.7
+    max_length: int = 20
+    name_once: bool = True
+
+    @property
+    def options(self) -> DecodingOptions:
+        """What a search is given; attention is not kept."""
+        return DecodingOptions(**self.model_dump(), attention=False)
+
+
 class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
@@ -104,6 +124,7 @@ class Recipe(BaseModel):
     on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
     are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
     first_step_steps, combined_steps, frozen_steps: refocus's own phases.
+    decoding: the search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -150,6 +171,7 @@ class Recipe(BaseModel):
     rewards: RewardWeights = RewardWeights()
     baseline: Literal["others", "greedy"] = "others"
     mixer_words: int = Field(0, ge=0)
+    decoding: DecodingPlan = DecodingPlan()
     seed: int = 2020
 
     def rate(self, step: int, steps: int, epoch: float) -> float:

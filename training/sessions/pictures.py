@@ -203,15 +203,15 @@ class PictureTraining:
 
     def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
         """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
-        items, longest = self.held_out, self.recipe.max_length
+        items, options = self.held_out, self.recipe.decoding.options
         return Trainer(
             recipe=self.recipe,
             batches=self.batches,
-            validation=PictureValidation(items, longest),
+            validation=PictureValidation(items, options),
             run=self.run,
             save_best=save_best or self.checkpoints.save,
             precision=self.batches.dtype,
-            shots_validation=PictureValidation(items, longest, self.batches.shots),
+            shots_validation=PictureValidation(items, options, self.batches.shots),
         )
 
 

@@ -20,6 +20,7 @@ from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.video_category import CATEGORY, CATEGORY_SPEC
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import fit_to_streams, list_streams
 from training.batches.training_batch import training_precision
@@ -120,7 +121,10 @@ def train_on_videos(
     specs = {stream: built.spec for stream, built in videos[0].load().items()}
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, rule.build_vocabulary(captions))
-    card = Card(name, {stream: specs[stream] for stream in names}, {}, {"streams": streams.name})
+    read = {stream: specs[stream] for stream in names}
+    if any(each.name == CATEGORY for each in captioner.inputs):
+        read[CATEGORY] = CATEGORY_SPEC
+    card = Card(name, read, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
 
@@ -184,7 +188,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.max_length, inputs),
+        validation=VideoValidation(split.held_out, recipe.decoding.options, inputs),
         run=run,
         save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(),

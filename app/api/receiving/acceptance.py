@@ -13,6 +13,7 @@ from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.repeated_requests import Held, check_same, reserve
 from app.api.receiving.upload import Upload, displayable
 from app.errors import (
+    CaptionerLacksOption,
     CaptionerUnavailable,
     EmbeddingMissing,
     MembersDiffer,
@@ -142,7 +143,7 @@ def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> Capti
 
     Where no worker lives nothing is known, and the job waits for one, which chooses.
 
-    Raises CaptionerUnknown, InvalidMembers, PromptNotTaken.
+    Raises CaptionerUnknown, InvalidMembers, PromptNotTaken, OptionNotTaken.
     """
     choices = service.registry.captioner_choices()
     if not choices.names:
@@ -160,6 +161,8 @@ def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> Capti
         raise problems.InvalidMembers(str(failure)) from failure
     except PromptRefused as failure:
         raise problems.PromptNotTaken(str(failure), known=choices.prompted) from failure
+    except CaptionerLacksOption as failure:
+        raise problems.OptionNotTaken(str(failure)) from failure
 
 
 def filename_of(url: str | None) -> str:

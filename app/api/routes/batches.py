@@ -75,6 +75,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.OptionNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
             problems.WebhooksOff,

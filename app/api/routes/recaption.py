@@ -36,7 +36,7 @@ from app.jobs.options import FORM_FIELDS
 #: What may be said of the new job: all but what is said of a video.
 FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
-CAPTIONERS_OWN = ("members", "prompt")
+CAPTIONERS_OWN = ("members", "prompt", "fusion_rule", "category")
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
@@ -81,6 +81,7 @@ def _body_schema() -> dict[str, Any]:
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.OptionNotTaken,
             problems.WebhooksOff,
             problems.BacklogFull,
             problems.StorageFull,
@@ -109,7 +110,7 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
         body: the fields that are given.
 
     Returns:
-        The request; members and prompt are the job's only where nobody else is to write.
+        The request; what belongs to a captioner is the job's only where nobody else is to write.
 
     Raises:
         InvalidOption: names the first field that is wrong.

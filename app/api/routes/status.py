@@ -46,6 +46,7 @@ class CaptionerDocument(BaseModel):
     licence: str | None = Field(description="Of a pretrained one: the terms that its card names.")
     memory: int | None = Field(description="Of a pretrained one: bytes that it is expected to take.")
     takes_prompt: bool = Field(description="Whether it can be asked something by `prompt`.")
+    classes: int = Field(description="How many classes of videos it knows, one of which `category` names.")
     workers: int = Field(description="Live workers that have it.")
 
     @classmethod

@@ -94,6 +94,7 @@ Prefer = Annotated[
             problems.CaptionerUnknown,
             problems.InvalidMembers,
             problems.PromptNotTaken,
+            problems.OptionNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
             problems.WebhooksOff,

@@ -7,6 +7,7 @@
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
 --       10 error to record where no attempt is left   11 seconds a result is kept
 --       12 what is measured of that, JSON (common.lua, count_end)
+--       13 1 where the holder's batch, if the job was to share one, had others in it
 -- Returns {outcome, field, value, …}; outcome is one of
 --   claimed    the fields are the record's
 --   busy       another worker's lease is good
@@ -69,7 +70,8 @@ if redis.call('HGET', record, 'cancel') then
 end
 
 -- A batch that died is run again job by job within the attempt it had: nobody knows yet whose fault it was.
-local is_same_attempt = is_holder and shared == '0' and redis.call('HGET', record, 'shared') == '1'
+local is_same_attempt = is_holder and shared == '0' and ARGV[13] == '1'
+  and redis.call('HGET', record, 'shared') == '1'
 -- One that brought its job nearer to the end is not counted: the job comes to an end, however often it begins.
 local has_gained = redis.call('HDEL', record, 'gained') == 1
 if not is_same_attempt and not has_gained then

@@ -3,12 +3,14 @@
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
 --       6 what a job's key begins with   7 what a worker's key begins with   8 1 to look for abandoned jobs
+--       9 1 where the worker is at work, and takes jobs to be read ahead
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local allowed, job_prefix, worker_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local streams = #KEYS - 3
 local workers = KEYS[streams + 1]
+local is_ahead = ARGV[9] == '1'
 local PAGE = 100
 
 for k = 1, streams do
@@ -16,6 +18,11 @@ for k = 1, streams do
 end
 expect(workers, 'zset')
 local now = tick(lease)
+
+local waiting = 0
+for k = 1, streams do
+  waiting = waiting + redis.call('XLEN', KEYS[k]) - redis.call('XPENDING', KEYS[k], group)[1]
+end
 
 -- Live workers that take jobs, with how many each has in hand.
 local function loads()
@@ -93,8 +100,19 @@ local function look(limit)
   return found
 end
 
+-- Whether another worker has nothing to do: what is there is left to it.
+local function is_another_idle()
+  for name, load in pairs(loads()) do
+    if name ~= me and load == 0 then
+      return true
+    end
+  end
+  return false
+end
+
 -- They go to idle workers in equal parts. A job's last attempt is made alone: should it kill the worker, no
--- other pays for it.
+-- other pays for it. Returns them, and whether nothing else may be taken: a worker at work leaves the last
+-- attempt until it has nothing else.
 local function share_of_abandoned()
   local idle = 0
   for _, load in pairs(loads()) do
@@ -104,6 +122,9 @@ local function share_of_abandoned()
   local found = look(idle * most)
   local share = math.min(most, math.ceil(#found / idle))
   local taken = {}
+  if is_ahead and found[1] and found[1].is_last then
+    return {}, true
+  end
   for _, each in ipairs(found) do
     if #taken == share or #taken > 0 and each.is_last then
       break
@@ -117,17 +138,13 @@ local function share_of_abandoned()
       break
     end
   end
-  return taken
+  return taken, false
 end
 
 -- As many as bring this worker to what all would have in hand if those that wait were dealt out evenly; one
--- at least. What is left over goes to whoever is free first.
+-- at least where it is idle. What is left over goes to whoever is free first.
 local function share_of_waiting()
-  local waiting = 0
-  for k = 1, streams do
-    waiting = waiting + redis.call('XLEN', KEYS[k]) - redis.call('XPENDING', KEYS[k], group)[1]
-  end
-  if waiting <= 1 or most == 1 then
+  if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
     return 1
   end
   local in_hand, live, mine = 0, 0, 0
@@ -135,17 +152,24 @@ local function share_of_waiting()
     in_hand, live = in_hand + load, live + 1
     mine = name == me and load or mine
   end
-  return math.max(1, math.min(most, math.floor((waiting + in_hand) / live) - mine))
+  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / live) - mine))
+end
+
+if is_ahead and (waiting == 0 and ARGV[8] ~= '1' or is_another_idle()) then
+  return {}
 end
 
 if ARGV[8] == '1' then
-  local taken = share_of_abandoned()
-  if #taken > 0 then
+  local taken, is_all = share_of_abandoned()
+  if #taken > 0 or is_all then
     return taken
   end
 end
 
 local share = share_of_waiting()
+if share == 0 then
+  return {}
+end
 for k = 1, streams do
   local reply = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', share, 'STREAMS', KEYS[k], '>')
   if reply then

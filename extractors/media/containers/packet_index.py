@@ -30,6 +30,7 @@ from extractors.media.containers.completeness import (
 )
 from extractors.media.containers.container import open_media, read_packets, select_picture_stream
 from extractors.media.containers.encryption import refuse_encrypted_file, refuse_encrypted_packet
+from extractors.media.containers.hevc_layers import find_temporal_layer, measure_length_field
 
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
@@ -56,7 +57,8 @@ class PacketIndex:
     incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
     least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
     claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
-    known only where the pictures end long before the header does.
+    known only where the pictures end long before the header does. layered: whether frames of HEVC lie in
+    temporal layers. interlaced: whether the first frame is two half-pictures, once it has been decoded.
     """
 
     container: str
@@ -77,6 +79,8 @@ class PacketIndex:
     ends: float | None = None
     open_gops: bool = False
     jumps_back: bool = False
+    layered: bool = False
+    interlaced: bool = False
     trusted: bool = True
 
     @property
@@ -133,7 +137,10 @@ def read_index(
         index = PacketIndex(
             container.format.name, stream.time_base or Fraction(1, 1000), nominal_frame_rate(stream)
         )
-        _read_packets(read_packets(container, stream), index, max_frames, deadline)
+        packets = read_packets(container, stream)
+        if stream.codec_context.name == "hevc":
+            packets = _watch_layers(packets, index, measure_length_field(stream.codec_context.extradata))
+        _read_packets(packets, index, max_frames, deadline)
         _finish(index, reorders=bool(stream.codec_context.has_b_frames))
         index.claimed_seconds = _read_claimed_seconds(container, stream)
         if index.promises_more:
@@ -167,6 +174,16 @@ def _read_packets(
         if packet.is_keyframe and packet.pts is not None:
             index.jumps_back = index.jumps_back or (last_key is not None and packet.pts <= last_key)
             last_key = packet.pts
+
+
+def _watch_layers(
+    packets: Iterable[Packet[VideoStream]], index: PacketIndex, length_field: int | None
+) -> Iterator[Packet[VideoStream]]:
+    """Pass packets of HEVC on, and note whether any frame lies in a temporal layer above the lowest."""
+    for packet in packets:
+        if not index.layered and packet.size:
+            index.layered = find_temporal_layer(memoryview(packet), length_field) != 0
+        yield packet
 
 
 def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:

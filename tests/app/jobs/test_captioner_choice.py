@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
+from app.errors import CaptionerLacksOption, CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
 from app.jobs.captioner_choice import (
     CaptionerChoices,
     default_captioner,
@@ -149,3 +149,35 @@ def test_a_choice_that_was_made_is_not_made_again() -> None:
 def test_without_a_default_of_its_own_the_rule_says_who_writes() -> None:
     assert CaptionerChoices([info("g2l"), info("stats")]).default == "stats"
     assert CaptionerChoices([]).default is None
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"category": 3}, "stats knows no classes of videos .category.; those that do: classed."),
+        ({"captioner": "classed", "category": 20}, "category is 20, and classed knows the classes 0 to 19"),
+        ({"captioner": "git", "block_trigrams": True}, "git is a pretrained captioner, which does not have"),
+        ({"captioner": "git", "temperature": 0.5}, "does not have temperature"),
+        (
+            {"captioner": "fusion", "members": "stats,git", "beam_size": 4, "group_size": 2},
+            "git is a pretrained captioner, which does not have group_size",
+        ),
+    ],
+)
+def test_what_who_writes_does_not_have_is_refused_by_name(given: dict[str, Any], sentence: str) -> None:
+    offered = menu(info("classed", classes=20), pretrained("git"))
+    with pytest.raises(CaptionerLacksOption, match=sentence):
+        offered.resolve(CaptionOptions.model_validate(given))
+
+
+def test_what_who_writes_has_is_taken() -> None:
+    offered = menu(info("classed", classes=20), pretrained("git"))
+    for given in (
+        {"captioner": "classed", "category": 0},
+        {"captioner": "fusion", "members": "stats,classed", "category": 19, "fusion_rule": "relevance"},
+        {"captioner": "git", "method": "sample", "temperature": 0.5},
+        {"block_trigrams": True, "method": "greedy", "name_once": False},
+    ):
+        offered.resolve(CaptionOptions.model_validate(given))
+    with pytest.raises(CaptionerLacksOption, match="none here does"):
+        menu().resolve(CaptionOptions(category=1))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
 
 import pytest
 from pydantic import ValidationError
 
 from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
+from app.jobs.search_options import SEARCH_FIELDS, SearchOptions
+from models.decoding.options import DecodingOptions
+
+SEARCH_DEFAULTS = {name: field.default for name, field in SearchOptions.model_fields.items()}
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -23,7 +29,47 @@ def test_defaults_are_those_of_the_contract() -> None:
         "prompt": None,
         "length_penalty": 0.7,
     }
-    assert set(FORM_FIELDS) < set(options.model_dump())
+    assert set(FORM_FIELDS) == set(CaptionOptions.model_fields)
+
+
+def test_rare_options_stand_in_a_record_only_where_they_are_set() -> None:
+    """What was written before they were there reads the same, and so do films that were begun then."""
+    assert not set(SEARCH_FIELDS) & CaptionOptions().model_dump().keys()
+    options = CaptionOptions(method="sample", top_p=0.9, seed=3, name_once=False, category=4)
+    told = options.model_dump(mode="json")
+    assert {name: told[name] for name in (*SEARCH_FIELDS, "category") if name in told} == {
+        "method": "sample",
+        "top_p": 0.9,
+        "seed": 3,
+        "name_once": False,
+        "category": 4,
+    }
+    assert CaptionOptions.model_validate_json(options.model_dump_json()) == options
+
+
+def test_every_option_of_decoding_can_be_asked_for() -> None:
+    wanted = {field.name: field.default for field in fields(DecodingOptions)}
+    assert {name: CaptionOptions.model_fields[name].default for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"top_k": 5}, "top_k is for drawn words: add method sample"),
+        ({"seed": 5, "method": "greedy"}, "seed is for drawn words"),
+        ({"method": "greedy", "num_captions": 2}, "num_captions .2. is 1 with the method greedy"),
+        ({"group_size": 2}, "group_size .2. must divide beam_size .5."),
+        ({"group_size": 5, "method": "sample"}, "group_size is for beams"),
+        ({"fusion_rule": "relevance"}, "fusion_rule goes with the captioner fusion"),
+    ],
+)
+def test_options_of_the_search_that_do_not_go_together_are_refused(
+    given: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        CaptionOptions.model_validate(given)
+    assert CaptionOptions(method="sample", num_captions=20).num_captions == 20
+    assert CaptionOptions(captioner="fusion", fusion_rule="relevance").fusion_rule == "relevance"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +100,10 @@ def test_defaults_are_those_of_the_contract() -> None:
         ("length_penalty", -0.1),
         ("length_penalty", float("nan")),
         ("beams", 3),
+        ("temperature", 0),
+        ("top_p", 0),
+        ("method", "best"),
+        ("category", -1),
     ],
 )
 def test_values_out_of_bounds_are_refused(field: str, value: object) -> None:
@@ -115,4 +165,12 @@ def test_names_are_what_their_schema_says(field: str, value: str, is_right: bool
 
 def test_no_field_has_a_default_that_a_form_cannot_send() -> None:
     defaults = {name: schema["default"] for name, schema in form_schema().items() if "default" in schema}
-    assert defaults == {"beam_size": 5, "num_captions": 1, "max_length": 20, "attention": True}
+    assert defaults == {
+        "beam_size": 5,
+        "num_captions": 1,
+        "max_length": 20,
+        "attention": True,
+        "length_penalty": 0.7,
+        **{name: default for name, default in SEARCH_DEFAULTS.items() if default is not None},
+    }
+    assert not [name for name, schema in form_schema().items() if "null" in json.dumps(schema)]

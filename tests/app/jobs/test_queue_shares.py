@@ -64,13 +64,13 @@ class Crowd:
         """The ids of the jobs that it had; its advertisement goes on for a while."""
         return [claim.job.id for claim in self.claims.pop(name)]
 
-    def offers(self, name: str) -> list[Offer]:
+    def offers(self, name: str, *, is_ahead: bool = False) -> list[Offer]:
         self._queues[name]._looked_at = -1.0  # now and then; here, now
-        return self._queues[name].take(self.batch, block=0)
+        return self._queues[name].take(self.batch, block=0, is_ahead=is_ahead)
 
-    def work(self, name: str) -> list[str]:
-        """The ids of the jobs that it takes now."""
-        offers = self.offers(name)
+    def work(self, name: str, *, is_ahead: bool = False) -> list[str]:
+        """The ids of the jobs that it takes now. is_ahead: while it is at work."""
+        offers = self.offers(name, is_ahead=is_ahead)
         for offer in offers:
             taken = self.jobs.claim(
                 offer.job_id,
@@ -150,6 +150,59 @@ def test_a_busy_worker_leaves_the_rest_to_an_idle_one(crowd: Crowd, jobs: Jobs) 
     for claim in crowd.claims["ann"]:
         jobs.succeed(claim, {"caption": "done"})
     assert len(crowd.work("ann")) == 1  # the other is for bob, who has one in hand
+
+
+def test_a_worker_at_work_takes_more_while_it_is_the_only_one(crowd: Crowd, jobs: Jobs) -> None:
+    crowd.join("ann")
+    ids = submit(jobs, 9)
+    assert crowd.work("ann") == ids[:4]
+    assert crowd.work("ann", is_ahead=True) == ids[4:8]
+    assert crowd.work("ann", is_ahead=True) == ids[8:]
+    assert crowd.work("ann", is_ahead=True) == []
+
+
+def test_a_worker_at_work_takes_nothing_while_another_is_idle(crowd: Crowd, jobs: Jobs) -> None:
+    crowd.join("ann", "bob")
+    ids = submit(jobs, 6)
+    assert crowd.work("ann") == ids[:3]
+    assert crowd.work("ann", is_ahead=True) == []
+    assert crowd.work("bob") == ids[3:]
+    more = submit(jobs, 3)
+    assert crowd.work("ann", is_ahead=True) == more[:1]  # (6 + 3) / 2 is its share, and it has three
+    assert crowd.work("ann", is_ahead=True) == []
+    assert crowd.work("bob", is_ahead=True) == more[1:2]
+    assert crowd.work("bob", is_ahead=True) == []  # what is left over goes to whoever is free first
+
+
+def test_a_worker_at_work_takes_orphans_before_what_waits(crowd: Crowd, jobs: Jobs) -> None:
+    crowd.join("dead")
+    lost = submit(jobs, 2)
+    assert crowd.work("dead") == lost
+    crowd.join("ann")
+    (mine,) = submit(jobs, 1)
+    assert crowd.work("ann") == [mine]
+    crowd.die("dead")
+    crowd.beat_for(jobs.lease + 0.1)
+    submit(jobs, 3)
+    assert crowd.work("ann", is_ahead=True) == lost
+
+
+def test_a_worker_at_work_leaves_a_last_attempt_until_it_is_idle(crowd: Crowd, jobs: Jobs) -> None:
+    (lost,) = submit(jobs, 1)
+    for name in ("one", "two"):
+        crowd.join(name)
+        assert crowd.work(name) == [lost]
+        crowd.die(name)
+        if name == "one":
+            time.sleep(jobs.lease + 0.05)
+    crowd.join("ann")
+    (mine,) = submit(jobs, 1)
+    assert crowd.work("ann") == [mine]
+    crowd.beat_for(jobs.lease + 0.1)
+    submit(jobs, 3)
+    assert crowd.work("ann", is_ahead=True) == []  # nor what waits behind it
+    jobs.succeed(crowd.claims["ann"].pop(), {"caption": "done"})
+    assert crowd.work("ann") == [lost]
 
 
 def test_an_orphan_behind_64_busy_entries_is_found(server: redis.Redis, keys: Keys) -> None:

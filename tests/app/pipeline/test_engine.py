@@ -15,16 +15,20 @@ from app.errors import CaptionerUnavailable, EngineStartFailed
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
+from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.decode import Sampling, decode_here
+from extractors.windowing.window_extractor import WindowExtractor
 from models.caption import AttentionDocument
-from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
 from tests.media import write_video
+
+#: Numbers are told with five digits behind the point, and the last one may be rounded the other way.
+TOLD = 1.001e-5
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +133,81 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
 
 
+@pytest.fixture(scope="module")
+def shipped(root: Path) -> Engine:
+    """The captioners of the checkout."""
+    return Engine(Settings(weights=root / "weights", data=root / "data", device="cpu"))
+
+
+def numbers(document: str | None) -> list[float]:
+    """Every number of an attention document, in order."""
+    found: list[float] = []
+
+    def walk(part: Any) -> None:
+        if isinstance(part, dict | list):
+            for each in part.values() if isinstance(part, dict) else part:
+                walk(each)
+        elif isinstance(part, float):
+            found.append(part)
+
+    walk(json.loads(document or "[]"))
+    return found
+
+
+def test_an_answer_does_not_depend_on_who_shared_the_batch(shipped: Engine, clips: list[Path]) -> None:
+    """Captioners, lengths and options of all kinds, each of them twice."""
+    wishes = [
+        CaptionOptions(captioner="stats"),
+        CaptionOptions(captioner="stats", num_captions=3, segments="none"),
+        CaptionOptions(captioner="g2l", beam_size=2, max_length=6),
+        CaptionOptions(captioner="dual_afr"),
+        CaptionOptions(captioner="refocus", attention=False),
+        CaptionOptions(captioner="temporal", beam_size=1, length_penalty=0.0),
+        CaptionOptions(captioner="fusion", members=("stats", "spatial")),
+        CaptionOptions(captioner="ensemble", members=("stats", "g2l")),
+        CaptionOptions(captioner="stats", method="sample", seed=7, num_captions=3),
+    ]
+    jobs = [(clips[place % 3], wish) for place, wish in enumerate([*wishes, *reversed(wishes)])]
+    videos = [decode_here(clip, shipped.info.request_for(wish.choice)).footage for clip, wish in jobs]
+    options = [wish for _, wish in jobs]
+    together = shipped.describe_and_caption(videos, options, ignore_progress)
+    for video, wish, shared in zip(videos, options, together, strict=True):
+        (alone,) = shipped.describe_and_caption([video], [wish], ignore_progress)
+        assert isinstance(shared, EngineAnswer)
+        assert isinstance(alone, EngineAnswer)
+        said = [[each.text for each in found.answer.captions or []] for found in (shared, alone)]
+        assert said[0] == said[1]
+        logprobs = [
+            [word.logprob for each in found.answer.captions or [] for word in each.words]
+            for found in (shared, alone)
+        ]
+        assert logprobs[0] == pytest.approx(logprobs[1], abs=TOLD)
+        assert numbers(shared.attention) == pytest.approx(numbers(alone.attention), abs=TOLD)
+        assert shared.answer.model is not None
+        assert shared.answer.model.options == wish.model_dump()
+        assert (shared.attention is None) == (not wish.attention)
+
+
+def test_what_is_drawn_for_a_video_follows_from_its_seed_alone(engine: Engine, clips: list[Path]) -> None:
+    videos = [decode_here(clip, engine.info.request).footage for clip in clips]
+    options = CaptionOptions(captioner="stats", method="sample", seed=7, num_captions=3)
+
+    def drawn(*places: int) -> list[list[str]]:
+        found = engine.describe_and_caption(
+            [videos[i] for i in places], [options] * len(places), ignore_progress
+        )
+        answers = [each.answer for each in found if isinstance(each, EngineAnswer)]
+        return [[caption.text for caption in answer.captions or []] for answer in answers]
+
+    together = drawn(0, 1, 2)
+    assert [drawn(place)[0] for place in range(3)] == together
+    assert drawn(2, 0) == [together[2], together[0]]
+    other = options.model_copy(update={"seed": 8})
+    (answer,) = engine.describe_and_caption([videos[1]], [other], ignore_progress)
+    assert isinstance(answer, EngineAnswer)
+    assert [caption.text for caption in answer.answer.captions or []] != together[1]
+
+
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
     video = decode_here(clips[0], engine.info.request).footage
     options = [of("nobody"), of("stats")]
@@ -184,17 +263,22 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 ) -> None:
     ran: list[tuple[str, int]] = []
 
-    def extract(feed: FeatureSource, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        ran.append((feed.wanted.name, len(videos)))
-        return whole(feed, videos)
+    def count(kind: type[WindowExtractor]) -> None:
+        whole = kind.extract
 
-    whole = FeatureSource.extract
-    monkeypatch.setattr(FeatureSource, "extract", extract)
+        def extract(extractor: WindowExtractor, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+            ran.append((extractor.name, len(videos)))
+            return whole(extractor, videos)
+
+        monkeypatch.setattr(kind, "extract", extract)
+
+    count(WindowExtractor)
+    count(EfficientNetLite2)
     names = ["pictures", "motion", "pictures", "nobody"]
     videos = [decode_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
-    assert ran == [("demo", 2), ("stats", 1)]
+    assert ran == [("efficientnet-lite2", 2), ("i3d_rgb", 1)]
     assert isinstance(answers[3], CaptionerUnavailable)
     features = [features_of(answer) for answer in answers[:3] if isinstance(answer, EngineAnswer)]
     assert [list(each) for each in features] == [["grid"], ["i3d_rgb_grid"], ["grid"]]

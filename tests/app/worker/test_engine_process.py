@@ -17,7 +17,7 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.shared_frames import map_frames, write_frames
+from app.worker.shared_frames import map_frames, share_footage, write_frames
 from extractors.child_process import open_shared_memory
 from extractors.features import Audio, Footage, Frames
 
@@ -75,7 +75,11 @@ def test_sound_is_lent_behind_the_pixels() -> None:
     silent = Footage(rng.integers(0, 255, (2, 7, 3, 3), np.uint8), np.arange(2.0), 2.0, 25.0)
     shared = open_shared_memory()
     try:
-        found = map_frames(write_frames([odd, silent, b"packed", frames((1, 2, 3)), odd], shared), shared)
+        lent_alone = share_footage(odd)  # in memory of its own, in another place each time
+        places, descriptors = write_frames([lent_alone, silent, b"packed", frames((1, 2, 3)), odd], shared)
+        assert descriptors == [lent_alone.descriptor]
+        found = map_frames(places, shared, descriptors)
+        lent_alone.close()
         assert found.pop(2) == b"packed"
         for video, lent in zip((odd, silent, frames((1, 2, 3)), odd), found, strict=True):
             assert isinstance(lent, Footage)
@@ -87,6 +91,26 @@ def test_sound_is_lent_behind_the_pixels() -> None:
                 assert lent.sound.rate == 32000
     finally:
         os.close(shared)
+
+
+def test_frames_in_memory_of_their_own_arrive_without_being_written_again(engine: EngineProcess) -> None:
+    engine.start()
+    plain = [frames((1, 2, 3)), frames((250, 0, 7), count=5), frames((8, 8, 8), count=2)]
+    lent = [share_footage(Footage(each.pixels, each.pts, each.duration)) for each in plain]
+    mixed = [lent[0], plain[1], lent[2]]
+    for _ in range(2):  # as after an engine that died
+        answers = engine.run(mixed, wish("echo", "echo", "echo"), lambda stage, share: None)
+        said = [answer.answer.caption for answer in answers if isinstance(answer, EngineAnswer)]
+        assert said == ["3 frames of 1 2 3", "5 frames of 250 0 7", "2 frames of 8 8 8"]
+    assert engine.pid is not None
+    for each in lent:
+        each.close()
+    held = psutil.Process(engine.pid).num_fds()
+    for _ in range(5):
+        again = share_footage(Footage(plain[0].pixels, plain[0].pts, 3.0))
+        engine.run([again], wish("echo"), lambda stage, share: None)
+        again.close()
+    assert psutil.Process(engine.pid).num_fds() <= held
 
 
 def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:

@@ -48,6 +48,8 @@ class FailingDecoder(Decoder):
 class ReadyEngine:
     """An engine that is never reached."""
 
+    is_ready = True
+
     def start(self) -> ReadyEngine:
         return self
 
@@ -74,6 +76,15 @@ def claimed(jobs: Jobs, blobs: Blobs) -> Claim:
     return claim
 
 
+def run(runner: JobRunner, claim: Claim) -> None:
+    """Takes one job to its end."""
+    with runner:
+        runner.start()
+        runner.begin(claim)
+        while runner.hand:
+            runner.turn(0.05)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "attempts"),
     [
@@ -93,8 +104,8 @@ def test_a_fault_of_our_own_ends_the_job_at_once(
     blobs = Blobs(str(tmp_path / "blobs"), tmp_path / "staging")
     decoder, engine = FailingDecoder(error), ReadyEngine()
     watch = Watchdog(jobs, settings, lambda: None)
-    runner = JobRunner(jobs, blobs, decoder, engine, watch, settings)  # type: ignore[arg-type]
-    runner.work([claimed(jobs, blobs)])
+    runner = JobRunner(jobs, blobs, [decoder], engine, watch, settings)  # type: ignore[arg-type]
+    run(runner, claimed(jobs, blobs))
     job = jobs.get("one")
     assert job is not None
     assert job.error is not None
@@ -142,9 +153,9 @@ def test_a_worker_past_its_lease_harms_no_result(jobs: Jobs, settings: Settings,
     decoded = decode_here(clip, DecodeRequest(Sampling(count=2)))
     brighter = replace(decoded, frames=replace(decoded.frames, pixels=255 - decoded.frames.pixels))
     engine, watch = Overtaken(jobs, blobs, decoded), Watchdog(jobs, settings, lambda: None)
-    runner = JobRunner(jobs, blobs, OneFilm(brighter), engine, watch, settings)  # type: ignore[arg-type]
+    runner = JobRunner(jobs, blobs, [OneFilm(brighter)], engine, watch, settings)  # type: ignore[arg-type]
     late = claimed(jobs, blobs)
-    runner.work([late])
+    run(runner, late)
     job = jobs.get("one")
     assert job is not None
     assert (job.state, job.answer) == ("succeeded", {"caption": "in time"})
@@ -167,8 +178,8 @@ def test_a_store_that_refuses_to_remove_costs_no_job(jobs: Jobs, settings: Setti
     blobs = RefusingBlobs(str(tmp_path / "blobs"), tmp_path / "staging")
     decoder, engine = FailingDecoder(NotAVideo("no film")), ReadyEngine()
     watch = Watchdog(jobs, settings, lambda: None)
-    runner = JobRunner(jobs, blobs, decoder, engine, watch, settings)  # type: ignore[arg-type]
-    runner.work([claimed(jobs, blobs)])
+    runner = JobRunner(jobs, blobs, [decoder], engine, watch, settings)  # type: ignore[arg-type]
+    run(runner, claimed(jobs, blobs))
     job = jobs.get("one")
     assert job is not None
     assert job.error is not None

@@ -174,10 +174,50 @@ def test_a_batch_that_dies_costs_only_the_guilty(crew: Service, video: Path) -> 
 
 
 def test_jobs_that_wait_share_a_batch(crew: Service, video: Path) -> None:
-    ids = [crew.submit(video) for _ in range(6)]
+    """Those that are ready when the engine is: while it works, others are read ahead of it."""
     crew.start_worker(REELWORD_BATCH_JOBS="4")
+    first = crew.submit(video, "sleep-4")
+    crew.wait(first, lambda job: job.stage == "extract")
+    ids = [crew.submit(video) for _ in range(6)]
+    crew.wait(ids[-1], lambda job: bool(job.answer))
+    assert crew.job(first).state == "running"
     together = [crew.wait(job_id).answer["model"]["options"]["together"] for job_id in ids]
     assert together == [4, 4, 4, 4, 2, 2]
+
+
+def test_a_poison_among_eight_in_hand_costs_the_others_nothing(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_BATCH_JOBS="4", REELWORD_DECODERS="2")
+    wishes = ["sleep-4", "echo", "echo", "segfault", "echo", "echo", "echo", "echo"]
+    ids = [crew.submit(video, wishes[0])]
+    crew.wait(ids[0], lambda job: job.stage == "extract")
+    ids += [crew.submit(video, wish) for wish in wishes[1:]]
+    eventually(lambda: all(crew.job(job_id).state == "running" for job_id in ids))
+    done = [crew.wait(job_id, seconds=90) for job_id in ids]
+    assert [job.state for job in done] == ["failed" if wish == "segfault" else "succeeded" for wish in wishes]
+    assert [job.attempt for job in done] == [3 if wish == "segfault" else 1 for wish in wishes]
+    assert crew.info(worker).engine_restarts == 4  # once with others
+
+
+def test_a_job_canceled_while_it_is_read_ends_its_own_decoder_alone(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_DECODERS="2")
+    decoders = [
+        child
+        for child in psutil.Process(worker.pid).children(recursive=True)
+        if "extractors.decoder.child" in child.cmdline()
+    ]
+    assert len(decoders) == 2
+    for decoder in decoders:
+        decoder.suspend()
+    canceled, kept = crew.submit(video), crew.submit(video)
+    for job_id in (canceled, kept):
+        crew.wait(job_id, lambda job: job.stage == "decode")
+    time.sleep(0.3)  # for their requests to be sent
+    assert crew.jobs.cancel(canceled) == "asked"
+    assert crew.wait(canceled, seconds=2).state == "canceled"
+    eventually(lambda: sum(decoder.is_running() for decoder in decoders) == 1)
+    next(decoder for decoder in decoders if decoder.is_running()).resume()
+    job = crew.wait(kept)
+    assert (job.state, job.attempt) == ("succeeded", 1)
 
 
 def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -> None:
@@ -208,7 +248,8 @@ def test_a_killed_worker_loses_nothing_even_behind_a_backlog(crew: Service, vide
     assert crew.wait(lost).state == "succeeded"
     assert sum(crew.job(job_id).is_over for job_id in backlog) < len(backlog)
     eventually(lambda: not any(child.is_running() for child in children))
-    assert {crew.wait(job_id).attempt for job_id in backlog} == {1}
+    attempts = [crew.wait(job_id).attempt for job_id in backlog]
+    assert sum(attempts) <= len(attempts) + 1  # that of one which had been read ahead
 
 
 def test_a_job_that_loses_its_workers_has_failed(crew: Service, video: Path) -> None:
@@ -300,8 +341,8 @@ def test_sigterm_finishes_a_short_job_and_hands_back_a_long_one(crew: Service, v
     assert worker.wait(10) == 0
     job = crew.job(long)
     assert (job.state, job.attempt) == ("queued", 0)
-    began = time.monotonic()
     crew.start_worker()
+    began = time.monotonic()
     crew.wait(long, lambda job: job.state == "running")
     assert time.monotonic() - began < 10
     assert crew.wait(long).attempt == 1

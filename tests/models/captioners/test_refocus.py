@@ -172,13 +172,22 @@ def test_without_a_last_epoch_or_a_choice_there_is_no_loss() -> None:
 def test_combined_loss_adds_both_steps_and_the_refocusing() -> None:
     captioner = tiny_refocus(CONFIGS["vre"]).train()
     memory, targets = captioner.encode(clips()), pad_captions([[4, 5, 6], [7, 8]] * 3, 8)
-    found = captioner.combined_loss(memory, targets, torch.tensor([torch.nan, 0.0, -50.0]))
+    last = torch.tensor([torch.nan, torch.nan, 0.0, torch.nan, -50.0, -70.0])
+    found = captioner.combined_loss(memory, targets, last)
     for ours, of in ((found.step_1, memory.first_step()), (found.step_2, memory)):
         torch.testing.assert_close(ours, caption_loss(captioner, of, targets).cross_entropy)
     log_p = [teacher_force(captioner, m, targets).log_p.sum(1) for m in (memory.first_step(), memory)]
-    torch.testing.assert_close(found.reward, (log_p[1] - log_p[0]).view(3, 2).mean(1).detach())
-    log_alpha = memory.encoding.scores[2, :4].log_softmax(0)[memory.encoding.key[2]]
-    torch.testing.assert_close(found.refocusing, -(found.reward[2] + 50) * log_alpha / 3)
+    torch.testing.assert_close(found.reward, (log_p[1] - log_p[0]).detach())
+    seen = refocusing_loss(  # of the second video one caption was seen before, of the third both
+        memory.encoding.scores,
+        memory.frame_mask,
+        memory.encoding.key,
+        torch.stack([found.reward[0], found.reward[2], (found.reward[4] + found.reward[5]) / 2]),
+        torch.tensor([torch.nan, 0.0, -60.0]),
+    )
+    assert seen[0] == 0
+    assert seen[2] != 0
+    torch.testing.assert_close(found.refocusing, seen.mean())
     captions_a_word = 6 / int((targets >= 0).sum())
     wanted = found.step_1 + found.step_2 + 0.03 * captions_a_word * found.refocusing
     torch.testing.assert_close(found.total, wanted)
@@ -189,7 +198,7 @@ def test_gradient_reaches_every_parameter_within_ten_batches() -> None:
     torch.manual_seed(0)
     config = refocus_config(audio=SOUND, embedded=7, dropout=0.3)
     captioner = Refocus(config, Vocabulary(WORDS)).train()
-    last = [torch.full((3,), torch.nan)]
+    last = [torch.full((6,), torch.nan)]
 
     def loss(batch: int) -> Tensor:
         captions = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(batch)).tolist()
@@ -271,7 +280,7 @@ def test_paper_widths_and_one_optimiser_step() -> None:
 
     def loss() -> Tensor:
         torch.manual_seed(1)
-        return captioner.combined_loss(captioner.encode([features]), targets, torch.zeros(1)).total
+        return captioner.combined_loss(captioner.encode([features]), targets, torch.zeros(2)).total
 
     before = loss()
     assert float(before.detach()) == pytest.approx(2 * np.log(10_003), rel=0.15)

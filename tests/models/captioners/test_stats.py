@@ -12,6 +12,7 @@ import torch
 from extractors.features import Features, Stream
 from models.captioner import StepAttention
 from models.captioners.stats import Pooling, RankedAttention, STaTS, STaTSConfig, StreamConfig
+from models.video_category import add_category
 from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.tiny import BOXES, GRID, stats_config, stream, tiny_stats, videos
 from tests.reference.stats import Array, StatsReference, StepReference
@@ -22,7 +23,7 @@ CONFIGS: dict[str, STaTSConfig] = {
     "boxes": stats_config(BOXES),
     "two streams, tied words": stats_config(GRID, BOXES, tie_words=True),
     "boxes first": stats_config(BOXES, GRID),
-    "classes": stats_config(classes=4, class_width=3),
+    "classes": stats_config(classes=4, class_width=3, class_dropout=0.0),
     "spatio-temporal alone": stats_config(branches="st"),
     "temporo-spatial alone": stats_config(BOXES, branches="ts"),
     "table 2, ranked": stats_config(pooling="ranked"),
@@ -44,9 +45,18 @@ def reference(captioner: STaTS, features: Features, words: Sequence[int], label:
     return StatsReference(weights, captioner.config, captioner.training).caption(values, masks, words, label)
 
 
+def labelled(features: Sequence[Features], labels: Sequence[int] | None) -> list[Features]:
+    """The videos with their categories, of which label 0 is none and label 1 the first."""
+    given = [0] * len(features) if labels is None else labels
+    return [
+        add_category(video, label - 1 if label else None)
+        for video, label in zip(features, given, strict=True)
+    ]
+
+
 def forced(captioner: STaTS, features: list[Features], labels: list[int] | None) -> list[StepAttention]:
     """All captions through the captioner, the log-probabilities among the extras."""
-    memory = captioner.encode(features, None if labels is None else torch.tensor(labels))
+    memory = captioner.encode(labelled(features, labels))
     state, steps = captioner.start(memory, len(CAPTIONS)), []
     for i in range(len(CAPTIONS[0])):
         word = torch.tensor([caption[i] for caption in CAPTIONS]).repeat(len(features))
@@ -193,7 +203,7 @@ def test_gradient_reaches_every_parameter_within_ten_batches(pooling: Pooling) -
     largest = {name: 0.0 for name, _ in captioner.named_parameters()}
     generator = torch.Generator().manual_seed(1)
     for batch in range(10):
-        memory = captioner.encode(videos(), torch.tensor([batch % 5, 0, 2]))
+        memory = captioner.encode(labelled(videos(), [batch % 5, 0, 2]))
         captions = torch.randint(3, 20, (6, 4), generator=generator).tolist()
         loss = caption_loss(captioner, memory, pad_captions(captions, 6))
         captioner.zero_grad()
@@ -237,3 +247,15 @@ def test_paper_widths_and_one_optimiser_step() -> None:
     before.backward()
     optimizer.step()
     assert loss() < before
+
+
+def test_a_category_that_is_not_told_or_not_known_is_unknown() -> None:
+    """And in training some that are told are dropped, so that the row of the unknown is learned."""
+    captioner = tiny_stats(stats_config(classes=4, class_width=3, class_dropout=0.5))
+    told = [add_category(video, number) for video, number in zip(videos(), (3, None, 4), strict=True)]
+    assert captioner.encode(told).label.tolist() == [4, 0, 0]
+    torch.manual_seed(0)
+    drawn = [captioner.train().encode(told).label[0].item() for _ in range(20)]
+    assert set(drawn) == {0, 4}
+    assert captioner.optional_streams == {"category"}
+    assert [each.name for each in captioner.inputs] == ["grid", "category"]

@@ -101,6 +101,22 @@ def test_several_captions_are_the_best_ones() -> None:
     assert [each.text for each in captions] == [each.text for each in competed(captions[0])[:3]]
 
 
+def test_the_papers_rule_is_an_option_of_the_search() -> None:
+    ours = fused(stats=tiny_stats(), g2l=tiny_g2l())
+    asked = [best for [best] in ours.caption(videos(), replace(OPTIONS, fusion_rule="relevance"))]
+    told = [best for [best] in replace(ours, likelihood_weight=0.0).caption(videos(), OPTIONS)]
+    assert [competed(best) for best in asked] == [competed(best) for best in told]
+    for best in asked:
+        relevances = [candidate.relevance for candidate in competed(best)]
+        assert relevances == sorted(relevances, reverse=True)
+
+
+def test_members_write_one_caption_each_where_they_write_greedily() -> None:
+    ours = fused(stats=tiny_stats(), g2l=tiny_g2l())
+    for [best] in ours.caption(videos(), DecodingOptions(method="greedy", max_length=5)):
+        assert len(competed(best)) <= 2
+
+
 def test_a_writer_can_be_told_to_count_relevance_alone() -> None:
     """The paper's rule: the same candidates, in another order than ours."""
     ours = fused(stats=tiny_stats(), g2l=tiny_g2l())

@@ -53,6 +53,16 @@ from tests.models.tiny import stats_config, tiny_stats
 SPEC = StreamSpec("i3d", "a" * 64, "middle 224x224")
 
 
+def test_g2l_keeps_its_stride_however_long_a_video_is() -> None:
+    """Half a minute at 25 frames a second has more than the 64 windows that other sets spread over it."""
+    cuts = {each.stream: each.windows.over(Windows()).cut(30.0, 25.0) for each in G2L.inputs}
+    for stream, seconds in (("inception_v4", 0.2), ("resnext101_3d", 0.2), ("bottom_up:16", 0.6)):
+        starts = cuts[stream].start
+        np.testing.assert_allclose(np.diff(starts), seconds)
+    assert len(cuts["inception_v4"]) == 150
+    assert len(cuts["bottom_up:16"]) == 50
+
+
 def checkpoint(streams: Mapping[str, StreamSpec], fed_by: str | None = None) -> Checkpoint:
     training = {} if fed_by is None else {"streams": fed_by}
     config = stats_config(*(StreamConfig(name=name, width=6) for name in streams))

@@ -126,6 +126,26 @@ def test_each_paper_splits_msrvtt_its_own_way() -> None:
     assert "video9999" not in _choose_splits(videos, "dual_afr")
 
 
+def test_msrvtt_is_read_by_the_names_of_2017(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
+    """The challenge's own clips to be captioned come without a sentence; categories are kept."""
+    msrvtt(tmp_path, samples["videos"])
+    (tmp_path / "train_val_videodatainfo.json").rename(tmp_path / "videodatainfo_2017.json")
+    test = tmp_path / "test_videodatainfo.json"
+    document = json.loads(test.read_text())
+    del document["sentences"]
+    write_json(tmp_path / "test_videodatainfo_2017.json", document)
+    test.unlink()
+    assert recognise_data_set(tmp_path).name == "msrvtt"
+    found = SetFolder(tmp_path, "msrvtt").load()
+    assert [video.category for video in found.videos] == [0, 1, 2, 3]
+    assert [path.name for path in found.annotations] == [
+        "videodatainfo_2017.json",
+        "test_videodatainfo_2017.json",
+    ]
+    assert "uncaptioned_video" in {notice.code for notice in found.notices}
+    assert Counter(video.split for video in found.usable) == {"train": 2, "val": 1}
+
+
 def test_a_part_of_a_whole_video_keeps_its_times(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
     clip = samples["videos"][0]
     whole = tmp_path / "vatex" / "abcdefghijk.avi"
@@ -290,7 +310,7 @@ def test_unknown_names_are_told() -> None:
     ("write", "file", "text", "said"),
     [
         (mvad, "corpus_M-VAD_val.txt", "A_FILM_DVS1 no tab", "no tab in line 1"),
-        (msrvtt, "test_videodatainfo.json", '{"videos": []}', "sentences: Field required"),
+        (msrvtt, "test_videodatainfo.json", '{"sentences": []}', "videos: Field required"),
         (vatex, "vatex_training_v1.0.json", '[{"videoID": "a"}]', "0.enCap: Field required"),
         (flickr8k, "Flickr8k_text/Flickr8k.token.txt", "a caption", "in line 1"),
     ],

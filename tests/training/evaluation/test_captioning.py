@@ -25,10 +25,12 @@ from training.batches.archives import CorpusError
 from training.evaluation.captioning import CaptioningRun, stack_frames
 from training.evaluation.evaluated_captioner import (
     PretrainedNotScored,
+    WrongSearch,
     load_evaluated_captioner,
     with_branches,
 )
 from training.evaluation.report import Evaluation, EvaluationSource, evaluate_captioner, record_scores
+from training.recipes.demo_recipes import DEMO
 
 PICTURES = {
     "cat": "a cat is looking at the camera",
@@ -130,6 +132,26 @@ def test_a_source_is_pictures_or_clips(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     with pytest.raises(ValueError, match="give images with captions, or clips"):
         evaluate_captioner(load_evaluated_captioner("stats"), EvaluationSource(), OPTIONS)
+
+
+def test_a_search_is_the_usual_one_but_for_what_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo's checkpoints are of before recipes named a search: theirs is the service's."""
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    entry = load_evaluated_captioner("stats")
+    usual = DecodingOptions(attention=False)
+    assert entry.choose_search({"beam_size": None}) == usual == DEMO.decoding.options
+    said = {"name_once": False, "length_penalty": "wu_0.9", "group_size": 1, "top_k": None}
+    assert entry.choose_search(said) == replace(usual, name_once=False, length_penalty="wu_0.9")
+    assert entry.choose_search({"length_penalty": "0.5"}).length_penalty == 0.5
+    for wrong, sentence in (
+        ({"fusion_rule": "relevance"}, "fusion alone ranks"),
+        ({"top_k": 5}, "top_k must be None unless"),
+        ({"length_penalty": "long"}, "length_penalty must be a number"),
+    ):
+        with pytest.raises(WrongSearch, match=sentence):
+            entry.choose_search(wrong)
 
 
 def test_each_branch_can_be_read_alone(folder: Path, evaluator: CaptioningRun) -> None:

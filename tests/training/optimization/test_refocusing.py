@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def test_a_stopped_run_goes_on_with_the_rewards_it_had(
     assert (stopped["phase"], stopped["step"], stopped["metric"]) == ("combined", 4, "shots_cider")
     known = ~stopped["rewards"].isnan()
     assert (
-        18 <= known.sum() <= 20
+        0 < known.sum() < len(known)
     )  # three steps of six videos are an epoch of twenty; the fourth begins another
     train(corpus, tmp_path / "run")
     ours, theirs = (state(out)["captioner"] for out in (tmp_path / "run", whole))
@@ -148,29 +148,59 @@ def test_key_frames_stay_frozen_while_the_captioner_learns(corpus: Path, whole: 
     assert moved
 
 
-def test_rewards_are_found_by_the_videos_id() -> None:
-    rewards = LastRewards(["a", "b", "c"])
-    assert rewards.get(["c", "a"]).isnan().all()
-    rewards.remember(["b", "c"], torch.tensor([1.0, 2.0]))
-    assert rewards.get(["c", "b"]).tolist() == [2, 1]
-    assert rewards.get(["a"]).isnan().all()
+@dataclass(frozen=True)
+class Said:
+    """An item of a corpus as far as rewards are concerned."""
+
+    id: str
+    captions: tuple[tuple[str, ...], ...]
+
+
+def drawn(ids: tuple[str, ...], places: tuple[int, ...]) -> TrainingBatch:
+    return TrainingBatch(ids, {}, torch.zeros(len(places), 1), None, places=places)
+
+
+def test_a_reward_is_compared_with_that_of_the_same_caption() -> None:
+    rewards = LastRewards(
+        [Said("a", (("x",),)), Said("b", (("x",), ("y",), ("z",))), Said("c", (("x",),) * 2)]
+    )
+    assert len(rewards.values) == 6
+    assert rewards.get(drawn(("c", "a"), (0, 0))).isnan().all()
+    rewards.remember(drawn(("b", "c"), (2, 0, 1, 0)), torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert rewards.get(drawn(("c", "b"), (1, 0, 0, 2))).tolist() == [3, 4, 2, 1]
+    assert rewards.get(drawn(("b",), (1,))).isnan().all(), "another caption of a video that was seen"
+    assert rewards.get(drawn(("a",), (0,))).isnan().all()
+
+
+def test_batches_say_which_captions_they_drew(corpus: Path, tmp_path: Path) -> None:
+    batches = trainer(corpus, tmp_path, recipe=SHOTS).batches
+    by_id = {item.id: item for item in batches.items}
+    batch = batches.at(3)
+    each = len(batch.targets) // len(batch.ids)
+    for row, place in enumerate(batch.places):
+        said = by_id[batch.ids[row // each]].captions[place]
+        known = list(batches.vocabulary.encode(said))
+        assert (
+            batch.targets[row, : min(len(known), batch.targets.shape[1] - 1)].tolist()
+            == known[: batch.targets.shape[1] - 1]
+        )
 
 
 def test_a_second_epoch_moves_the_refocusing_attention(corpus: Path, tmp_path: Path) -> None:
     """In the first there is no reward to compare with, and its weights get no gradient."""
     tiny = trainer(corpus, tmp_path, recipe=SHOTS)
     captioner = Refocus(CONFIG, tiny.batches.vocabulary).train()
-    rewards, gradients = LastRewards([item.id for item in tiny.batches.items]), []
+    rewards, gradients = LastRewards(tiny.batches.items), []
     for step in (0, tiny.batches.steps_per_epoch * 2):
         batch: TrainingBatch = tiny.batches.at(step)
         found = captioner.combined_loss(
-            captioner.encode_batches(batch.inputs_of(captioner)), batch.targets, rewards.get(batch.ids)
+            captioner.encode_batches(batch.inputs_of(captioner)), batch.targets, rewards.get(batch)
         )
         captioner.zero_grad()
         found.total.backward()
         refocusing = captioner.watcher.vre
         assert refocusing is not None
         gradients.append([p.grad for p in refocusing.refocusing.parameters()])
-        rewards.remember([item.id for item in tiny.batches.items], torch.zeros(len(tiny.batches.items)))
+        rewards.values.zero_()
     assert not any(g is not None and g.any() for g in gradients[0])
     assert all(g is not None and g.any() for g in gradients[1])

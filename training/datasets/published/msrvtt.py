@@ -3,6 +3,10 @@
 Two JSON files of one form: ``videos`` with ``video_id`` ("video0" to "video9999"), ``category`` and
 ``split`` ("train", "validate", "test"), and ``sentences`` with ``video_id`` and ``caption``. ``start time``
 and ``end time`` are those of the clip in the YouTube video: the files that are handed round are cut already.
+The challenge of 2017 gave the 10,000 clips as videodatainfo_2017.json, and clips to be captioned without
+captions as test_videodatainfo_2017.json, which have no sentences.
+
+``category`` is the clip's place among twenty kinds of videos, from 0 on, which STaTS may be told.
 
 Papers split it differently. G2L keeps the split of the files (6,513 / 497 / 2,990) and so do we for STaTS,
 whose "10K training and 2990 test" is the whole set. Refocus takes three contiguous parts, 6,512 / 498 /
@@ -25,19 +29,24 @@ from training.datasets.files import AnnotationFile, MediaFiles
 from training.datasets.text_files import read_json
 
 TRAIN_VAL = AnnotationFile(
-    ("train_val_videodatainfo.json", "MSRVTT_data.json"), "captions of the training and validation split"
+    ("train_val_videodatainfo.json", "videodatainfo_2017.json", "MSRVTT_data.json"),
+    "captions of the training and validation split",
 )
-TEST = AnnotationFile(("test_videodatainfo.json",), "captions of the test split", needed=False)
+TEST = AnnotationFile(
+    ("test_videodatainfo.json", "test_videodatainfo_2017.json"), "captions of the test split", needed=False
+)
 OBTAIN = (
     "MSR-VTT is given by Microsoft Research to who asks for it (the MSR Video to Language challenge of "
-    "2016 and 2017): put train_val_videodatainfo.json, test_videodatainfo.json and the folders "
-    "TrainValVideo and TestVideo into the folder."
+    "2016 and 2017): put train_val_videodatainfo.json and test_videodatainfo.json, or their 2017 namesakes "
+    "videodatainfo_2017.json and test_videodatainfo_2017.json, with the folders TrainValVideo and TestVideo "
+    "into the folder."
 )
 
 
 class _MsrvttVideo(BaseModel):
     video_id: str
     split: Literal["train", "validate", "val", "test"]
+    category: int | None = None
 
 
 class _MsrvttSentence(BaseModel):
@@ -47,7 +56,7 @@ class _MsrvttSentence(BaseModel):
 
 class _MsrvttDocument(BaseModel):
     videos: list[_MsrvttVideo]
-    sentences: list[_MsrvttSentence]
+    sentences: list[_MsrvttSentence] = []
 
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
@@ -66,8 +75,10 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             captions[sentence.video_id].append(sentence.caption)
     files = MediaFiles.find_below(root)
     chosen = _choose_splits([video for document in documents for video in document.videos], protocol.paper)
+    categories = {video.video_id: video.category for document in documents for video in document.videos}
     entries = [
-        VideoItem(name, files.find(name), split, tuple(captions[name])) for name, split in chosen.items()
+        VideoItem(name, files.find(name), split, tuple(captions[name]), category=categories[name])
+        for name, split in chosen.items()
     ]
     return assemble(
         MSRVTT.name,

@@ -141,6 +141,26 @@ def test_a_prompt_needs_a_captioner_that_takes_one(api: LiveApi, worker: Scripte
     assert known == {"stats": False, "vlm": True}
 
 
+def test_an_option_needs_a_captioner_that_has_it(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
+    from app.jobs.captioner_info import CaptionerInfo
+
+    classed = CaptionerInfo(name="classed", weights_sha256="0" * 64, features={}, classes=20)
+    worker.advertise("stats", classed)
+    body = assert_problem(send(api, category=3), 422, "option_not_taken")
+    assert "those that do: classed" in body["detail"]
+    assert_problem(send(api, captioner="classed", category=20), 422, "option_not_taken")
+    told = job_of(jobs, send(api, captioner="classed", category=3, method="sample", top_k=4, name_once="no"))
+    assert told.options.model_dump(exclude_defaults=True) == {
+        "captioner": "classed",
+        "category": 3,
+        "method": "sample",
+        "top_k": 4,
+        "name_once": False,
+    }
+    known = {one["name"]: one["classes"] for one in api.client.get("/models").json()["captioners"]}
+    assert known == {"stats": 0, "classed": 20}
+
+
 def test_records_say_which_version_of_the_program_they_need(api: LiveApi, jobs: Jobs) -> None:
     """A worker of the version before runs what it can, and leaves alone what it would do wrongly."""
 

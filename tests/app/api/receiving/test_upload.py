@@ -17,6 +17,7 @@ from app.api import problems
 from app.api.receiving import upload
 from app.api.receiving.fields import FIELD_LIMIT
 from app.api.receiving.upload import FORM_OVERHEAD, Upload, receive
+from app.jobs.options import FORM_FIELDS
 
 BOUNDARY = "limit-of-a-part"
 HEADERS = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
@@ -99,22 +100,8 @@ def test_wrong_forms_are_named_and_leave_no_file(
 def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
     with pytest.raises(problems.UnknownField) as raised:
         read(file, form(part("beams", b"3")))
-    assert raised.value.known == [
-        "video",
-        "captioner",
-        "members",
-        "beam_size",
-        "num_captions",
-        "max_length",
-        "attention",
-        "segments",
-        "prompt",
-        "url",
-        "metadata",
-        "priority",
-        "webhook",
-        "validate_only",
-    ]
+    jobs_own = ["url", "metadata", "priority", "webhook", "validate_only"]
+    assert raised.value.known == ["video", *FORM_FIELDS, *jobs_own]
 
 
 @pytest.mark.parametrize("content_type", [None, "", "video/mp4", "multipart/mixed; boundary=b", "json"])

@@ -1,0 +1,168 @@
+"""Claims jobs for a worker while it has room for them, in a thread of its own.
+
+An idle worker waits for its next job. One at work takes more to be read ahead, as long as no other worker is
+idle: a batch for the engine and one that is being read for it, no more at once than its decoders begin with.
+A job whose workers fell silent each time so far is in hand alone in its last attempt.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import redis
+import structlog
+
+from app.errors import QueueUnavailable, RecordUnreadable, WorkerLost
+from app.jobs.blobs import Blobs
+from app.jobs.job_store import Claim, Jobs, Refusal
+from app.jobs.queue import Offer, Queue
+from app.settings import Settings
+from app.worker.job_runner import JobRunner
+from app.worker.results import remove_blob
+
+MOST_FETCHES = 16  #: videos that are fetched side by side
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
+UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an answer of Redis that nobody expected
+log = structlog.get_logger(__name__)
+
+
+class Intake:
+    """Takes jobs until ``stop``.
+
+    Args:
+        jobs: the records.
+        queue: that of this worker; nobody else uses it meanwhile.
+        blobs: where uploads lie, which a job that is not run any more needs no longer.
+        runner: gets the claims.
+        settings: how many jobs run together, and how often.
+        worker: its name.
+        between: is called before each look, for what comes round now and then.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        queue: Queue,
+        blobs: Blobs,
+        runner: JobRunner,
+        settings: Settings,
+        worker: str,
+        between: Callable[[], None],
+    ) -> None:
+        self._jobs, self._queue, self._blobs, self._runner = jobs, queue, blobs, runner
+        self._settings, self._worker, self._between = settings, worker, between
+        self._pause = SHORTEST_PAUSE
+        self._is_stopping = False
+        self._nobody_waits, self._goes_on = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._take_all, name="intake", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Takes no more jobs. For signal handlers: takes no lock."""
+        self._is_stopping = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is taken."""
+        return not self._thread.is_alive()
+
+    def join(self) -> None:
+        """Waits for the last claim; ``stop`` has been called."""
+        self._goes_on.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whether the queue was empty and this worker idle; nothing is taken until ``go_on``."""
+        return self._nobody_waits.is_set()
+
+    def go_on(self) -> None:
+        """Takes jobs again after ``nobody_waits``."""
+        self._nobody_waits.clear()
+        self._goes_on.set()
+
+    def _take_all(self) -> None:
+        while not self._is_stopping:
+            try:
+                self._between()
+                self._take()
+            except QueueUnavailable as error:
+                log.warning("redis is away", reason=str(error))
+                time.sleep(SHORTEST_PAUSE)
+            except (redis.RedisError, RecordUnreadable):
+                log.exception("redis answered something unexpected, and the worker goes on")
+                time.sleep(UNEXPECTED_PAUSE)
+            except Exception as error:
+                self._runner.hand.fail(error)
+                return
+
+    def _take(self) -> None:
+        hand = self._runner.hand
+        moves, is_idle = hand.moves, len(hand) == hand.count("fetch")
+        room = self._room(is_idle)
+        if room == 0:
+            hand.wait_for_move(moves, LONGEST_PAUSE)
+        elif self._begin(self._queue.take(room, is_ahead=not is_idle)):
+            self._pause = SHORTEST_PAUSE
+        elif not is_idle:
+            hand.wait_for_move(moves, self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        elif not len(hand) and self._runner.has_unmeasured:
+            self._let_main_thread_measure()
+
+    def _room(self, is_idle: bool) -> int:
+        """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
+        hand, readers, batch = self._runner.hand, self._settings.decoder_count, self._settings.batch_jobs
+        fetched = hand.count("fetch")
+        if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
+            return 0
+        window = max(2 * batch, batch + readers) - (len(hand) - fetched)
+        return min(window, batch) if is_idle else max(0, min(window, readers + 1 - hand.waiting("read")))
+
+    def _let_main_thread_measure(self) -> None:
+        """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""
+        self._goes_on.clear()
+        self._nobody_waits.set()
+        while not self._is_stopping and not self._goes_on.wait(LONGEST_PAUSE):
+            pass
+
+    def _begin(self, offers: Sequence[Offer]) -> int:
+        """Claims what is offered and has it run; returns how many that were."""
+        claims = [self._claim(offer) for offer in offers if self._is_about_a_job(offer)]
+        for offer, claim in claims:
+            if isinstance(claim, Claim):
+                is_last = offer.is_recovered and 1 < self._settings.attempts <= claim.job.attempt
+                self._runner.begin(claim, is_last=is_last)
+            else:
+                self._refuse(claim)
+        return len(claims)
+
+    def _claim(self, offer: Offer) -> tuple[Offer, Claim | Refusal]:
+        attempts = self._settings.attempts
+        cause = WorkerLost(f"The workers that ran the job fell silent, {attempts} times in all.")
+        claim = self._jobs.claim(
+            offer.job_id,
+            offer.entry,
+            offer.priority,
+            self._worker,
+            cause=cause,
+            is_shared=self._settings.batch_jobs > 1,
+        )
+        return offer, claim
+
+    def _is_about_a_job(self, offer: Offer) -> bool:
+        """Whether an entry names a job; one that does not becomes a dead letter."""
+        if not offer.job_id:
+            said = "the entry names no job"
+            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
+        return bool(offer.job_id)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        log.info("job not run", job=refusal.job_id, why=refusal.reason)
+        if refusal.reason in ("canceled", "exhausted"):
+            remove_blob(self._blobs, f"uploads/{refusal.job_id}")

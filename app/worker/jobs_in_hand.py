@@ -1,0 +1,205 @@
+"""Holds the attempts in a worker's hands, and where each of them waits, for the threads that move them on.
+
+    fetch → read → caption → finish
+              ↘ film, once nothing else is in hand
+
+One thread at a time has an attempt: the one that took it from where it waited. Frames that have been read lie
+in memory until their job is over; beyond so many bytes decoders pause, all but that of the oldest one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from app.worker.attempt import Attempt
+
+COMPANION_SECONDS = 0.005  #: that a job which could be captioned waits for others
+LOOK_SECONDS = 0.1  #: between two looks whether a job whose decoder pauses is to be stopped
+Place = Literal["fetch", "read", "caption", "film", "finish"]
+
+
+class JobsInHand:
+    """Holds attempts from the claim to their end. Any thread may call it.
+
+    Args:
+        most_bytes: of frames that wait; one job is always allowed.
+        on_end: is called with each attempt that has ended, by the thread that had it.
+    """
+
+    def __init__(self, most_bytes: int, on_end: Callable[[Attempt], None]) -> None:
+        self._most_bytes, self._on_end = most_bytes, on_end
+        self._changed = threading.Condition()
+        self._places: dict[Attempt, Place] = {}
+        self._waiting: dict[Place, deque[Attempt]] = {
+            "fetch": deque(), "read": deque(), "caption": deque(), "film": deque(), "finish": deque()
+        }  # fmt: skip
+        self._since: dict[Attempt, float] = {}
+        self._bytes: dict[Attempt, int] = {}  # of frames, the job that began first at the front
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._moves = 0
+
+    @property
+    def moves(self) -> int:
+        """Counts how often something has moved so far."""
+        return self._moves
+
+    def _tell(self) -> None:
+        self._moves += 1
+        self._changed.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def count(self, place: Place) -> int:
+        """Counts those that wait there or are being worked on."""
+        with self._changed:
+            return sum(each == place for each in self._places.values())
+
+    def waiting(self, place: Place) -> int:
+        """Counts those that nobody has begun with there."""
+        with self._changed:
+            return len(self._waiting[place])
+
+    @property
+    def has_last(self) -> bool:
+        """Whether one of them is not to be joined by others."""
+        with self._changed:
+            return any(run.is_last for run in self._places)
+
+    def put(self, run: Attempt, place: Place) -> None:
+        """Has an attempt, a new one or one that the caller has taken, wait there."""
+        with self._changed:
+            self._places[run] = place
+            if place == "caption" and run.is_alone:
+                self._waiting[place].appendleft(run)  # what it is run alone for is soon known
+            else:
+                self._waiting[place].append(run)
+            self._since[run] = time.monotonic()
+            self._tell()
+
+    def take(self, place: Place) -> Attempt | None:
+        """Waits for the next attempt there; None once this is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting[place] or self._is_closed)
+            return self._waiting[place].popleft() if self._waiting[place] else None
+
+    def take_batch(self, most: int, patience: float) -> list[Attempt]:
+        """Waits for attempts to be captioned together.
+
+        Args:
+            most: of them.
+            patience: seconds to wait for the first one, which then waits a moment for others, as long as
+                some are being read.
+
+        Returns:
+            Those that are ready; one that is alone by itself; a film where nothing else is in hand; none.
+
+        Raises:
+            BaseException: what another thread has met.
+        """
+        with self._changed:
+            self._changed.wait_for(self._is_anything_ready, patience)
+            self._raise_failure()
+            ready = self._waiting["caption"]
+            if not ready:
+                return [self._waiting["film"].popleft()] if self._is_film_next() else []
+            if ready[0].is_alone:
+                return [ready.popleft()]
+            left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
+            self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
+            together = [run for run in ready if not run.is_alone][:most]
+            for run in together:
+                ready.remove(run)
+            return together
+
+    def _is_anything_ready(self) -> bool:
+        return bool(self._waiting["caption"] or self._is_film_next() or self._failure)
+
+    def _is_film_next(self) -> bool:
+        return bool(self._waiting["film"]) and all(place == "film" for place in self._places.values())
+
+    def _is_any_read(self) -> bool:
+        return any(place == "read" for place in self._places.values())
+
+    def take_films(self) -> list[Attempt]:
+        """Takes all films that wait."""
+        with self._changed:
+            films = list(self._waiting["film"])
+            self._waiting["film"].clear()
+            return films
+
+    def take_all(self) -> list[Attempt]:
+        """Takes everything that nobody works on."""
+        with self._changed:
+            runs = [run for waiting in self._waiting.values() for run in waiting]
+            for waiting in self._waiting.values():
+                waiting.clear()
+            return runs
+
+    def drop(self, run: Attempt) -> None:
+        """Lets go of an attempt that has ended, and of its frames."""
+        with self._changed:
+            is_new = self._places.pop(run, None) is not None
+            self._since.pop(run, None)
+            self._bytes.pop(run, None)
+            self._tell()
+        if is_new:
+            self._on_end(run)
+
+    def wait_for_move(self, moves: int, seconds: float) -> None:
+        """Waits until something has moved since ``moves``, or so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._moves != moves, seconds)
+
+    def wait_until_empty(self, seconds: float) -> bool:
+        """Waits until all have ended, and forgets what threads have met meanwhile; False after so long."""
+        with self._changed:
+            is_empty = self._changed.wait_for(lambda: not self._places, seconds)
+            self._failure = None
+            return is_empty
+
+    def admit(self, run: Attempt, size: int) -> None:
+        """Counts bytes of frames of ``run``, and waits while there are too many.
+
+        The job that began first never waits, nor one that has been stopped. Waiting takes none of its time.
+        """
+        with self._changed:
+            self._bytes.setdefault(run, 0)
+            if not self._is_admitted(run, size):
+                run.pause()
+                while not self._is_admitted(run, size):
+                    self._changed.wait(LOOK_SECONDS)
+                run.resume()
+            self._bytes[run] += size
+
+    def _is_admitted(self, run: Attempt, size: int) -> bool:
+        is_first = next(iter(self._bytes)) is run
+        return is_first or run.stopped is not None or sum(self._bytes.values()) + size <= self._most_bytes
+
+    def forget_frames(self, run: Attempt) -> None:
+        """Counts the frames of ``run`` no more: it has none, or reads them anew."""
+        with self._changed:
+            self._bytes.pop(run, None)
+            self._tell()
+
+    def fail(self, error: BaseException) -> None:
+        """Has the next ``take_batch`` raise what a thread cannot deal with."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._tell()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Ends all waiting for attempts."""
+        with self._changed:
+            self._is_closed = True
+            self._tell()
