@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
+from functools import cached_property, partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,14 @@ class OpenVinoEngine(NetworkEngine):
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": threads,
         }
-        compiled = openvino.Core().compile_model(model, "CPU", hints)
-        self._requests = [compiled.create_infer_request() for _ in range(threads)]
+        self._compile = partial(openvino.Core().compile_model, model, "CPU", hints)
+        self._threads = threads
+
+    @cached_property
+    def _requests(self) -> list[openvino.InferRequest]:
+        """Compiles the model when the first rows come: of several networks most jobs need one."""
+        compiled = self._compile()
+        return [compiled.create_infer_request() for _ in range(self._threads)]
 
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
         rows = pixels.cpu().contiguous().numpy()
