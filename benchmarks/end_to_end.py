@@ -8,13 +8,17 @@ that decodes the fewest packets from which the same frames come, and converts no
 and of the search is the number of their operations by what one core reaches in a large product of bfloat16
 matrices, measured in the same turns. Then with a full queue: ``serve`` with one worker gets 40 clips at
 once, and the clock says how many it captions a second, its processes what each clip cost them, and its
-clients how soon a POST is answered meanwhile.
+clients how soon a POST is answered meanwhile. Both starts are timed, too: of ``serve`` and of ``app
+caption``, networks kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +43,7 @@ from app.worker.results import frame_jpeg, store_result
 from benchmarks.support.joined_film import encode_parts, write_joined
 from benchmarks.support.rows import Row, add_options, cpu_seconds, measure_in_turns, medians, tell
 from benchmarks.support.served import (
+    ROOT,
     ServedInstance,
     await_jobs,
     copies_of,
@@ -138,7 +143,8 @@ def main() -> None:
         if arguments.clip is None:
             write_joined(clip, encode_parts([]), CLIP_SECONDS)
         stages, floor = measure_stages(Parts.load(data, clip), data, 3 if arguments.quick else 9)
-        rows = [*stages, *measure_queue(Path(folder, "served"), clip.read_bytes(), jobs, floor)]
+        command = measure_command(clip, data, 1 if arguments.quick else 3)
+        rows = [*stages, *command, *measure_queue(Path(folder, "served"), clip.read_bytes(), jobs, floor)]
     tell(rows, arguments.results)
 
 
@@ -193,6 +199,27 @@ def measure_stages(parts: Parts, data: Path, rounds: int) -> tuple[list[Row], fl
     ], floor
 
 
+def measure_command(clip: Path, data: Path, rounds: int) -> Iterator[Row]:
+    """Captions the clip by the command line, from the interpreter's start to its end.
+
+    Args:
+        clip: the video.
+        data: with the converted networks.
+        rounds: that count.
+
+    Yields:
+        The rows of the clock and of the processors.
+    """
+    command = [sys.executable, "-m", "app", "caption", str(clip)]
+    environment = {**os.environ, "REELWORD_DATA": str(data)}
+    caption = partial(subprocess.run, command, env=environment, check=True, capture_output=True, cwd=ROOT)
+    (took,) = measure_in_turns({"clock": caption}, rounds).values()
+    (spent,) = measure_in_turns({"processor": caption}, rounds, warm_up=0, clock=cpu_seconds).values()
+    row = partial(Row, NAME, unit="s", repeats=rounds)
+    yield row("app caption of one clip, clock", statistics.median(took), goal="ours <= 3")
+    yield row("app caption of one clip, processors", statistics.median(spent))
+
+
 def measure_queue(data: Path, video: bytes, jobs: int, floor: float) -> list[Row]:
     """Measures one worker with clips sent one by one, then all at once, then POSTs while it is busy.
 
@@ -218,6 +245,7 @@ def measure_queue(data: Path, video: bytes, jobs: int, floor: float) -> list[Row
     each = sum(spent.values()) / jobs
     shares = ", ".join(f"{role} {1000 * value / jobs:.0f}" for role, value in sorted(spent.items()))
     return [
+        Row(NAME, "serve, from its start to ready", served.start_seconds, "s", goal="ours <= 8"),
         _milliseconds("a lone job, from POST to its end", lone, repeats=len(alone)),
         _milliseconds("of that beside its stages", beside, repeats=len(alone)),
         Row(
