@@ -381,3 +381,30 @@ def test_a_device_that_is_not_there_is_refused_with_what_is(
     with pytest.raises(DeviceUnavailable, match=re.escape(said)) as refused:
         open_device(wanted)
     assert refused.value.advice.endswith("Choose cpu, or auto, which takes a GPU where there is one.")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_shared_out_among_threads_come_back_in_their_order(
+    tmp_path: Path, threads: int, rows: int
+) -> None:
+    pytest.importorskip("openvino")
+    options = ExtractorOptions(torch.device("cpu"), "openvino", "fp32", threads, tmp_path)
+    engine, network = choose_engine(Clips(), STACKS, "clips", options), Clips().eval()
+    generator = torch.Generator().manual_seed(rows)
+    for _ in range(2):  # what a call returned is not overwritten by the next
+        stacks = torch.randint(0, 255, (rows, *STACKS.shape[1:]), dtype=torch.uint8, generator=generator)
+        found, wanted = engine.outputs(stacks), network(stacks)
+        engine.outputs(torch.flip(stacks, (1,)))
+        for ours, exact in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_share_that_fails_leaves_the_engine_whole(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    engine = choose_engine(
+        Clips(), STACKS, "clips", ExtractorOptions(engine="openvino", threads=2, cache=tmp_path)
+    )
+    with pytest.raises(Exception, match=r"shape|dimension|input"):
+        engine.outputs(STACKS[..., :2].contiguous())
+    assert len(engine.outputs(STACKS)[0]) == len(STACKS)
