@@ -9,7 +9,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -106,7 +106,7 @@ class TorchEngine(NetworkEngine):
 
 def _compile(network: nn.Module, device: torch.device) -> nn.Module:
     options = {"freezing": True, "triton.cudagraphs": device.type == "cuda"}
-    return torch.compile(network, dynamic=False, options={**options})
+    return cast(nn.Module, torch.compile(network, dynamic=False, options={**options}))
 
 
 def lay_out(network: nn.Module, half: torch.dtype | None) -> None:
