@@ -223,7 +223,7 @@ def test_a_papers_recipe_reads_them_too(tmp_path: Path, monkeypatch: pytest.Monk
     features.mkdir()
     FORMATS["video_features"].write(features, lay_captions(data, msvd))
     once = replace(PAPER_RUNS["paper-msvd", "g2l"], epochs={"cross_entropy": 1})
-    monkeypatch.setitem(PAPER_RUNS, ("paper-msvd", "g2l"), once)  # type: ignore[arg-type]
+    monkeypatch.setitem(PAPER_RUNS, ("paper-msvd", "g2l"), once)
     places = ("--recipe", "paper-msvd", "--data", data, "--features", features, "--out", tmp_path / "run")
     trained = call("train", "g2l", *places, "--threads", "1")
     assert trained.exit_code == 0, trained.output
