@@ -1,100 +1,239 @@
-"""How much does searching all videos and beams at once gain over a loop over videos and beams?
+"""How much does searching all videos and beams at once gain over what one would write first?
 
-    python -m benchmarks.decoding [--videos 16] [--beam-size 5] [--frames 8]
+    python -m benchmarks.decoding [--quick] [--results FILE] [--only stats,g2l] [--frames 8] [--beam-size 5]
 
-An untrained STaTS of the demo's widths captions random features twice in the same run: by
-``models.decoding.decode`` and by the loop that one would write first (one video, one beam, one step at a
-time). An untrained captioner never ends a caption, so both take ``max_length`` steps. The captions of both
-are compared; then captions per processor second and their ratio are printed. Both run on one thread, where
-processor time is what an idle machine's clock would show; rounds alternate and each side keeps its best.
+Each captioner in weights/ that stands alone captions 1 and then 8 videos of random features, by
+``models.decoding.decode`` and, in turn with it, by
+
+* a plain loop as public code of captioners has it (ruotianluo/ImageCaptioning.pytorch): video by video, the
+  video repeated for its beams, one call of the captioner a step for the beams together, everything sorted,
+  candidates and beams kept in Python lists. The captioner is the same, its keys computed once a video, and
+  the words forbidden are too; the captions of both are compared and counted in the note;
+* ``generate`` of transformers (beams, cache) by a GPT-2 of one layer with cross-attention to as many places,
+  as wide as the captioner's state, with its vocabulary and random weights, made to take as many steps.
+
+All run on one thread and are timed in processor seconds, which is what an idle machine's clock would show.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from extractors.features import Stream, StreamSpec
-from models.captioner import AnyCaptioner, Memory
-from models.captioners.stats import STaTS
-from models.decoding.decode import DecodingOptions, decode
-from models.vocabulary import BOS, EOS, UNK, Vocabulary
-from training.recipes.demo_recipes import DEMO, make_stats_config
+from benchmarks.support.rows import Row, add_options, measure_in_turns, medians, tell
+from extractors.features import Features, Stream
+from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.checkpoint import Checkpoint, list_checkpoints, load_captioner
+from models.decoding.constraints import Constraints
+from models.decoding.decode import DecodingOptions, LengthPenalty, decode
+from models.vocabulary import EOS
 
-Captions = list[tuple[int, ...]]
-ROUNDS = 3
+BATCHES = (1, 8)
+HEADS = 4  #: fewer where that does not divide the width
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--videos", type=int, default=16)
+    """Measures what is asked for, and tells the rows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_options(parser)
+    parser.add_argument("--only", default="", help="captioners with commas between")
     parser.add_argument("--beam-size", type=int, default=5)
     parser.add_argument("--frames", type=int, default=8)
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    captioner = STaTS(make_stats_config(), Vocabulary([f"w{i}" for i in range(DEMO.vocabulary_size)])).eval()
-    options = DecodingOptions(beam_size=arguments.beam_size, max_length=DEMO.max_length, length_penalty=0.0)
-    with torch.inference_mode():
-        features = [{"grid": _stream(arguments.frames)} for _ in range(arguments.videos)]
-        memory = captioner.encode(features)
-        decode(captioner, memory, options)  # the first run pays for allocations
-        fast = slow = float("inf")
-        for _ in range(ROUNDS):
-            batched, seconds = _timed(
-                lambda: [found[0].tokens for found in decode(captioner, memory, options)]
-            )
-            fast = min(fast, seconds)
-            looped, seconds = _timed(
-                lambda: [_loop(captioner, _video(memory, v), options) for v in range(memory.size)]
-            )
-            slow = min(slow, seconds)
-    same = sum(a == b for a, b in zip(batched, looped, strict=True))
-    print(f"{memory.size} videos of {arguments.frames} frames, {options.beam_size} beams,", end=" ")
-    print(f"{options.max_length} words, 1 thread")
-    print(f"batched over videos and beams  {memory.size / fast:8.2f} captions per CPU second")
-    print(f"loop over videos and beams     {memory.size / slow:8.2f} captions per CPU second")
-    print(f"ratio                          {slow / fast:8.2f}   ({same} of {memory.size} captions identical)")
+    names = [name for name in arguments.only.split(",") if name] or list(list_checkpoints())
+    options, rounds = DecodingOptions(beam_size=arguments.beam_size), 1 if arguments.quick else 5
+    rows = [row for name in names for row in measure(load_captioner(name), arguments.frames, options, rounds)]
+    tell(rows, arguments.results)
 
 
-def _stream(frames: int) -> Stream:
-    values = torch.rand(frames, 49, 1280).half()
-    start = np.arange(frames, dtype=np.float64)
-    return Stream(values, start, start + 1, StreamSpec("random", "0", "none"))
+@torch.inference_mode()
+def measure(checkpoint: Checkpoint, frames: int, options: DecodingOptions, rounds: int) -> list[Row]:
+    """Measures one captioner against both peers, with each size of batch.
+
+    Args:
+        checkpoint: The captioner with its streams.
+        frames: Of each video.
+        options: How captions are searched.
+        rounds: That count.
+    """
+    captioner = checkpoint.captioner.eval()
+    rows: list[Row] = []
+    for videos in BATCHES:
+        memory = captioner.encode([_draw(checkpoint, frames, brightness=0.2 + v / 5) for v in range(videos)])
+        rows += _compare(captioner, memory, options, rounds)
+    return rows
 
 
-def _video(memory: Memory, video: int) -> Memory:
-    return memory.select(torch.tensor([video]))
+def _compare(captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, rounds: int) -> Iterator[Row]:
+    """Lets all three caption the videos in turns."""
+
+    def search_all() -> list[PlainCaption]:
+        taken = [memory.select(torch.tensor([video])) for video in range(memory.size)]
+        return [search_plainly(captioner, video, options) for video in taken]
+
+    plain, ours = search_all(), [found[0].tokens for found in decode(captioner, memory, options)]
+    same = sum(tokens == caption.tokens for tokens, caption in zip(ours, plain, strict=True))
+    steps = max(caption.steps for caption in plain)
+    ways = {
+        "ours": lambda: decode(captioner, memory, options),
+        "plain loop over videos": search_all,
+        "transformers generate": make_generation(captioner, memory, steps, options.beam_size),
+    }
+    taken = medians(measure_in_turns(ways, rounds, clock=time.process_time))
+    notes = {
+        "plain loop over videos": f"{same} of {memory.size} captions identical",
+        "transformers generate": f"{steps} steps",
+    }
+    for peer, note in notes.items():
+        yield Row(
+            "decoding",
+            f"{captioner.name}, videos: {memory.size}, beams: {options.beam_size}",
+            1000 * taken["ours"],
+            "CPU ms",
+            1000 * taken[peer],
+            peer,
+            goal="ratio >= 5" if peer.startswith("plain") and memory.size > 1 else "",
+            repeats=rounds,
+            note=note,
+        )
 
 
-def _timed(work: Callable[[], Captions]) -> tuple[Captions, float]:
-    start = time.process_time()
-    found = work()
-    return found, time.process_time() - start
+def _draw(checkpoint: Checkpoint, frames: int, brightness: float) -> Features:
+    """Random features of one video in the shapes of the image net's stages."""
+    sides, start = {"stage_14": 14}, np.arange(frames, dtype=np.float64)
+    return {
+        each.name: Stream(
+            (brightness * torch.rand(frames, sides.get(each.name, 7) ** 2, each.width)).half(),
+            start,
+            start + 1,
+            checkpoint.card.streams[each.name],
+        )
+        for each in checkpoint.captioner.inputs
+    }
 
 
-def _loop(captioner: AnyCaptioner, memory: Memory, options: DecodingOptions) -> tuple[int, ...]:
-    """Plain beam search of one video: every beam steps alone."""
-    beams: list[tuple[float, tuple[int, ...], Any]] = [(0.0, (), captioner.start(memory, 1))]
-    for _ in range(options.max_length):
-        grown: list[tuple[float, tuple[int, ...], Any]] = []
-        for total, tokens, state in beams:
-            if tokens[-1:] == (EOS,):
-                grown.append((total, tokens, state))
-                continue
-            word = torch.tensor([tokens[-1] if tokens else BOS])
-            log_probs, after, _ = captioner.step(state, word, memory)
-            log_probs[0, [BOS, UNK]] = -torch.inf
-            best = log_probs[0].topk(options.beam_size)
-            pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            grown += [(total + value, (*tokens, index), after) for value, index in pairs]
-        beams = sorted(grown, key=lambda beam: -beam[0])[: options.beam_size]
-    return tuple(token for token in beams[0][1] if token != EOS)
+@dataclass(frozen=True)
+class PlainBeam:
+    """Holds one beam of the plain loop. attention: one a word, of the beam's own row."""
+
+    tokens: tuple[int, ...]
+    total: float
+    finished: bool
+    attention: tuple[StepAttention | None, ...]
+
+
+@dataclass(frozen=True)
+class PlainCaption:
+    """Holds the best caption of one video. steps: that the captioner was asked for."""
+
+    tokens: tuple[int, ...]
+    attention: Sequence[StepAttention | None]
+    steps: int
+
+
+def search_plainly(captioner: AnyCaptioner, video: Memory, options: DecodingOptions) -> PlainCaption:
+    """Searches the caption of one video with its beams as rows of a batch, all else in Python.
+
+    Args:
+        captioner: Writes the words.
+        video: One video's memory.
+        options: How captions are searched, as ``decode`` reads them.
+    """
+    constraints = Constraints.from_options(options, captioner.vocabulary, video.times.device)
+    repeated = video.select(torch.zeros(options.beam_size, dtype=torch.long))
+    state, word = captioner.start(repeated, 1), captioner.first_word(repeated, 1)
+    beams, steps = [PlainBeam((), 0.0, False, ())], 0
+    while steps < options.max_length and not all(beam.finished for beam in beams):
+        log_probs, state, attention = captioner.step(state, word, repeated)
+        steps += 1
+        grown = [
+            (row, extended)
+            for row, beam in enumerate(beams)
+            for extended in _extend(beam, row, log_probs, attention, options.beam_size, constraints)
+        ]
+        kept = sorted(grown, key=lambda pair: -pair[1].total)[: options.beam_size]
+        beams = [beam for _, beam in kept]
+        state = state.select(torch.tensor([row for row, _ in kept]))
+        word = torch.tensor([beam.tokens[-1] for beam in beams])
+    penalty = LengthPenalty.parse(options.length_penalty)
+    best = max(beams, key=lambda beam: beam.total / float(penalty.divisor(torch.tensor(len(beam.tokens)))))
+    return PlainCaption(best.tokens[:-1] if best.finished else best.tokens, best.attention, steps)
+
+
+def _extend(
+    beam: PlainBeam,
+    row: int,
+    log_probs: Tensor,
+    attention: StepAttention | None,
+    width: int,
+    constraints: Constraints,
+) -> list[PlainBeam]:
+    """The ``width`` likeliest continuations of a beam; itself, where it has ended."""
+    if beam.finished:
+        return [beam]
+    scores = log_probs[row : row + 1].clone()
+    constraints.forbid_(scores, torch.tensor([beam.tokens], dtype=torch.long))
+    values, words = torch.sort(scores[0], descending=True)
+    seen = None if attention is None else attention.select(torch.tensor([row]))
+    return [
+        PlainBeam((*beam.tokens, word), beam.total + value, word == EOS, (*beam.attention, seen))
+        for word, value in zip(words[:width].tolist(), values[:width].tolist(), strict=True)
+    ]
+
+
+def make_generation(
+    captioner: AnyCaptioner, memory: Memory, steps: int, beam_size: int
+) -> Callable[[], object]:
+    """Makes the peer of transformers: a decoder as wide as the captioner's state over as many places.
+
+    Args:
+        captioner: Whose width and vocabulary it takes.
+        memory: Whose places it attends to, in states of its own.
+        steps: Tokens that it writes.
+        beam_size: Beams a video.
+
+    Returns:
+        What is timed.
+    """
+    width = int(captioner.config.model_dump()["hidden"])
+    config = GPT2Config(
+        vocab_size=len(captioner.vocabulary),
+        n_positions=64,
+        n_embd=width,
+        n_layer=1,
+        n_head=math.gcd(HEADS, width),
+        add_cross_attention=True,
+        bos_token_id=0,
+        eos_token_id=EOS,
+    )
+    decoder = GPT2LMHeadModel(config).eval()
+    places = torch.randn(memory.size, 49 * memory.times.shape[1], width)
+    begin = torch.zeros(memory.size, 1, dtype=torch.long)
+
+    def generate() -> object:
+        return decoder.generate(
+            begin,
+            attention_mask=torch.ones_like(begin),
+            encoder_hidden_states=places,
+            num_beams=beam_size,
+            do_sample=False,
+            use_cache=True,
+            min_new_tokens=steps,
+            max_new_tokens=steps,
+            pad_token_id=0,
+        )
+
+    return generate
 
 
 if __name__ == "__main__":

@@ -216,6 +216,35 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
             attended to nothing.
         """
 
+    def embed_words(self, words: Tensor) -> Tensor:
+        """Computes what ``advance`` takes of words, which no state changes: so of a whole caption at once.
+
+        words: (…) ids. Returns (…, E); by default the ids, for a captioner that has nothing to share.
+        """
+        return words
+
+    def advance(
+        self,
+        state: StateT_co,  # type: ignore[misc]
+        embedded: Tensor,
+        memory: MemoryT_co,  # type: ignore[misc]
+    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
+        """Takes ``step`` without scoring the vocabulary.
+
+        Args:
+            state: Of ``start``, or of the step before.
+            embedded: (R, E), the words just written, by ``embed_words``.
+            memory: B videos, as this captioner encoded them.
+
+        Returns:
+            What ``score_words`` takes (R, …), the state behind the word, and the attention.
+        """
+        return self.step(state, embedded, memory)
+
+    def score_words(self, output: Tensor) -> Tensor:
+        """Computes log-probabilities (N, V) of what ``advance`` returned for N rows, of any steps."""
+        return output
+
     @property
     def training_phases(self) -> tuple[str, ...]:
         """Names the phases of its own that training/optimization/refocus_phases.py goes through behind

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Memory, State, StepAttention
 
 #: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
 NextWord = Callable[[Tensor, Tensor], Tensor]
@@ -76,7 +76,25 @@ def _steps(
     """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets."""
     rows = targets.shape[0] // memory.size
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
-    for true in targets.clamp(min=0).unbind(1):
+    true_words = targets.clamp(min=0)
+    if next_word is None:
+        yield from _forced_steps(captioner, memory, state, torch.cat([word.unsqueeze(1), true_words], 1))
+        return
+    for true in true_words.unbind(1):
         log_probs, state, attention = captioner.step(state, word, memory)
         yield log_probs, true, attention
-        word = true if next_word is None else next_word(log_probs, true)
+        word = next_word(log_probs, true)
+
+
+def _forced_steps(
+    captioner: AnyCaptioner, memory: Memory, state: State, words: Tensor
+) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
+    """Yields as ``_steps`` does where all words (R, 1 + L) are known, the first before the caption: what no
+    state changes is computed once for all steps, before them or after."""
+    outputs, attentions = [], []
+    for embedded in captioner.embed_words(words[:, :-1]).unbind(1):
+        output, state, attention = captioner.advance(state, embedded, memory)
+        outputs.append(output)
+        attentions.append(attention)
+    scored = torch.split(captioner.score_words(torch.cat(outputs)), len(words))
+    yield from zip(scored, words[:, 1:].unbind(1), attentions, strict=True)

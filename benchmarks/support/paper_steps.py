@@ -57,7 +57,13 @@ def count_rows(given: StreamInput, wanted: StreamSet) -> int:
 
 
 def make_features(config: BaseModel, wanted: StreamSet, seed: int) -> Features:
-    """Makes one clip's streams, as far as the captioner reads them."""
+    """Makes one clip's streams, as far as the captioner reads them.
+
+    Args:
+        config: of the captioner.
+        wanted: the stream set that feeds it.
+        seed: of the numbers.
+    """
     generator = torch.Generator().manual_seed(seed)
     names = {each.name for each in config.streams}  # type: ignore[attr-defined]
     found = {}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from extractors.engines.engine import EngineName, NetworkEngine, Precision, TorchEngine, UnbuiltModule, built
+from extractors.errors import ReelwordError
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +26,39 @@ def choose_device(wanted: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+class DeviceUnavailable(ReelwordError, ValueError):
+    """The device that was asked for is not there; the message says what is."""
+
+    code = "device_unavailable"
+    hint = "Choose cpu, or auto, which takes a GPU where there is one."
+
+
+def open_device(wanted: str) -> torch.device:
+    """Returns the device of that name once it is sure that torch can compute on it.
+
+    wanted: "auto", "cpu", "cuda" or "cuda:N". Raises DeviceUnavailable.
+    """
+    try:
+        device = torch.device(choose_device(wanted))
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise DeviceUnavailable(f"There is no device {wanted!r}: devices are auto, cpu, cuda and cuda:N.")
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if not count:
+        raise DeviceUnavailable(f"{wanted} asks for a GPU, and torch finds none on this machine.")
+    if (device.index or 0) >= count:
+        raise DeviceUnavailable(f"There is no {wanted}: the last GPU of this machine is cuda:{count - 1}.")
+    return device
+
+
 class EngineOptions(Protocol):
     """Settings of an engine; extractors/extractor.py has them with defaults.
 
     device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks
     the fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision:
-    None is the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
+    None is the engine's fastest on this processor. threads: that OpenVINO shares rows out
+    among. cache: folder of converted models.
     """
 
     @property

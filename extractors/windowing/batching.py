@@ -8,6 +8,7 @@ WindowRows     the rows of some windows
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from extractors.windows import TICK, Cut
 
 if TYPE_CHECKING:
     from extractors.windowing.window_extractor import WindowExtractor
+
+log = logging.getLogger(__name__)
 
 # Small frames are enlarged when they are prepared: a chunk of them at once would be a hundred times as large.
 FRAMES_AT_ONCE = 32
@@ -198,6 +201,7 @@ class Batcher:
     def __init__(self, extractor: WindowExtractor) -> None:
         self.extractor = extractor
         self.seconds = 0.0
+        self._most = extractor.batch
         self._waiting: list[tuple[Tensor, PendingRows]] = []
 
     def add(self, stack: Tensor, pending: PendingRows) -> None:
@@ -205,7 +209,7 @@ class Batcher:
         if self._waiting and stack.shape != self._waiting[0][0].shape:
             self.flush()
         self._waiting.append((stack, pending))
-        if len(self._waiting) >= self.extractor.batch:
+        if len(self._waiting) >= self._most:
             self.flush()
 
     def forget(self, pending: PendingRows) -> None:
@@ -238,7 +242,7 @@ class Batcher:
         if not stacks:
             return
         began = time.perf_counter()
-        rows_of_batch = move_to_cpu(self.extractor.describe(torch.stack(stacks)))
+        rows_of_batch = self._compute_rows(stacks)
         spent = time.perf_counter() - began
         self.seconds += spent
         begin = 0
@@ -246,3 +250,16 @@ class Batcher:
             pending.take(rows_of_batch, begin, len(own))
             pending.seconds += spent * len(own) / len(stacks)
             begin += len(own)
+
+    def _compute_rows(self, stacks: list[Tensor]) -> dict[str, WindowRows]:
+        """Describes windows; where a GPU has too little memory for them, in halves, and so from then on."""
+        try:
+            return move_to_cpu(self.extractor.describe(torch.stack(stacks)))
+        except torch.OutOfMemoryError:
+            if len(stacks) == 1:
+                raise
+        self._most = half = len(stacks) // 2
+        log.warning("%s: %d windows at a time from now on, the GPU is full", self.extractor.name, half)
+        torch.cuda.empty_cache()
+        parts = [self._compute_rows(part) for part in (stacks[:half], stacks[half:])]
+        return {name: join_rows([part[name] for part in parts]) for name in parts[0]}

@@ -265,13 +265,25 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
             Log-probabilities (R, V), the next state, and the attention α of eq. 5 with the layers' weights β;
             None for it in the first step.
         """
+        output, state, attention = self.advance(state, self.embed_words(word), memory)
+        return self.score_words(output), state, attention
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        return w
+
+    def advance(
+        self, state: DualAFRState, embedded: Tensor, memory: DualAFRMemory
+    ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
         h, c, attention = state.h, state.c, None
         if not state.before_first:
             z, attention = self._attend(state.h, memory)
-            w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
-            h, c = self.decoder(torch.cat([w, z], 1), (state.h, state.c))
-        logits = self.output(self.project(self.dropout(h)))
-        return logits.float().log_softmax(1), DualAFRState(h, c, before_first=False), attention
+            h, c = self.decoder(torch.cat([embedded, z], 1), (state.h, state.c))
+        return h, DualAFRState(h, c, before_first=False), attention
+
+    def score_words(self, output: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.project(self.dropout(output)))
+        return logits.float().log_softmax(1)
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
         """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""

@@ -298,6 +298,16 @@ class G2L(Captioner[G2LMemory, G2LState]):
             Log-probabilities (R, V), the next state, and the attention on the regions' clock with the chosen
             frames.
         """
+        output, state, attention = self.advance(state, self.embed_words(word), memory)
+        return self.score_words(output), state, attention
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        e: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        return e
+
+    def advance(
+        self, state: G2LState, embedded: Tensor, memory: G2LMemory
+    ) -> tuple[Tensor, G2LState, StepAttention | None]:
         h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
         a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
         a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
@@ -308,11 +318,13 @@ class G2L(Captioner[G2LMemory, G2LState]):
         if self.config.alignment:
             x.append(self._phi(a_al, memory, mask))
         x_L, attention = self._local(h, a_al, memory)
-        e = self.dropout(self.word_embedding(word) * self.config.words**0.5)
-        h_1 = self.gru_1(torch.cat([*x, *x_L, e], 1), state.h_1)  # eqs. 10, 11
+        h_1 = self.gru_1(torch.cat([*x, *x_L, embedded], 1), state.h_1)  # eqs. 10, 11
         h_2 = self.gru_2(self.dropout(h_1), state.h_2)
-        logits = self.output(self.project(self.dropout(h_2)))  # eq. 12
-        return logits.float().log_softmax(1), G2LState(h_1, h_2), attention
+        return h_2, G2LState(h_1, h_2), attention
+
+    def score_words(self, output: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 12
+        return logits.float().log_softmax(1)
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
         """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""

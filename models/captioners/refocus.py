@@ -199,7 +199,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
 
         So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
         """
-        first = torch.rand(memory.size, generator=generator) < 0.5
+        first = torch.rand(memory.size, generator=generator, device=generator.device) < 0.5
         return memory.either_step(first.to(memory.o.device))
 
     def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
@@ -288,14 +288,27 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         Returns:
             Log-probabilities (R, V), the next state, and the attention of eqs. 12-16 with the key frames.
         """
+        output, state, attention = self.advance(state, self.embed_words(word), memory)
+        return self.score_words(output), state, attention
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        w: Tensor = self.dropout(self.word_embedding(words) * self.config.hidden**0.5)
+        return w
+
+    def advance(
+        self, state: RefocusState, embedded: Tensor, memory: RefocusMemory
+    ) -> tuple[Tensor, RefocusState, StepAttention | None]:
         o = expand_to_rows(memory.o, state.h)
         query = torch.cat([o, state.h], 1)
         contexts, attention = self._attend(query, memory)
-        w = o if state.before_first else self.dropout(self.word_embedding(word) * self.config.hidden**0.5)
+        w = o if state.before_first else embedded
         inputs = torch.cat([*contexts, expand_to_rows(memory.audio, o), w], 1)
         h, c = self.decoder(inputs, (state.h, state.c))
-        logits = self.output(self.dropout(h))
-        return logits.float().log_softmax(1), RefocusState(h, c, before_first=False), attention
+        return h, RefocusState(h, c, before_first=False), attention
+
+    def score_words(self, output: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.dropout(output))
+        return logits.float().log_softmax(1)
 
     def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
         """Computes v^T and v^S (eqs. 12-16), (R, d) each."""

@@ -170,13 +170,17 @@ class RankedAttention(nn.Module):
         return pooled, self._loss(w, x, mask) if self.training else None
 
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
-        """⊕ of eq. 8. Padding leaves the state alone, so the last valid output comes out."""
-        h = c = x.new_zeros(x.shape[0], x.shape[2])
-        for t in range(x.shape[1]):
-            h_t, c_t = self.lstm(x[:, t], (h, c))
-            valid = mask[:, t, None]
-            h, c = torch.where(valid, h_t, h), torch.where(valid, c_t, c)
-        return h
+        """⊕ of eq. 8, all frames by one kernel. Frames that are masked are put behind the others, so that the
+        output of the last valid one is the same without them."""
+        counts = mask.sum(1)
+        order = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
+        frames = x.gather(1, order.unsqueeze(2).expand_as(x))
+        zero = frames.new_zeros(1, *frames.shape[::2])
+        cell = self.lstm
+        weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+        outputs, _, _ = torch.lstm(frames, (zero, zero), weights, True, 1, 0.0, self.training, False, True)
+        last = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, outputs.shape[2])
+        return outputs.gather(1, last).squeeze(1) * (counts > 0).unsqueeze(1)
 
     def _loss(self, w: Tensor, x: Tensor, mask: Tensor) -> Tensor:
         """Mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
@@ -246,8 +250,9 @@ class StreamAttention(nn.Module):
             e = masked_softmax(
                 scores, expand_to_rows(memory.region_mask.any(1), h)
             )  # eq. 3, ẽ for all frames
-            by_region = memory.x.transpose(1, 2).reshape(videos, regions, frames * width)
-            x = weighted_sum(e, by_region).view(-1, frames, width)
+            # frame by frame, since a product over all frames at once would copy the video at every word
+            by_frame = torch.matmul(e.to(memory.x.dtype).view(videos, 1, -1, regions), memory.x)
+            x = by_frame.transpose(1, 2).reshape(-1, frames, width)
             e_t = e.unsqueeze(1) * frame_mask.unsqueeze(2)
         else:
             e_t = masked_softmax(scores, expand_to_rows(memory.region_mask, h))  # eq. 3, frame by frame
@@ -373,8 +378,21 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             Log-probabilities (R, V), the next state, and the first stream's maps with the branches' shares;
             in training the ranking loss too.
         """
-        w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
-        context, keys, values = self._attend_words(w, state)
+        output, state, attention = self.advance(state, self.embed_words(word), memory)
+        return self.score_words(output), state, attention
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        """Joins the words' vectors with their queries, keys and values of the self-attention."""
+        w = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        parts = (self.word_query(w), self.word_key(w), self.word_value(w))
+        return torch.cat([w.to(parts[0].dtype), *parts], -1)
+
+    def advance(
+        self, state: STaTSState, embedded: Tensor, memory: STaTSMemory
+    ) -> tuple[Tensor, STaTSState, StepAttention | None]:
+        E, A = self.config.words, self.config.attention
+        w, word_query, word_key, word_value = torch.split(embedded, [E, A, A, E], 1)
+        context, keys, values = self._attend_words(word_query, word_key, word_value, state)
         query = self.query(torch.cat([state.h, context], 1))
         steps = [
             attention(query, stream)
@@ -382,19 +400,24 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
         ]
         inputs = [w, *(each.x_hat for each in steps)]
         if self.label is not None:
-            inputs.append(self.label(expand_to_rows(memory.label, word)))
+            inputs.append(self.label(expand_to_rows(memory.label, w)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
-        logits = self.output(self.project(self.dropout(h)))
-        return logits.float().log_softmax(1), STaTSState(h, c, keys, values), _attention(steps)
+        return h, STaTSState(h, c, keys, values), _attention(steps)
+
+    def score_words(self, output: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.project(self.dropout(output)))
+        return logits.float().log_softmax(1)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]
 
-    def _attend_words(self, w: Tensor, state: STaTSState) -> tuple[Tensor, Tensor, Tensor]:
+    def _attend_words(
+        self, query: Tensor, key: Tensor, value: Tensor, state: STaTSState
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Single-head self-attention of the last word over all words so far, itself included."""
-        keys = torch.cat([state.word_keys, self.word_key(w).unsqueeze(1)], 1)
-        values = torch.cat([state.word_values, self.word_value(w).unsqueeze(1)], 1)
-        scores = torch.einsum("ra,ria->ri", self.word_query(w), keys) / keys.shape[2] ** 0.5
+        keys = torch.cat([state.word_keys, key.unsqueeze(1)], 1)
+        values = torch.cat([state.word_values, value.unsqueeze(1)], 1)
+        scores = torch.einsum("ra,ria->ri", query, keys) / keys.shape[2] ** 0.5
         weights = masked_softmax(scores, None).to(values.dtype)
         return torch.einsum("ri,rie->re", weights, values), keys, values
 

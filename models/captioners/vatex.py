@@ -196,13 +196,26 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
             Log-probabilities (R, V), the next state, and the attention; even over time where nothing is
             attended to.
         """
-        w = self.dropout(self.word_embedding(word) * self.config.words**0.5)
-        v = expand_to_rows(memory.v, word)
+        output, state, attention = self.advance(state, self.embed_words(word), memory)
+        return self.score_words(output), state, attention
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        return w
+
+    def advance(
+        self, state: VatexState, embedded: Tensor, memory: VatexMemory
+    ) -> tuple[Tensor, VatexState, StepAttention | None]:
+        w = embedded
+        v = expand_to_rows(memory.v, w)
         h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
         context, attention = self._attend(h_1, v, memory)
         h_2, c_2 = self.lstm_2(torch.cat([context, h_1], 1), (state.h_2, state.c_2))  # eq. 4
-        logits = self.output(self.project(self.dropout(h_2)))  # eq. 5
-        return logits.float().log_softmax(1), VatexState(h_1, c_1, h_2, c_2), attention
+        return h_2, VatexState(h_1, c_1, h_2, c_2), attention
+
+    def score_words(self, output: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 5
+        return logits.float().log_softmax(1)
 
     def _attend(self, h_1: Tensor, v: Tensor, memory: VatexMemory) -> tuple[Tensor, StepAttention]:
         """Computes c_t (R, d) by eqs. 2 and 3."""

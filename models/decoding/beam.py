@@ -1,14 +1,15 @@
 """Searches the likeliest captions of all videos at once: beam search, and its diverse variant.
 
 Beams are pruned by their plain log-probability and ranked by the normalised one at the end. Finished
-beams stay and compete unchanged. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
+beams stay and compete unchanged, and the captioner is asked no more of them, nor of a video whose captions
+nothing can change. Diverse search (Vijayakumar et al. 2018, algorithm 1, Hamming
 diversity) splits the beams into groups that choose one after the other within a step; the penalty for
 words that earlier groups chose steers the choice and is no part of a score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,26 +51,85 @@ def search_beams(
     """
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     beams, attentions = PartialCaptions.begin(memory.size, word.device), []
+    asked, known = AskedBeams.all_of(beams, memory.size), memory
     for _ in range(options.max_length):
-        log_probs, state, attention = captioner.step(state, word, memory)
+        log_probs, state, attention = captioner.step(state, word, known)
         attentions.append(attention if options.attention else None)
         log_probs = apply_temperature(log_probs, options.temperature)
-        candidates = _score_continuations(log_probs, beams, constraints)
+        candidates = _score_continuations(log_probs, beams, asked, constraints)
         chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        beams = beams.append(parent, word, log_probs[parent, word], chosen.total.flatten())
-        if _is_settled(beams, memory.size, options):
+        place = asked.places(beams)[parent]
+        beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
+        settled = _find_settled(beams, memory.size, options)
+        if bool(settled.all()):
             break
-        state = state.select(parent)
+        beams = _close(beams, settled)
+        asked = AskedBeams.open_of(beams, memory.size)
+        if len(asked.videos) < known.size:
+            known = memory.select(asked.videos)
+        state, word = state.select(place[asked.rows]), word[asked.rows]
     return SearchResult(beams, attentions)
 
 
-def _score_continuations(log_probs: Tensor, beams: PartialCaptions, constraints: Constraints) -> Tensor:
-    """(R, V) log-probabilities of every continuation; a finished beam's only one is to stay as it is."""
-    total = beams.total.to(log_probs.dtype)
-    candidates = log_probs + total.unsqueeze(1)
-    constraints.forbid_(candidates, beams.tokens)
-    candidates.masked_fill_(beams.finished.unsqueeze(1), -torch.inf)
+@dataclass(frozen=True, eq=False)
+class AskedBeams:
+    """Says of which of R beams a step asks the captioner, as many of each video.
+
+    rows: (S,), those beams, in their order. videos: (A,), which of the B videos they are of.
+    """
+
+    rows: Tensor
+    videos: Tensor
+
+    @classmethod
+    def all_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+        """Asks of every beam."""
+        device = beams.total.device
+        return cls(torch.arange(len(beams.total), device=device), torch.arange(videos, device=device))
+
+    @classmethod
+    def open_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+        """Asks of open beams; finished ones go along where another video has more open ones."""
+        finished = beams.finished.view(videos, -1)
+        opened = finished.shape[1] - finished.sum(1)
+        most = int(opened.max())
+        if most == finished.shape[1] and bool(opened.all()):
+            return cls.all_of(beams, videos)
+        some = opened.nonzero().flatten()
+        # bool cannot be sorted stably on every device
+        order = finished[some].to(torch.uint8).sort(dim=1, stable=True).indices[:, :most].sort(dim=1).values
+        return cls((order + some.unsqueeze(1) * finished.shape[1]).flatten(), some)
+
+    def places(self, beams: PartialCaptions) -> Tensor:
+        """Finds for each beam (R,) its row of the step; without meaning for those that were not asked of."""
+        places = torch.zeros_like(beams.finished, dtype=torch.long)
+        return places.index_copy_(0, self.rows, torch.arange(len(self.rows), device=places.device))
+
+
+def _score_continuations(
+    log_probs: Tensor, beams: PartialCaptions, asked: AskedBeams, constraints: Constraints
+) -> Tensor:
+    """Scores every continuation of R beams; a finished beam's only one is to stay as it is.
+
+    Args:
+        log_probs: (S, V), of the beams that the captioner was asked of.
+        beams: R of them.
+        asked: Which those are.
+        constraints: Forbid words.
+
+    Returns:
+        (R, V) log-probabilities.
+    """
+    every, total = len(asked.rows) == len(beams.total), beams.total.to(log_probs.dtype)
+    open_total, tokens = total.masked_fill(beams.finished, -torch.inf), beams.tokens
+    if not every:
+        open_total, tokens = open_total[asked.rows], tokens[asked.rows]
+    candidates = log_probs + open_total.unsqueeze(1)
+    constraints.forbid_(candidates, tokens)
+    if not every:
+        impossible = candidates.new_full((len(total), candidates.shape[1]), -torch.inf)
+        candidates = impossible.index_copy_(0, asked.rows, candidates)
     candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
     return candidates
 
@@ -86,8 +146,9 @@ def _prune(candidates: Tensor, beams: PartialCaptions, videos: int, options: Dec
         g = group % groups  # before the first word all groups share one row
         lost = None if group == 0 else options.diversity_lambda * taken
         choice = _prune_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
-        written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
-        taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
+        if group + 1 < options.group_size:
+            written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
+            taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
         first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
         choices.append(BeamStep(choice.parent + first_row, choice.word, choice.total))
     return BeamStep(*(torch.cat([getattr(c, f) for c in choices], 1) for f in ("parent", "word", "total")))
@@ -118,19 +179,18 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
     """
     asked = count
     while True:
-        found = values.topk(asked, dim=1)
-        last = found.values[:, count - 1 : count]
-        tied = (values >= last.clamp(min=torch.finfo(values.dtype).min)).sum(1)
-        if asked == values.shape[1] or int(tied.max()) <= asked:
+        found = values.topk(min(asked + 1, values.shape[1]), dim=1)
+        last, beyond = found.values[:, count - 1], found.values[:, -1]
+        if asked >= values.shape[1] or not bool(((beyond == last) & (last > -torch.inf)).any()):
             break
-        asked = min(2 * asked, values.shape[1])
+        asked *= 2
     index = found.indices.sort(dim=1).values
     order = values.gather(1, index).sort(dim=1, descending=True, stable=True).indices
     return index.gather(1, order[:, :count])
 
 
-def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> bool:
-    """Finds out whether going on could change no returned caption of any video.
+def _find_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> Tensor:
+    """Finds the videos (B,) of which going on could change no returned caption.
 
     Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
     keep its total up to the greatest length. A finished caption whose score beats that has a greater
@@ -143,4 +203,14 @@ def _is_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -
     kept = best.topk(min(options.num_captions, best.shape[1]), dim=1).values
     open_total = total.masked_fill(finished, -torch.inf).amax(1)
     reach = open_total / penalty.divisor(total.new_tensor(float(options.max_length)))
-    return bool(((kept[:, -1] > reach) | (open_total == -torch.inf)).all())
+    return ((kept[:, -1] > reach) | (open_total == -torch.inf)).view(videos, -1).all(1)
+
+
+def _close(beams: PartialCaptions, settled: Tensor) -> PartialCaptions:
+    """Gives up the open beams of settled videos (B,)."""
+    given_up = ~beams.finished & settled.repeat_interleave(len(beams.finished) // len(settled))
+    return replace(
+        beams,
+        total=beams.total.masked_fill(given_up, -torch.inf),
+        finished=beams.finished | given_up,
+    )

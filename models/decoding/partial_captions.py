@@ -40,11 +40,14 @@ class PartialCaptions(TensorRows):
         zero = torch.zeros(rows, device=device)
         return cls(ids, ids.to(zero), ids, zero, zero, torch.zeros_like(zero, dtype=torch.bool))
 
-    def append(self, parent: Tensor, word: Tensor, logprob: Tensor, total: Tensor) -> PartialCaptions:
+    def append(
+        self, parent: Tensor, step: Tensor, word: Tensor, logprob: Tensor, total: Tensor
+    ) -> PartialCaptions:
         """Makes R' rows that each continue one of these by a word.
 
         Args:
             parent: (R',), the rows that are continued, repeats allowed.
+            step: (R',), where they stood in the captioner's step; without meaning for finished ones.
             word: (R',) ids.
             logprob: (R',), the words' own log-probabilities.
             total: (R',), the sums with these words.
@@ -56,7 +59,7 @@ class PartialCaptions(TensorRows):
         return PartialCaptions(
             tokens=_append_column(past.tokens, word),
             logprobs=_append_column(past.logprobs.to(logprob.dtype), logprob),
-            steps=_append_column(past.steps, parent),
+            steps=_append_column(past.steps, step),
             total=total,
             length=past.length + ~past.finished,
             finished=past.finished | (word == EOS),

@@ -86,7 +86,7 @@ def _roll_out(
         log_probs = apply_temperature(log_probs, options.temperature)
         word = choose(log_probs, written.tokens).masked_fill(written.finished, EOS)
         logprob = log_probs[itself, word].masked_fill(written.finished, 0)
-        written = written.append(itself, word, logprob, written.total + logprob)
+        written = written.append(itself, itself, word, logprob, written.total + logprob)
         if bool(written.finished.all()):
             break
     return SearchResult(written, attentions)

@@ -1,14 +1,13 @@
-"""What the benchmarks say two ways of computing have in common, and what the GPU's keeps between two runs."""
+"""What the benchmarks say two ways of computing have in common."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.gpu import Line, Results, judged
+from benchmarks.gpu.networks import judge
 from benchmarks.support.likeness import Likeness, compare
 from extractors.windowing.batching import WindowRows
 
@@ -31,8 +30,8 @@ def test_rows_of_zeros_are_alike_and_numbers_that_are_none_are_not() -> None:
     assert compare(zeros, zeros) == Likeness(0.0, 1.0)
     broken = compare({"net": WindowRows(torch.full((2, 3), math.nan))}, {"net": WindowRows(LOGITS)})
     assert (broken.difference, broken.cosine) == (math.inf, -1.0)
-    assert judged(broken, "fp16") == "not finite"
-    assert judged(Likeness() + broken, "fp16") == "not finite"
+    assert judge(broken, "fp16") == "FAULT: not finite"
+    assert judge(Likeness() + broken, "fp16") == "FAULT: not finite"
 
 
 def test_boxes_are_found_again_in_another_order_and_a_lost_one_is_counted() -> None:
@@ -46,12 +45,3 @@ def test_boxes_are_found_again_in_another_order_and_a_lost_one_is_counted() -> N
 def test_of_two_classes_over_one_place_each_meets_its_own() -> None:
     one_place = {"net": WindowRows(SCORES, BOXES[:, [0, 0, 2]], MASK)}
     assert compare(one_place, one_place).cosine == 1
-
-
-def test_results_go_on_behind_those_in_the_file(tmp_path: Path) -> None:
-    line = Line("net", "torch", "fp16", 10.0, 1.0, Likeness(0.01, 0.999, 4, 3), 0.5, "")
-    Results(tmp_path / "gpu.jsonl").add(line)
-    again = Results(tmp_path / "gpu.jsonl")
-    assert again.lines == [line]
-    assert line.key in again
-    assert ("net", "torch", "fp32") not in again

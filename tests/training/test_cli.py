@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -41,7 +41,7 @@ def test_a_captioner_with_a_line_in_the_registry_is_trained(
 ) -> None:
     """No list of captioners besides, and no config of the demo's widths, is needed."""
     monkeypatch.setitem(registry.CAPTIONERS, MeanCaptioner.name, MeanCaptioner)
-    monkeypatch.setitem(PICTURE_NETWORKS, OLDEST, partial(CachedNetwork, SixChannels(), VIEWS))
+    monkeypatch.setitem(PICTURE_NETWORKS, OLDEST, lambda _: CachedNetwork(SixChannels(), VIEWS))
     short = {"name": "demo", "steps": 2, "validate_every": 1, "self_critical_steps": 0, "soft_weight": 0.0}
     monkeypatch.setitem(RECIPES, "demo", RECIPE.model_copy(update=short))
     archive, captions = write_corpus(tmp_path, 16)
@@ -61,3 +61,19 @@ def test_another_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
     output = " ".join(refused.output.replace("│", " ").split())
     assert "no captioner is called 'lstm'; there are: dual_afr, g2l, refocus" in output
     assert "semantic_embedding" in output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train", "stats"], ["evaluate", "stats", "--clips", "list.json"]],
+)
+def test_a_device_that_is_not_there_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    data = ["--data", str(tmp_path)] if command[0] == "train" else []
+    refused = CliRunner().invoke(app, [*command, *data, "--device", "cuda:7"], env={"COLUMNS": "300"})
+    assert refused.exit_code == 2, refused.output
+    output = " ".join(refused.output.replace("│", " ").split())
+    assert "--device: cuda:7 asks for a GPU, and torch finds none on this machine." in output
+    assert "Choose cpu, or auto" in output

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    import torch
+
     from training.ablations.results import AblationPlan, AblationResults
     from training.ablations.row import AblationJob
 
@@ -26,6 +28,9 @@ def ablate(
     ] = Path("runs/ablations"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    device: Annotated[
+        str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
+    ] = "auto",
     only: Annotated[str | None, typer.Option(help="One family alone.")] = None,
     rows: Annotated[str, typer.Option(help="These rows alone, and what they read: a,b,c.")] = "",
     steps: Annotated[
@@ -46,6 +51,7 @@ def ablate(
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
+    from extractors.engines.engine_choice import DeviceUnavailable, open_device
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
@@ -68,9 +74,12 @@ def ablate(
             plan = AblationPlan(
                 steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing
             )
+            opened = open_device(device)
             read_cards(plan.teachers)  # before the folder has a plan that cannot be followed
             results.follow(plan)
-            _run(jobs, results, plan, data, cache, threads, minutes)
+            _run(jobs, results, plan, data, cache, threads, minutes, opened)
+    except DeviceUnavailable as error:
+        raise typer.BadParameter(f"--device: {error.advice}") from error
     except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
     except (UnknownCaptioner, CheckpointError, StreamMismatch) as error:
@@ -85,6 +94,7 @@ def _run(
     cache: Path,
     threads: int,
     minutes: float,
+    device: torch.device,
 ) -> None:
     import torch
 
@@ -97,7 +107,7 @@ def _run(
 
     @remembered
     def corpus(streams: str) -> AblationCorpus:
-        return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers)
+        return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers, device)
 
     runner = AblationRunner(plan, results, corpus, minutes)
     for place, job in enumerate(jobs, 1):

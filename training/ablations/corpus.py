@@ -24,7 +24,7 @@ from training.batches.picture_batches import PictureBatches, TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole
 from training.batches.teacher_targets import SoftTargets
-from training.batches.training_batch import TrainingBatch, training_precision
+from training.batches.training_batch import CPU, TrainingBatch, training_precision
 from training.recipes.recipe import Recipe
 from training.scores.cider import CiderD
 from training.sessions.pictures import compute_teacher_targets
@@ -52,7 +52,7 @@ class AblationCorpus:
     """Pictures of some stream sets, with the words and the scorer that follow from them.
 
     items: trained on. held_out: never trained on, the same for every run. specs: the streams' name tags.
-    soft: words of teachers, where there are any.
+    soft: words of teachers, where there are any. device: that computes, in ``precision``.
     """
 
     streams: str
@@ -63,10 +63,17 @@ class AblationCorpus:
     scorer: CiderD
     precision: torch.dtype
     soft: SoftTargets | None = None
+    device: torch.device = CPU
 
     @classmethod
     def load(
-        cls, streams: str, data: Path, cache: Path, judged: int, teachers: Sequence[str] = ()
+        cls,
+        streams: str,
+        data: Path,
+        cache: Path,
+        judged: int,
+        teachers: Sequence[str] = (),
+        device: torch.device = CPU,
     ) -> AblationCorpus:
         """Loads the pictures of stream sets, with features and the teachers' words.
 
@@ -76,19 +83,25 @@ class AblationCorpus:
             cache: where features are kept.
             judged: how many held-out pictures.
             teachers: captioners' names or checkpoints.
+            device: that computes.
 
         Raises:
             FileNotFoundError: ``data`` lacks the sets.
         """
         wanted = combine_stream_sets([find_stream_set(name) for name in streams.split("+")])
-        inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers))
+        inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers), device)
         kept, held_out = inputs.items(data, cache, RECIPE.held_out)
         if not held_out:
             raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")
-        corpus = cls.from_items(streams, kept, held_out[:judged], inputs.specs)
+        corpus = replace(
+            cls.from_items(streams, kept, held_out[:judged], inputs.specs),
+            precision=training_precision(device),
+            device=device,
+        )
         if not teachers:
             return corpus
-        return replace(corpus, soft=compute_teacher_targets(teachers, corpus.make_batches(RECIPE), cache))
+        soft = compute_teacher_targets(teachers, corpus.make_batches(RECIPE), cache, device)
+        return replace(corpus, soft=soft)
 
     @classmethod
     def from_items(

@@ -16,6 +16,7 @@ from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import EOS, pad_captions
+from training.batches.loading import find_device, move_to
 
 #: Beams in every reading, and the candidates that each member sends into a fusion. Words may return, as they
 #: might when the tables in docs/results/ablations.md were made.
@@ -49,6 +50,7 @@ class SingleReader:
         """
         vocabulary = self.captioner.vocabulary
         targets = pad_captions([vocabulary.encode(words) for words in captions], OPTIONS.max_length)
+        targets = move_to(targets, find_device(self.captioner))
         forced = teacher_force(self.captioner, self._encode(batches), targets)
         steps = [(place, step) for place, step in enumerate(forced.attentions) if step is not None]
         written = (targets > EOS)[:, [place for place, _ in steps]]

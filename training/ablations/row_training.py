@@ -99,7 +99,7 @@ def train_row(
     path = locate_checkpoint(folder)
     if not path.exists():
         _train(job, corpus, build_recipe(job, plan), folder, minutes, words)
-    checkpoint = load_checkpoint(path)
+    checkpoint = load_checkpoint(path, corpus.device)
     reported = checkpoint.card.training
     return TrainedRow(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
 
@@ -118,7 +118,7 @@ def build_captioner(
     torch.manual_seed(seed)
     built = make.build(corpus.vocabulary)
     copy_words(built, words)
-    return built
+    return built.to(corpus.device)
 
 
 def _train(
@@ -130,7 +130,7 @@ def _train(
     words: Mapping[str, Tensor],
 ) -> None:
     assert isinstance(job.row.make, TrainingSpec)
-    started, run = time.monotonic(), TrainingRun(folder)
+    started, run = time.monotonic(), TrainingRun(folder, corpus.device)
     batches = corpus.make_batches(recipe, started + 60 * minutes, job.family.videos)
     watched = PictureValidation(corpus.held_out[:WATCHED], recipe.decoding.options)
     captioner = build_captioner(job.row.make, corpus, job.seed, words)

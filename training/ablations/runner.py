@@ -18,6 +18,7 @@ from training.ablations.row import AblationJob, NotThere, ReadingSpec, TrainingS
 from training.ablations.row_training import TrainedRow, locate_checkpoint, train_row
 from training.ablations.scoring import score_row
 from training.ablations.word_weights import load_word_weights
+from training.batches.loading import find_device
 
 EMBEDDING = "semantic_embedding.safetensors"
 #: How several are fused → what the members' likelihoods weigh.
@@ -93,14 +94,15 @@ class AblationRunner:
             path = self.weights / f"{name}.safetensors"
         else:
             path = locate_checkpoint(self.results.run_folder(f"{name}-{seed}"))
-        checkpoint = load_checkpoint(_require(path))
+        checkpoint = load_checkpoint(_require(path), corpus.device)
         _check_streams(checkpoint, corpus)
-        read: AnyCaptioner = checkpoint.captioner.with_config(make.config)
+        read: AnyCaptioner = checkpoint.captioner.with_config(make.config).to(corpus.device)
         return read
 
     def _make_reader(self, make: ReadingSpec, captioners: Mapping[str, AnyCaptioner]) -> Reader:
         if make.how in FUSED_WEIGHTS:
-            embedding, _ = load_embedding(self.weights / EMBEDDING)
+            device = find_device(next(iter(captioners.values())))
+            embedding, _ = load_embedding(self.weights / EMBEDDING, device)
             return RerankedReader(captioners, embedding, FUSED_WEIGHTS[make.how])
         if make.how == "averaged":
             return average_readers(list(captioners.values()))

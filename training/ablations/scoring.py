@@ -17,6 +17,7 @@ from models.captioner import StepAttention
 from training.ablations.corpus import AblationCorpus, JudgedPictures
 from training.ablations.readers import Reader, SingleReader, Words
 from training.ablations.results import EvalSetScores
+from training.batches.loading import move_to
 from training.batches.pseudo_video import stack_samples
 from training.batches.training_batch import autocast
 
@@ -37,8 +38,8 @@ def score_row(
     captions: list[Words] = []
     attention_shares: defaultdict[str, list[float]] = defaultdict(list)
     for items, samples in pictures.draw_groups():
-        batches = stack_samples(samples, corpus.precision)
-        with torch.inference_mode(), autocast(corpus.precision):
+        batches = move_to(stack_samples(samples, corpus.precision), corpus.device)
+        with torch.inference_mode(), autocast(corpus.precision, corpus.device):
             captions += reader.write_captions(batches)
             attentions: Sequence[StepAttention] = ()
             if measures_attention and pictures.steps > 1 and isinstance(reader, SingleReader):
@@ -61,7 +62,7 @@ def measure_attention(attention: StepAttention, true: NDArray[np.bool_]) -> Mapp
     the words whose most attended step is one of them. selected: G2L, of the key frames. key_frame, middle:
     refocus, 1 where the predicted key frame or the default one is true. No words look by chance.
     """
-    steps, chance = torch.from_numpy(true), float(true.mean())
+    steps, chance = torch.from_numpy(true).to(attention.temporal.device), float(true.mean())
     found = dict.fromkeys(("chance", "attention", "word_frame"), chance)
     temporal = attention.temporal.float()
     if len(temporal):

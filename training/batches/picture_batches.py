@@ -144,6 +144,8 @@ class PictureBatches(TrainingBatches[TrainingItem]):
         others = [self.items[i].pictures for i in rng.integers(len(self.items), size=2 * self.videos)]
         samples = [draw_sample(item.pictures, others, steps, self.shots, rng) for item in chosen]
         drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
+        chosen, samples = list(self.part.of(chosen)), list(self.part.of(samples))
+        drawn = list(self.part.of(drawn, self.captions))
         captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
         targets = pad_captions(captions, self.max_length)
         soft = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import torch
 from pydantic import BaseModel
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
@@ -22,16 +23,17 @@ from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
 from models.inputs import ConfigT, rename_streams
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
+from training.batches.training_batch import CPU
 
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.
 SELECTION_SEED = 2020
-#: Extractor → its network and how many views of a picture are kept of it.
-PICTURE_NETWORKS: dict[str, Callable[[], CachedNetwork]] = {
-    OLDEST: lambda: CachedNetwork(EfficientNetLite2(), VIEWS),
-    EfficientNetStages.name: lambda: CachedNetwork(EfficientNetStages(), VIEWS),
-    EfficientNetLite3.name: lambda: CachedNetwork(EfficientNetLite3(), VIEWS),
-    TUNED: lambda: CachedNetwork(TunedPair(), VIEWS),
+#: Extractor → its network on a device, and how many views of a picture are kept of it.
+PICTURE_NETWORKS: dict[str, Callable[[torch.device], CachedNetwork]] = {
+    OLDEST: lambda device: CachedNetwork(EfficientNetLite2(device), VIEWS),
+    EfficientNetStages.name: lambda device: CachedNetwork(EfficientNetStages(device), VIEWS),
+    EfficientNetLite3.name: lambda device: CachedNetwork(EfficientNetLite3(device), VIEWS),
+    TUNED: lambda device: CachedNetwork(TunedPair(device), VIEWS),
 }
 
 
@@ -55,13 +57,20 @@ class PictureInputs:
     describers: tuple[CachedNetwork, ...]
 
     @classmethod
-    def build(cls, streams: StreamSet, names: Sequence[str], teachers: Sequence[Card] = ()) -> PictureInputs:
+    def build(
+        cls,
+        streams: StreamSet,
+        names: Sequence[str],
+        teachers: Sequence[Card] = (),
+        device: torch.device = CPU,
+    ) -> PictureInputs:
         """Builds the networks that a captioner and its teachers need.
 
         Args:
             streams: the set that the captioner is fed from.
             names: the streams of it that the captioner reads.
             teachers: cards of captioners that are fed from the same items.
+            device: on which the networks compute.
 
         Raises:
             NeedsVideo: the set looks at what stills and pans over them do not show.
@@ -71,7 +80,7 @@ class PictureInputs:
         _check_shown_by_pictures(streams)
         parts = [streams.select(names), *(_find_teacher_streams(card) for card in teachers)]
         makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
-        built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name]() for name in makers))
+        built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name](device) for name in makers))
         for card in teachers:
             built.check_streams(card)
         return built

@@ -23,6 +23,7 @@ from models.captioner import AnyCaptioner
 from models.inputs import order_inputs
 from models.likelihood import predict_top_words
 from models.vocabulary import pad_captions
+from training.batches.loading import find_device, move_to
 from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
 from training.batches.training_batch import TeacherTargets, autocast
 
@@ -116,17 +117,21 @@ def _compute_distributions(
     teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yields the kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
+    device = find_device(teacher)
     for items in tqdm(_group_items(reading), desc="soft targets", unit="group"):
         most = max(len(captions) for _, _, captions in items)
         padded = [[*captions, *[captions[0]] * (most - len(captions))] for _, _, captions in items]
         targets = pad_captions([list(c) for captions in padded for c in captions], reading.max_length)
         samples = [sample_whole(pictures) for _, pictures, _ in items]
-        with torch.inference_mode(), autocast(precision):
-            memory = teacher.encode_batches(order_inputs(teacher, stack_samples(samples, precision)))
-            top = predict_top_words(teacher, memory, targets, min(KEPT, len(teacher.vocabulary)))
+        batches = move_to(stack_samples(samples, precision), device)
+        with torch.inference_mode(), autocast(precision, device):
+            memory = teacher.encode_batches(order_inputs(teacher, batches))
+            top = predict_top_words(
+                teacher, memory, move_to(targets, device), min(KEPT, len(teacher.vocabulary))
+            )
         own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & own.unsqueeze(1)
-        yield top.indices[valid].numpy(), top.values[valid].float().numpy()
+        yield top.indices.cpu()[valid].numpy(), top.values.float().cpu()[valid].numpy()
 
 
 def _group_items(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -15,15 +15,19 @@ from models.captioner import TensorRows
 from models.inputs import Batch, StreamReader, order_inputs
 from models.vocabulary import Vocabulary
 
+CPU = torch.device("cpu")
 
-def training_precision() -> torch.dtype:
-    """Returns bfloat16 where this processor multiplies it, else float32."""
+
+def training_precision(device: torch.device = CPU) -> torch.dtype:
+    """Returns bfloat16 where the device multiplies it; else float16 on a GPU and float32 on a CPU."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
     return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
 
 
-def autocast(precision: torch.dtype) -> torch.autocast:
-    """Returns a context that computes in ``precision``; in float32 nothing is cast."""
-    return torch.autocast("cpu", precision, enabled=precision != torch.float32)
+def autocast(precision: torch.dtype, device: torch.device = CPU) -> torch.autocast:
+    """Returns a context that computes in ``precision`` on that device; in float32 nothing is cast."""
+    return torch.autocast(device.type, precision, enabled=precision != torch.float32)
 
 
 class CaptionedItem(Protocol):
@@ -36,6 +40,7 @@ class CaptionedItem(Protocol):
     def captions(self) -> Sequence[Sequence[str]]: ...
 
 
+ValueT = TypeVar("ValueT")
 ItemT = TypeVar("ItemT", bound=CaptionedItem)
 ItemT_co = TypeVar("ItemT_co", bound=CaptionedItem, covariant=True)
 
@@ -78,12 +83,30 @@ class TrainingBatch:
         return order_inputs(network, self.batches)
 
 
+@dataclass(frozen=True)
+class BatchPart:
+    """One of ``count`` nearly equal parts of a batch, ``number`` from 0: neighbouring videos."""
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, values: Sequence[ValueT], rows: int = 1) -> Sequence[ValueT]:
+        """Takes the part's values. rows: how many values stand side by side for a video."""
+        videos = len(values) // rows
+        first, last = (videos * place // self.count for place in (self.number, self.number + 1))
+        return values[first * rows : last * rows]
+
+
+WHOLE_BATCH = BatchPart()
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingBatches(ABC, Generic[ItemT_co]):
     """An endless, resumable order of batches: batch ``step`` is a function of the seed and ``step`` alone.
 
     videos: items a batch, all there are where they are fewer. captions: drawn of each. max_length: words of
-    a caption, its end among them; longer ones are cut.
+    a caption, its end among them; longer ones are cut. part: what is made of each batch, where several
+    processes share them; what is drawn for an item does not depend on it.
     """
 
     items: Sequence[ItemT_co]
@@ -92,6 +115,7 @@ class TrainingBatches(ABC, Generic[ItemT_co]):
     captions: int
     max_length: int
     seed: int
+    part: BatchPart = field(default=WHOLE_BATCH, kw_only=True)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
+
 from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
 from extractors.windows import FRAMES
@@ -20,10 +22,14 @@ from models.feature_sources.feature_source import (
     FeatureSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, select_stream_set
-from models.feature_sources.stream_sets import StreamSet
+from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
+from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 from models.pretrained.installed import InstalledCaptioners
+from training.batches.loading import find_device
+from training.batches.training_batch import CPU
+from training.batches.video_features import FeatureStore
 from training.recipes.recipe import DecodingPlan
+from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
@@ -45,10 +51,18 @@ class WrongSearch(ReelwordError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """A writer of captions, and the source that turns frames into what it reads."""
+    """A writer of captions, and what it reads: made of frames by ``source``, or ``saved`` before."""
 
     writer: Writer
-    feature_source: FeatureSource | CombinedFeatureSource
+    source: FeatureSource | CombinedFeatureSource | None
+    saved: FeatureStore | None = None
+
+    @property
+    def feature_source(self) -> FeatureSource | CombinedFeatureSource:
+        """The source that turns frames into what it reads. Raises ValueError where features were saved."""
+        if self.source is None:
+            raise ValueError("saved features are read here, and no frames")
+        return self.source
 
     @property
     def search(self) -> DecodingOptions:
@@ -76,6 +90,8 @@ def load_evaluated_captioner(
     streams: str | None = None,
     branches: Branches | None = None,
     frames: int = FRAMES,
+    device: torch.device = CPU,
+    features: FeatureFolder | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -85,21 +101,28 @@ def load_evaluated_captioner(
         streams: a stream set, by default the captioner's own.
         branches: of STaTS, one alone.
         frames: spread over a clip.
+        device: that computes.
+        features: of videos, that were made before; no extractor is loaded then.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
         PretrainedNotScored: a name is an installed pretrained captioner's.
         UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
+        FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what they read.
     """
     if name in COMBINED:
-        return _combine(name, {each: _load(each) for each in _choose_members(name, members)}, frames)
+        loaded = {each: _load(each, device) for each in _choose_members(name, members)}
+        return _combine(name, loaded, frames, device, features)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
-    checkpoint = _load(name)
+    checkpoint = _load(name, device)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
-    source = FeatureSource(select_stream_set(checkpoint.card, streams), frames=frames)
+    if features is not None:
+        store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
+        return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
+    source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 
@@ -114,9 +137,9 @@ def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
         return {"length_penalty": given}
 
 
-def _load(name: str) -> Checkpoint:
+def _load(name: str, device: torch.device) -> Checkpoint:
     try:
-        return load_captioner(name)
+        return load_captioner(name, device)
     except UnknownCaptioner as error:
         installed = InstalledCaptioners(default_cache().parent / "captioners")
         if name not in (card.name for card in installed.list()):
@@ -135,8 +158,15 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     return found
 
 
-def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> EvaluatedCaptioner:
-    sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
+def _combine(
+    kind: str,
+    members: dict[str, Checkpoint],
+    frames: int,
+    device: torch.device,
+    features: FeatureFolder | None,
+) -> EvaluatedCaptioner:
+    select = select_stream_set if features is None else features.select
+    sets: list[StreamSet] = [select(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
     else:
@@ -145,12 +175,14 @@ def _combine(kind: str, members: dict[str, Checkpoint], frames: int) -> Evaluate
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
             )
-        embedding, card = load_embedding(path)
+        embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
-        sets.append(select_stream_set(card))
-    return EvaluatedCaptioner(
-        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool("cpu"), frames)
-    )
+        sets.append(select(card))
+    needed = list(dict.fromkeys(sets))
+    if features is not None:
+        optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
+        return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
+    return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
@@ -158,4 +190,6 @@ def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:
 
     Raises ValueError for another captioner.
     """
-    return replace(checkpoint, captioner=checkpoint.captioner.with_config({"branches": branches}))
+    captioner = checkpoint.captioner
+    changed = captioner.with_config({"branches": branches}).to(find_device(captioner))
+    return replace(checkpoint, captioner=changed)

@@ -18,10 +18,12 @@ from torch import Tensor
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.inputs import order_inputs
 from models.vocabulary import pad_captions
+from training.batches.loading import find_device, move_to
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import sample_whole, stack_samples
 from training.batches.training_batch import TrainingBatch
 from training.optimization.learner import build_learner
+from training.optimization.processes import NotShared
 from training.optimization.trainer import Losses, Scores, Trainer
 
 #: Of the hinge on the hardest negatives, beside the softmax.
@@ -39,18 +41,26 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding, held_out: Se
         trainer: on batches of pseudo-videos.
         embedding: with the weights to begin with.
         held_out: items by whose recall weights are kept.
+
+    Raises:
+        NotShared: several processes train it, and its losses compare all videos of a batch.
     """
+    if trainer.processes.count > 1:
+        raise NotShared(
+            "The losses of the semantic embedding compare all videos of a batch, so one process trains it."
+        )
     recall = Recall(held_out, trainer.recipe.max_length)
 
     def loss(network: SemanticEmbedding, batch: TrainingBatch, _: int) -> Losses:
-        with trainer.autocast():  # without the GRU, which has no half precision on a CPU
+        with trainer.autocast(network):  # without the GRU, which has no half precision on a CPU
             videos = network.encode_batches(batch.inputs_of(network))
         sentences = network.encode_sentences(batch.targets)
         hinge, contrast = network.loss(videos, sentences), contrastive_loss(videos, sentences)
         return {"total": contrast + HINGE_WEIGHT * hinge, "loss": contrast, "auxiliary": hinge}
 
     phase = trainer.make_phase("embedding", trainer.recipe.steps, loss, recall.measure)
-    trainer.go_through(replace(phase, metric="recall"), build_learner(trainer.recipe, embedding))
+    learner = build_learner(trainer.recipe, embedding, trainer.precision)
+    trainer.go_through(replace(phase, metric="recall"), learner)
 
 
 def contrastive_loss(videos: Tensor, sentences: Tensor) -> Tensor:
@@ -81,7 +91,7 @@ class Recall:
         """
         embedding.eval()
         with torch.inference_mode():
-            relevance = self._embed_sentences(embedding) @ self._embed_videos(embedding).T
+            relevance = (self._embed_sentences(embedding) @ self._embed_videos(embedding).T).cpu()
         owner = torch.tensor([i for i, item in enumerate(self.items) for _ in item.captions])
         true = relevance.gather(1, owner.unsqueeze(1))
         better = (relevance >= true).sum(1) - 1
@@ -94,13 +104,15 @@ class Recall:
             batches = stack_samples(
                 [sample_whole(item.pictures) for item in self.items[start : start + GROUP]]
             )
+            batches = move_to(batches, find_device(embedding))
             parts.append(embedding.encode_batches(order_inputs(embedding, batches)))
         return torch.cat(parts)
 
     def _embed_sentences(self, embedding: SemanticEmbedding) -> Tensor:
         captions = [embedding.vocabulary.encode(c) for item in self.items for c in item.captions]
-        parts = [
-            embedding.encode_sentences(pad_captions(captions[start : start + GROUP], self.max_length))
+        padded = (
+            pad_captions(captions[start : start + GROUP], self.max_length)
             for start in range(0, len(captions), GROUP)
-        ]
-        return torch.cat(parts)
+        )
+        device = find_device(embedding)
+        return torch.cat([embedding.encode_sentences(move_to(each, device)) for each in padded])

@@ -8,11 +8,13 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim import Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import AveragedModel
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
+from training.batches.loading import find_device
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
@@ -23,11 +25,16 @@ _Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Learner(Generic[NetworkT]):
-    """A network in training. average: its copy, whose weights are a moving average of the network's."""
+    """A network in training.
+
+    average: its copy, whose weights are a moving average of the network's. scaler: of losses computed in
+    float16, whose small gradients would be lost; it does nothing in other precisions.
+    """
 
     network: NetworkT
     average: AveragedModel
     optimizer: Optimizer
+    scaler: GradScaler
 
     @property
     def averaged(self) -> NetworkT:
@@ -45,9 +52,11 @@ class Learner(Generic[NetworkT]):
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.network.parameters(), clip)
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.average.update_parameters(self.network)
 
     def state(self) -> dict[str, Any]:
@@ -56,20 +65,32 @@ class Learner(Generic[NetworkT]):
             "captioner": self.network.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Goes back to where ``state`` was taken."""
+        """Goes back to where ``state`` was taken, on whichever device that was."""
         self.network.load_state_dict(state["captioner"])
         self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.scaler.is_enabled() and state.get("scaler"):  # a run in another precision has none
+            self.scaler.load_state_dict(state["scaler"])
 
 
-def build_learner(recipe: Recipe, network: NetworkT) -> Learner[NetworkT]:
-    """Gives the network a fresh optimiser and a fresh average of its weights."""
+def build_learner(
+    recipe: Recipe, network: NetworkT, precision: torch.dtype = torch.float32
+) -> Learner[NetworkT]:
+    """Gives the network a fresh optimiser and a fresh average of its weights.
+
+    Args:
+        recipe: which optimiser, and how long the average looks back.
+        network: on the device where it is trained.
+        precision: in which losses are computed.
+    """
     average = AveragedModel(network, multi_avg_fn=_make_warm_average(recipe.average_decay))
     average.module.requires_grad_(False)
-    return Learner(network, average, build_optimizer(recipe, network))
+    scaler = GradScaler(find_device(network).type, enabled=precision == torch.float16)
+    return Learner(network, average, build_optimizer(recipe, network), scaler)
 
 
 def _make_warm_average(decay: float) -> Callable[[_Tensors, _Tensors, Tensor | int], None]:
@@ -77,7 +98,11 @@ def _make_warm_average(decay: float) -> Callable[[_Tensors, _Tensors, Tensor | i
 
     @torch.no_grad()
     def update(averaged: _Tensors, current: _Tensors, count: Tensor | int) -> None:
-        torch._foreach_lerp_(averaged, current, 1 - min(decay, float((1 + count) / (10 + count))))
+        # by tensors throughout: a number would have to wait for all that the GPU has still to do
+        share = 1 - torch.as_tensor((1 + count) / (10 + count)).clamp(max=decay)
+        change = torch._foreach_sub(current, averaged)
+        torch._foreach_mul_(change, share)
+        torch._foreach_add_(averaged, change)
 
     return update
 

@@ -11,6 +11,8 @@ from models.captioner import AnyCaptioner, Memory
 from models.likelihood import NextWord
 from models.vocabulary import UNK
 from training.batches.training_batch import TeacherTargets, TrainingBatch
+from training.optimization.forced_steps import force_words
+from training.optimization.processes import share_mean
 from training.recipes.recipe import Recipe
 
 
@@ -41,9 +43,6 @@ def caption_loss(
 ) -> CaptionLoss:
     """Computes the losses of captions, word by word.
 
-    Each video's captions are taken longest first, so that the rows that have ended can be dropped: a fifth of
-    the steps of a padded batch.
-
     Args:
         captioner: whose ``step`` is taken for every word.
         memory: B encoded videos.
@@ -56,43 +55,21 @@ def caption_loss(
         soft: a teacher's words in every place.
         soft_weight: the share of the cross-entropy that these take.
     """
-    words = (targets >= 0).sum()
-    order = _sort_longest_first(targets, memory.size)
-    targets, soft = targets[order], None if soft is None else soft.select(order)
+    forced = force_words(captioner, memory, targets, teacher_forcing, generator)
+    loss = _smooth(forced.log_probs, forced.take(targets), smoothing)
+    if soft is not None:
+        told = TeacherTargets(forced.take(soft.words).unsqueeze(1), forced.take(soft.shares).unsqueeze(1))
+        loss = (1 - soft_weight) * loss + soft_weight * told.loss(forced.log_probs, 0)
+    auxiliary = shot = torch.zeros((), device=targets.device)
     captions = targets.shape[0] // memory.size
-    state = captioner.start(memory, captions)
-    word = captioner.first_word(memory, captions)
-    total = auxiliary = shot = torch.zeros((), device=targets.device)
-    for i in range(targets.shape[1]):
-        active = int((targets[:, i].view(memory.size, -1) >= 0).sum(1).max())
-        if active < captions:
-            index = _index_first_rows(memory.size, captions, active)
-            state, word, targets, captions = state.select(index), word[index], targets[index], active
-            soft = None if soft is None else soft.select(index)
-        log_probs, state, attention = captioner.step(state, word, memory)
-        target, valid = targets[:, i].clamp(min=0), targets[:, i] >= 0
-        hard = _smooth(log_probs, target, smoothing)
-        if soft is not None:
-            hard = (1 - soft_weight) * hard + soft_weight * soft.loss(log_probs, i)
-        total = total + (hard * valid).sum()
-        if attention is not None and attention.loss is not None:
-            auxiliary = auxiliary + (attention.loss * valid).sum()
-        if attention is not None and true_steps is not None:
-            shot = shot + (_measure_missed_attention(attention.temporal, true_steps) * valid).sum()
-        word = _draw_next_word(log_probs, target, teacher_forcing, generator)
-    return CaptionLoss(total / words, auxiliary / words, shot / words)
-
-
-def _sort_longest_first(targets: Tensor, videos: int) -> Tensor:
-    """Returns (R,) indices that put each video's captions longest first."""
-    lengths = (targets >= 0).sum(1).view(videos, -1)
-    order = lengths.argsort(dim=1, descending=True, stable=True)
-    return (order + torch.arange(videos).unsqueeze(1) * lengths.shape[1]).flatten()
-
-
-def _index_first_rows(videos: int, captions: int, kept: int) -> Tensor:
-    """Returns indices of the first ``kept`` of each video's ``captions`` rows."""
-    return (torch.arange(videos).unsqueeze(1) * captions + torch.arange(kept)).flatten()
+    for attention, counted, of in forced.looks():
+        if attention.loss is not None:
+            auxiliary = auxiliary + attention.loss[counted].sum()
+        if true_steps is not None:
+            truth = true_steps[of // captions]
+            shot = shot + _measure_missed_attention(attention.temporal[counted], truth).sum()
+    words = len(forced.captions)
+    return CaptionLoss(loss.sum() / words, auxiliary / words, shot / words)
 
 
 def _smooth(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -103,9 +80,8 @@ def _smooth(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
 
 
 def _measure_missed_attention(temporal: Tensor, true_steps: Tensor) -> Tensor:
-    """Computes (R,) -log of the attention (R, T) that the true steps (B, T) of a row's video get."""
-    rows = true_steps.repeat_interleave(temporal.shape[0] // true_steps.shape[0], 0)
-    return -(temporal.float() * rows).sum(1).clamp(min=1e-6).log()
+    """Computes (N,) -log of the attention (N, T) that the true steps (N, T) of each row's video get."""
+    return -(temporal.float() * true_steps).sum(1).clamp(min=1e-6).log()
 
 
 def make_scheduled_sampling(ratio: float, generator: torch.Generator) -> NextWord:
@@ -121,7 +97,7 @@ def _draw_next_word(
 ) -> Tensor:
     if ratio >= 1:
         return target
-    own = torch.rand(target.shape, generator=generator) >= ratio
+    own = torch.rand(target.shape, generator=generator, device=target.device) >= ratio
     chosen = own.nonzero().squeeze(1)
     if not len(chosen):
         return target
@@ -153,9 +129,10 @@ def supervised_loss(
     Returns:
         "total", which is descended, "loss", nats a word, and others to be logged, each ().
     """
+    words = (batch.targets >= 0).sum()
     own = captioner.own_loss(memory, batch.targets)
     if own is not None:
-        return {"total": own.total, "loss": own.per_word}
+        return {"total": share_mean(own.total, words), "loss": own.per_word}
     loss = caption_loss(
         captioner,
         memory,
@@ -168,4 +145,9 @@ def supervised_loss(
         soft_weight=recipe.soft_weight,
     )
     total = loss.cross_entropy + recipe.ranking_weight * loss.auxiliary + recipe.shot_weight * loss.shot
-    return {"total": total, "loss": loss.cross_entropy, "auxiliary": loss.auxiliary, "shot": loss.shot}
+    return {
+        "total": share_mean(total, words),
+        "loss": loss.cross_entropy,
+        "auxiliary": loss.auxiliary,
+        "shot": loss.shot,
+    }

@@ -87,7 +87,7 @@ class TunedCaptioner(Captioner[Memory, State]):
 
     def _run_end(self, *cells: Tensor) -> Tensor:
         """Runs the end in float32 always: channel-wise convolutions go backward slowly in bf16."""
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(cells[0].device.type, enabled=False):
             if self.training:
                 return self.end(*(each.float() for each in cells))  # type: ignore[no-any-return]
             parts = zip(*(torch.split(each, SLICE) for each in cells), strict=True)
@@ -108,6 +108,18 @@ class TunedCaptioner(Captioner[Memory, State]):
     def step(self, state: State, word: Tensor, memory: Memory) -> tuple[Tensor, State, StepAttention | None]:
         taken: tuple[Tensor, State, StepAttention | None] = self.captioner.step(state, word, memory)
         return taken
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        return self.captioner.embed_words(words)
+
+    def advance(
+        self, state: State, embedded: Tensor, memory: Memory
+    ) -> tuple[Tensor, State, StepAttention | None]:
+        taken: tuple[Tensor, State, StepAttention | None] = self.captioner.advance(state, embedded, memory)
+        return taken
+
+    def score_words(self, output: Tensor) -> Tensor:
+        return self.captioner.score_words(output)
 
     def first_word(self, memory: Memory, rows_per_video: int) -> Tensor:
         word: Tensor = self.captioner.first_word(memory, rows_per_video)

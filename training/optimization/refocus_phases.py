@@ -18,11 +18,13 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.captioners.refocus import Refocus, RefocusMemory
+from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.losses import make_scheduled_sampling
+from training.optimization.processes import ALONE, Processes, share_mean
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import Losses, Phase, Scores, Trainer, make_generator
+from training.optimization.trainer import Losses, Phase, Scores, Trainer
 
 #: From a phase's name to the best weights when it had ended.
 BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
@@ -93,22 +95,25 @@ class RefocusPhases:
             return {"cider": validation.cider(network, trainer.precision, RefocusMemory.first_step)}
 
         phase = trainer.make_phase("first_step", trainer.recipe.first_step_steps, loss, judge)
-        trainer.go_through(phase, build_learner(trainer.recipe, captioner))
+        trainer.go_through(phase, build_learner(trainer.recipe, captioner, trainer.precision))
 
     def train_combined(self, captioner: Refocus) -> None:
         """Descends eq. 22, with the reward that each caption earned when it was last trained on."""
         trainer = self.trainer
-        rewards = LastRewards(trainer.batches.items)
+        rewards = LastRewards(trainer.batches.items, trainer.processes)
 
         def loss(network: Refocus, batch: TrainingBatch, step: int) -> Losses:
             ratio = trainer.recipe.teacher_forcing(trainer.epoch(step))
-            words = make_scheduled_sampling(ratio, make_generator(trainer.recipe.seed, step, 4))
-            with trainer.autocast():
+            device = find_device(network)
+            words = make_scheduled_sampling(ratio, trainer.make_generator(step, 4, device))
+            with trainer.autocast(network):
                 memory = network.encode_batches(batch.inputs_of(network))
-                found = network.combined_loss(memory, batch.targets, rewards.get(batch), words)
+                last = rewards.get(batch).to(device)
+                found = network.combined_loss(memory, batch.targets, last, words)
             rewards.remember(batch, found.reward)
             parts = {"loss": found.step_2, "step_1": found.step_1, "refocusing": found.refocusing}
-            return {"total": found.total, **parts, "reward": found.reward.mean()}
+            total = share_mean(found.total, (batch.targets >= 0).sum())
+            return {"total": total, **parts, "reward": found.reward.mean()}
 
         steps = trainer.recipe.combined_steps
         phase = trainer.make_phase("combined", steps, loss, trainer.judge_on_shots)
@@ -124,7 +129,8 @@ class RefocusPhases:
     def _go_through(self, phase: Phase[Refocus], captioner: Refocus) -> None:
         """Judges the start first, so that only a gain on videos of several shots is kept."""
         phase = replace(phase, metric="shots_cider", keeps_start=True)
-        self.trainer.go_through(phase, build_learner(self.trainer.recipe, captioner))
+        trainer = self.trainer
+        trainer.go_through(phase, build_learner(trainer.recipe, captioner, trainer.precision))
 
 
 class LastRewards:
@@ -134,9 +140,11 @@ class LastRewards:
     captions than between epochs: so a reward is compared with the same caption's. ``values`` (captions,) are
     NaN for one that was not drawn yet; a run's state holds them. An epoch shows as many captions as there
     are, so that what is found is R_{e-1} where the draws were even, and an older reward, or none, elsewhere.
+    All processes know all rewards: the next time another may have the video.
     """
 
-    def __init__(self, items: Sequence[CaptionedItem]) -> None:
+    def __init__(self, items: Sequence[CaptionedItem], processes: Processes = ALONE) -> None:
+        self._processes = processes
         firsts = accumulate((len(item.captions) for item in items), initial=0)
         self._first = {item.id: first for item, first in zip(items, firsts, strict=False)}
         self.values = torch.full((sum(len(item.captions) for item in items),), torch.nan)
@@ -147,7 +155,8 @@ class LastRewards:
 
     def remember(self, batch: TrainingBatch, rewards: Tensor) -> None:
         """Keeps rewards (R,) of the batch's captions."""
-        self.values[self._places(batch)] = rewards.detach().float().cpu()
+        for places, values in self._processes.gather((self._places(batch), rewards.detach().float().cpu())):
+            self.values[places] = values
 
     def _places(self, batch: TrainingBatch) -> Tensor:
         each = len(batch.places) // len(batch.ids)

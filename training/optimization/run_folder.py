@@ -14,7 +14,10 @@ import torch
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
+from training.batches.training_batch import CPU
 from training.batches.video_batches import Notify
+from training.optimization.processes import ALONE, Processes
+from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "step_1", "refocusing", "reward"),
@@ -24,9 +27,10 @@ FIELDS = (
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """``folder`` holds last.pt, log.csv and best.safetensors."""
+    """``folder`` holds last.pt, log.csv and best.safetensors. device: of the networks that are trained."""
 
     folder: Path
+    device: torch.device = CPU
 
     @property
     def best(self) -> Path:
@@ -38,7 +42,7 @@ class TrainingRun:
         if not kept.exists():
             with atomic_write(kept) as unfinished:
                 shutil.copy(self.best, unfinished)
-        return load_checkpoint(kept).captioner
+        return load_checkpoint(kept, self.device).captioner
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Appends a row to log.csv; a column that does not apply stays empty."""
@@ -59,9 +63,9 @@ class TrainingRun:
             torch.save(dict(state), unfinished)
 
     def load(self) -> dict[str, Any] | None:
-        """Reads the last saved state; None where the run has none."""
+        """Reads the last saved state, on the CPU wherever it was saved; None where the run has none."""
         path = self.folder / "last.pt"
-        return torch.load(path, weights_only=True) if path.exists() else None
+        return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
 
 
 def _read_columns(path: Path) -> list[str]:
@@ -77,10 +81,15 @@ class RunSettings:
     """Settings of a run that no recipe has.
 
     out: the run's folder, from which a stopped run goes on. cache: where features are kept. notify: is given
-    a sentence for whatever the user should know. threads: of the processor.
+    a sentence for whatever the user should know. threads: of the processor. device: that computes.
+    processes: that train together; the first one alone notifies. features: those of videos that were made
+    before, in the place of features that are made now.
     """
 
     out: Path
     cache: Path
     notify: Notify
     threads: int = 2
+    device: torch.device = CPU
+    processes: Processes = ALONE
+    features: FeatureFolder | None = None

@@ -19,8 +19,10 @@ from torch import Tensor
 from models.captioner import AnyCaptioner, Memory
 from models.decoding.decode import DecodingOptions, decode, sample
 from models.vocabulary import EOS
+from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, autocast
 from training.optimization.losses import caption_loss
+from training.optimization.processes import share_mean
 from training.optimization.rewards import Rewards
 from training.recipes.recipe import Recipe
 
@@ -73,7 +75,7 @@ class SelfCritical:
         greedy = (
             self._reward_greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
         )
-        with autocast(precision):
+        with autocast(precision, find_device(captioner)):
             memory: Memory = captioner.encode_batches(batch.inputs_of(captioner))
             drawn = sample(
                 captioner,
@@ -85,11 +87,14 @@ class SelfCritical:
                 self.recipe.self_critical_temperature,
             )
             likelihood = caption_loss(captioner, memory, targets, smoothing=self.recipe.smoothing)
-        reward = self._reward_samples(batch.ids, drawn.tokens, samples)
+        reward = self._reward_samples(batch.ids, drawn.tokens, samples).to(drawn.logprobs.device)
         grouped = reward.view(-1, samples)
         advantage = subtract_others_mean(grouped) if greedy is None else grouped - greedy.unsqueeze(1)
-        policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / drawn.mask.sum().clamp(min=1)
+        words = drawn.mask.sum()
+        policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / words.clamp(min=1)
+        policy = share_mean(policy, words)
         supervised = likelihood.cross_entropy + self.recipe.ranking_weight * likelihood.auxiliary
+        supervised = share_mean(supervised, (targets >= 0).sum())
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
         return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}
 
@@ -113,13 +118,13 @@ class SelfCritical:
             method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False
         )
         captioner.eval()
-        with autocast(precision):
+        with autocast(precision, find_device(captioner)):
             written = decode(captioner, captioner.encode_batches(batch.inputs_of(captioner)), options)
         captioner.train()
         found = [hypotheses[0] for hypotheses in written]
         captions = [[self.words[i] for i in each.tokens] for each in found]
         scores = self.rewards.score(batch.ids, captions, [each.finished for each in found])
-        return torch.from_numpy(scores).float()
+        return torch.from_numpy(scores).float().to(batch.targets.device)
 
     def _reward_samples(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:
         rows = tokens.tolist()

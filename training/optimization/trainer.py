@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from models.captioner import AnyCaptioner, Captioner, MemoryT, StateT
-from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches, autocast
+from training.batches.loading import BatchLoader, find_device
+from training.batches.training_batch import CPU, CaptionedItem, TrainingBatch, TrainingBatches, autocast
 from training.optimization.learner import (
     Learner,
     NetworkT,
@@ -27,6 +27,7 @@ from training.optimization.learner import (
     build_learner,
 )
 from training.optimization.losses import supervised_loss
+from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
 from training.optimization.validation import Validation
@@ -77,7 +78,8 @@ class Trainer:
     """A recipe, its data, and the folder that remembers how far a run got.
 
     validation: on held-out items. shots_validation: on the same as pseudo-videos of several shots, where such
-    are trained on. save_best: keeps the weights of a network that are the best so far.
+    are trained on. save_best: keeps the weights of a network that are the best so far. processes: that train
+    together, each with its part of the batches; the first one validates, logs and saves.
     """
 
     recipe: Recipe
@@ -87,6 +89,7 @@ class Trainer:
     save_best: Callable[[TrainedNetwork, BestScore], None]
     precision: torch.dtype
     shots_validation: Validation[CaptionedItem] | None = None
+    processes: Processes = ALONE
 
     def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
         """Takes ``recipe.steps`` of cross-entropy; resumes from the run's folder where there is one.
@@ -96,7 +99,7 @@ class Trainer:
         steps = self.recipe.steps
         phase: Phase[AnyCaptioner] = self.make_phase("cross_entropy", steps, self.cross_entropy, self.judge)
         phase = replace(phase, keeps_start=keep_start or steps == 0)
-        self.go_through(phase, build_learner(self.recipe, captioner))
+        self.go_through(phase, build_learner(self.recipe, captioner, self.precision))
 
     def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
         """Takes self-critical steps from the captioner's weights; they are kept where validation gains."""
@@ -104,7 +107,8 @@ class Trainer:
 
         def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
             given = recipe.words_given(self.epoch(step))
-            return reward.loss(network, batch, make_generator(recipe.seed, step, 2), self.precision, given)
+            generator = self.make_generator(step, 2, find_device(network))
+            return reward.loss(network, batch, generator, self.precision, given)
 
         def rate(step: int) -> float:
             moment = TrainingMoment(step / steps, self.epoch(step))
@@ -113,7 +117,7 @@ class Trainer:
         batches = self.batches.with_captions(recipe.self_critical_captions)
         every = recipe.self_critical_every
         phase = Phase("self_critical", steps, every, batches, loss, rate, self.judge, keeps_start=True)
-        self.go_through(phase, build_learner(adapt_to_rewards(recipe), captioner))
+        self.go_through(phase, build_learner(adapt_to_rewards(recipe), captioner, self.precision))
 
     def make_phase(
         self,
@@ -166,39 +170,58 @@ class Trainer:
             step: decides the schedules and all that is drawn.
             choose_memory: the memory that is written from, by default the captioner's choice.
         """
-        seed = self.recipe.seed
-        with self.autocast():
+        device = find_device(captioner)
+        with self.autocast(captioner):
             memory = captioner.encode_batches(batch.inputs_of(captioner))
             if choose_memory is None:
-                memory = captioner.memory_to_learn_from(memory, make_generator(seed, step, 3))
+                memory = captioner.memory_to_learn_from(memory, self.make_generator(step, 3, device))
             else:
                 memory = choose_memory(memory)
             forcing = self.recipe.teacher_forcing(self.epoch(step))
-            generator = make_generator(seed, step, 1)
+            generator = self.make_generator(step, 1, device)
             return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)
 
-    def autocast(self) -> torch.autocast:
-        """Returns a context that computes in half precision where the processor has it."""
-        return autocast(self.precision)
+    def autocast(self, network: nn.Module) -> torch.autocast:
+        """Returns a context that computes on the network's device, in half precision where it has it."""
+        return autocast(self.precision, find_device(network))
+
+    def make_generator(self, step: int, purpose: int, device: torch.device = CPU) -> torch.Generator:
+        """Makes the generator of one step in this process.
+
+        Args:
+            step: the step's number.
+            purpose: 1 to 15, so that what is drawn for one thing does not depend on another.
+            device: on which it draws.
+        """
+        seed = self.processes.shift(self.recipe.seed * 16 + purpose)
+        return torch.Generator(device).manual_seed((seed * 10_000_019 + step) % 2**63)
 
     def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
         """Takes all steps of a phase that the run has not taken yet."""
+        self.processes.check_videos(min(phase.batches.videos, len(phase.batches.items)))
         first, best = self._resume(phase, learner)
         if first == 0 and best == -math.inf and phase.keeps_start:
             best = self._checkpoint(phase, 0, learner, best)
         clock = time.monotonic()
-        bar = tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step")
-        with bar, ThreadPoolExecutor(1) as ahead:
-            coming: Future[TrainingBatch] = ahead.submit(phase.batches.at, first)
-            for step in range(first, phase.steps):
-                batch, coming = coming.result(), ahead.submit(phase.batches.at, step + 1)
-                losses = self._step(phase, learner, batch, step)
+        compute = self.processes.wrap(learner.network, phase.loss)
+        silent = not self.processes.is_first
+        with tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step", disable=silent) as bar:
+            for step, batch in self._load_batches(phase, learner, first):
+                losses = self._step(phase, learner, compute, batch, step)
                 bar.update()
                 if (step + 1) % REPORT_EVERY == 0:
                     self._report(phase, step, losses, time.monotonic() - clock)
                 if (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps:
                     best = self._checkpoint(phase, step + 1, learner, best)
                     bar.set_postfix({phase.metric: f"{best:.1f}"})
+        self.processes.wait()  # for what the first one has saved
+
+    def _load_batches(
+        self, phase: Phase[NetworkT], learner: Learner[NetworkT], first: int
+    ) -> Iterator[tuple[int, TrainingBatch]]:
+        """Yields the phase's steps from ``first`` on, each with this process's part of its batch."""
+        batches = replace(phase.batches, part=self.processes.part)
+        return BatchLoader(batches, find_device(learner.network)).load(first, phase.steps)
 
     def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
         """Returns the first step to take and the best score so far; a phase that is left behind takes none.
@@ -218,15 +241,22 @@ class Trainer:
         return int(state["step"]), float(state["best"])
 
     def _step(
-        self, phase: Phase[NetworkT], learner: Learner[NetworkT], batch: TrainingBatch, step: int
+        self,
+        phase: Phase[NetworkT],
+        learner: Learner[NetworkT],
+        compute: Callable[[TrainingBatch, int], Losses],
+        batch: TrainingBatch,
+        step: int,
     ) -> Losses:
         learner.network.train()
-        torch.manual_seed(self.recipe.seed * 1_000_003 + step)
-        losses = phase.loss(learner.network, batch, step)
+        torch.manual_seed(self.processes.shift(self.recipe.seed * 1_000_003 + step))
+        losses = compute(batch, step)
         learner.update(losses["total"], phase.rate(step), self.recipe.clip)
         return losses
 
     def _report(self, phase: Phase[NetworkT], step: int, losses: Losses, seconds: float) -> None:
+        if not self.processes.is_first:
+            return
         values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
         row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
         self.run.log(row | values)
@@ -234,7 +264,12 @@ class Trainer:
     def _checkpoint(
         self, phase: Phase[NetworkT], step: int, learner: Learner[NetworkT], best: float
     ) -> float:
-        """Scores the averaged weights, keeps them if they are the best, and saves the state."""
+        """Scores the averaged weights, keeps them if they are the best, and saves the state.
+
+        Only the first process does, and only it needs to know how good they are.
+        """
+        if not self.processes.is_first:
+            return best
         averaged = learner.averaged
         scores = phase.judge(averaged)
         score = scores[phase.metric]
@@ -245,14 +280,3 @@ class Trainer:
         place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
         self.run.save({**place, **learner.state(), **phase.remembered})
         return best
-
-
-def make_generator(seed: int, step: int, purpose: int) -> torch.Generator:
-    """Makes the generator of one step.
-
-    Args:
-        seed: the run's.
-        step: the step's number.
-        purpose: 1 to 15, so that what is drawn for one thing does not depend on another.
-    """
-    return torch.Generator().manual_seed((seed * 16 + purpose) * 10_000_019 + step)

@@ -12,6 +12,7 @@ import torch
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
+from training.batches.loading import find_device, move_to
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
 from training.batches.training_batch import ItemT_co, autocast
@@ -71,9 +72,10 @@ class Validation(ABC, Generic[ItemT_co]):
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT],
     ) -> Iterator[list[str]]:
+        device = find_device(captioner)
         for start in range(0, len(self.items), self.group):
-            batches = self.load_group(start)
-            with torch.inference_mode(), autocast(precision):
+            batches = move_to(self.load_group(start), device)
+            with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, choose_memory(memory), self.options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)

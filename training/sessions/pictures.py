@@ -35,9 +35,10 @@ from training.batches.teacher_targets import (
     average_teachers,
     load_soft_targets,
 )
-from training.batches.training_batch import training_precision
+from training.batches.training_batch import CPU, training_precision
 from training.optimization.embedding import train_embedding
 from training.optimization.learner import TrainedNetwork
+from training.optimization.processes import ALONE, Processes
 from training.optimization.refocus_phases import train_later_phases
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
@@ -86,10 +87,10 @@ def train_captioner(
     torch.set_num_threads(settings.threads)
     config = fit_to_streams(make_demo_config(name), streams)
     names = [stream.name for stream in list_streams(config)]
-    inputs = PictureInputs.build(streams, names, read_cards(teachers))
+    inputs = PictureInputs.build(streams, names, read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, training.batches.vocabulary)
+    captioner = captioner_class(name)(config, training.batches.vocabulary).to(settings.device)
     if start is not None:
         captioner.load_state_dict(load_start_weights(start, captioner))
     freeze_all_but(captioner, recipe.only)
@@ -131,10 +132,10 @@ def train_semantic_embedding(
     """
     torch.set_num_threads(settings.threads)
     config = fit_to_streams(SemanticEmbeddingConfig.demo(), streams)
-    inputs = PictureInputs.build(streams, [stream.name for stream in config.streams])
+    inputs = PictureInputs.build(streams, [stream.name for stream in config.streams], (), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings)
     torch.manual_seed(recipe.seed)
-    embedding = SemanticEmbedding(config, training.batches.vocabulary)
+    embedding = SemanticEmbedding(config, training.batches.vocabulary).to(settings.device)
     if start is not None:
         embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
     train_embedding(training.make_trainer(), embedding, training.held_out)
@@ -145,7 +146,8 @@ def train_semantic_embedding(
 class PictureTraining:
     """A recipe joined with its pictures and its folder.
 
-    held_out: the items by which weights are chosen. checkpoints: writes the best weights.
+    held_out: the items by which weights are chosen. checkpoints: writes the best weights. processes: that
+    train together.
     """
 
     recipe: Recipe
@@ -153,6 +155,7 @@ class PictureTraining:
     held_out: Sequence[TrainingItem]
     run: TrainingRun
     checkpoints: CheckpointWriter
+    processes: Processes = ALONE
 
     @classmethod
     def prepare(
@@ -179,7 +182,8 @@ class PictureTraining:
             FileNotFoundError: ``data`` holds no set, or none of the recipe's.
             CheckpointError: a teacher's words are others than this run's.
         """
-        every, held_out = inputs.items(data, settings.cache, recipe.held_out)
+        with settings.processes.first_alone():  # makes the features
+            every, held_out = inputs.items(data, settings.cache, recipe.held_out)
         kept = [item for item in every if item.id.startswith(recipe.ids)]
         if recipe.ids and not kept:
             raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
@@ -191,15 +195,18 @@ class PictureTraining:
             max_length=recipe.max_length,
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
-            dtype=training_precision(),
+            dtype=training_precision(settings.device),
         )
         if recipe.corpus is not None:
             batches = batches.take_subset(recipe.corpus)
-        soft = compute_teacher_targets(teachers, batches, settings.cache) if teachers else None
+        with settings.processes.first_alone():
+            device = settings.device
+            soft = compute_teacher_targets(teachers, batches, settings.cache, device) if teachers else None
         batches = replace(batches, items=with_streams(batches.items, inputs.names), soft=soft)
-        run = TrainingRun(settings.out)
+        run = TrainingRun(settings.out, settings.device)
         checkpoints = CheckpointWriter(recipe, tuple(item.id for item in kept), inputs, run)
-        return cls(recipe, batches, with_streams(held_out, inputs.names), run, checkpoints)
+        shown = with_streams(held_out, inputs.names)
+        return cls(recipe, batches, shown, run, checkpoints, settings.processes)
 
     def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
         """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
@@ -212,6 +219,7 @@ class PictureTraining:
             save_best=save_best or self.checkpoints.save,
             precision=self.batches.dtype,
             shots_validation=PictureValidation(items, options, self.batches.shots),
+            processes=self.processes,
         )
 
 
@@ -221,13 +229,16 @@ def _collect_words(items: Sequence[TrainingItem], size: int) -> Vocabulary:
     return Vocabulary.from_captions(captions, size=size)
 
 
-def compute_teacher_targets(teachers: Sequence[str], batches: PictureBatches, cache: Path) -> SoftTargets:
+def compute_teacher_targets(
+    teachers: Sequence[str], batches: PictureBatches, cache: Path, device: torch.device = CPU
+) -> SoftTargets:
     """Computes what the teachers would write in each place of the captions, on average.
 
     Args:
         teachers: captioners' names or checkpoints.
         batches: whose items and captions they read.
         cache: the folder where it is kept.
+        device: on which they read.
 
     Raises:
         CheckpointError: a teacher's words are others than this run's.
@@ -239,7 +250,7 @@ def compute_teacher_targets(teachers: Sequence[str], batches: PictureBatches, ca
     reading = TeacherReading(encoded, batches.max_length)
 
     def read(teacher: str) -> SoftTargets:
-        checkpoint = load_captioner(teacher)
+        checkpoint = load_captioner(teacher, device)
         if checkpoint.captioner.vocabulary.words != batches.vocabulary.words:
             raise CheckpointError(f"{teacher} has another vocabulary than this run; it cannot teach it.")
         return load_soft_targets(checkpoint.captioner, checkpoint.sha256, reading, cache, batches.dtype)

@@ -66,12 +66,12 @@ def tune_network(
     config = fit_to_streams(make_demo_config(name), DEMO_TUNED)
     if others := [stream.name for stream in list_streams(config) if stream.name != TUNED_GRID]:
         raise NotOnGrid(f"{name} reads {', '.join(others)} too, and not the image networks' grid alone")
-    inputs = PictureInputs.build(DEMO_TUNING, [STAGE, LITE3_GRID], read_cards(teachers))
+    inputs = PictureInputs.build(DEMO_TUNING, [STAGE, LITE3_GRID], read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, training.batches.vocabulary)
     captioner.load_state_dict(load_start_weights(start, captioner))
-    tuned = TunedCaptioner(captioner, load_start_end(start))
+    tuned = TunedCaptioner(captioner, load_start_end(start)).to(settings.device)
     freeze(tuned, recipe.frozen)
     # batches as exact as the networks' end computes
     exact = replace(training, batches=replace(training.batches, dtype=torch.float32))

@@ -88,6 +88,21 @@ def test_bilinear_rows_score_against_their_own_video(bias: bool) -> None:
         torch.testing.assert_close(scores[row], attention.w(energy).squeeze(-1))
 
 
+@pytest.mark.parametrize("kind", [AdditiveAttention, BilinearAttention])
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
+def test_scores_without_gradient_are_those_with_it(
+    kind: type[AdditiveAttention | BilinearAttention], size: float
+) -> None:
+    torch.manual_seed(0)
+    attention = kind(6, 5, 8)
+    keys, h = size * attention.make_keys(torch.randn(2, 3, 4, 5)), torch.randn(6, 6)
+    with torch.no_grad():
+        found, kept = attention.score(h, keys), keys.clone()
+    exact = attention.double().score(h.double(), keys.double())
+    torch.testing.assert_close(found.double(), exact, atol=1e-6, rtol=0)
+    assert torch.equal(keys, kept)
+
+
 def test_a_query_of_zeros_makes_all_places_equal() -> None:
     attention = BilinearAttention(3, 5, 2)
     scores = attention.score(torch.zeros(1, 3), attention.make_keys(torch.randn(1, 4, 5)))

@@ -97,6 +97,47 @@ def test_stops_when_no_open_beam_can_win() -> None:
     assert captioner.steps < 50
 
 
+class RecordingToy(RandomToy):
+    """Keeps what it was asked of at each step: the videos' numbers and the words so far."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(WORDS, seed=seed, ending=2.0)
+        self.asked: list[tuple[list[int], Tensor]] = []
+
+    def step(
+        self, state: Prefixes, word: Tensor, memory: Numbered
+    ) -> tuple[Tensor, Prefixes, StepAttention | None]:
+        log_probs, state, attention = super().step(state, word, memory)
+        self.asked.append((memory.video.tolist(), state.tokens[:, 1:]))
+        return log_probs, state, attention
+
+
+def test_a_captioner_is_not_asked_of_finished_beams() -> None:
+    for seed in range(10):
+        captioner = RecordingToy(seed)
+        decode(captioner, videos(seed % 8), options(beam_size=4, num_captions=4, max_length=9))
+        assert min(len(tokens) for _, tokens in captioner.asked[1:]) < 4
+        assert not any((tokens == EOS).any() for _, tokens in captioner.asked)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("captions", [1, 3])
+def test_a_settled_video_leaves_its_batch_and_nothing_changes(groups: int, captions: int) -> None:
+    numbers, left = range(8), 0
+    search = options(beam_size=4, group_size=groups, num_captions=captions, max_length=12, length_penalty=0.5)
+    for seed in range(10):
+        captioner = RecordingToy(seed)
+        together = decode(captioner, videos(*numbers), search)
+        left += len(captioner.asked[0][0]) - len(captioner.asked[-1][0])
+        for number, found in zip(numbers, together, strict=True):
+            [alone] = decode(captioner, videos(number), search)
+            assert [(h.tokens, h.score) for h in found] == [(h.tokens, h.score) for h in alone]
+            assert found[0].attention is not None
+            assert alone[0].attention is not None
+            assert torch.equal(found[0].attention.temporal, alone[0].attention.temporal)
+    assert left > 20
+
+
 @pytest.mark.parametrize(
     "changes", [{}, {"block_trigrams": True}, {"decoding_constraint": True}, {"name_once": True}]
 )

@@ -89,6 +89,10 @@ class OneStream(DemoStreams):
         return {n: np.tile(by_count[count], (1, 1, width // 8)) for n, (count, width) in self.shapes.items()}
 
 
+def _take(network: CachedNetwork, _: torch.device) -> CachedNetwork:
+    return network
+
+
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
     """Small captioners over drawn features."""
@@ -99,7 +103,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
         "efficientnet-lite3": OneStream(LITE3_GRID, spec=BESIDE),
         "tuned_pair": OneStream(TUNED_GRID, spec=tuned),
     }.items():
-        monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(CachedNetwork, network, VIEWS))
+        monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(_take, CachedNetwork(network, VIEWS)))
     monkeypatch.setitem(DEMO_CONFIGS, "stats", config)
 
 
@@ -307,7 +311,7 @@ def test_a_captioner_moves_to_the_tuned_grid_with_a_teacher_on_another(
     start: Path, data: Path, tmp_path: Path
 ) -> None:
     """Each is fed its own; teachers may read either grid."""
-    there = PICTURE_NETWORKS["tuned_pair"]().network.spec
+    there = PICTURE_NETWORKS["tuned_pair"](torch.device("cpu")).network.spec
     teacher = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
     moved = train_captioner(
         "stats",
@@ -348,7 +352,7 @@ def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a captioner of the tuned grid does not go back to the untouched one unasked."""
-    there = PICTURE_NETWORKS["tuned_pair"]().network.spec
+    there = PICTURE_NETWORKS["tuned_pair"](torch.device("cpu")).network.spec
     tuned = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
     moved = RECIPE.model_copy(update={"name": "demo-moved", "steps": 2})
     monkeypatch.setitem(RECIPES, moved.name, moved)

@@ -40,6 +40,7 @@ from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
 from training.cli import app
 from training.datasets.caption_set import VideoItem
+from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
 from training.optimization import trainer
 from training.optimization.run_folder import RunSettings
@@ -49,7 +50,7 @@ from training.recipes.recipe import CONSTANT, RewardWeights
 from training.sessions import videos
 from training.sessions.videos import train_as_paper
 
-VIDEOS, FEW, STEPS, BATCH = 40, 6, 12, 8
+VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
@@ -120,14 +121,15 @@ def narrow(config: BaseModel) -> BaseModel:
     return config.model_copy(update=changes)
 
 
-def shorten(run: PaperRun, videos: int) -> PaperRun:
+def shorten(run: PaperRun, root: Path) -> PaperRun:
     """The paper's phases in a few steps each, at a rate that shows in them; BLEU alone is paid for."""
     paid = run.recipe.rewards
     short = {"videos": BATCH, "learning_rate": 1e-2, "schedule": CONSTANT, "self_critical_rate": 1e-4}
     recipe = run.recipe.model_copy(
         update={**short, "rewards": RewardWeights(**{**paid.model_dump(), "meteor": 0.0})}
     )
-    epoch = 2 * videos / BATCH
+    captions = SetFolder(root, run.data_set, run.paper).load().in_split("train")
+    epoch = -(-sum(len(video.captions) for video in captions) // BATCH)
     steps = {**dict.fromkeys(run.epochs, 2), next(iter(run.epochs)): STEPS}
     epochs = {phase: count / epoch for phase, count in steps.items()}
     return replace(run, recipe=recipe, epochs=epochs, config=lambda streams: narrow(run.config(streams)))
@@ -154,7 +156,7 @@ class PaperTrials:
 
     def _train(self, recipe: str, captioner: str) -> Path:
         root, out = self.root(recipe, captioner), self.folder / "runs" / f"{recipe}-{captioner}"
-        run = shorten(PAPER_RUNS[recipe, captioner], int(root.name.rpartition("-")[2]))
+        run = shorten(PAPER_RUNS[recipe, captioner], root)
         settings = RunSettings(out, self.folder / "cache", lambda _: None, threads=1)
         return train_as_paper(captioner, run, root, settings)
 
@@ -203,7 +205,7 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     assert [run.recipe.decoding.options] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
-    assert np.mean(found[-3:]) < 0.9 * np.mean(found[:2]), found
+    assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
     with (best.parent / "log.csv").open(newline="") as file:
         assert {row["phase"] for row in csv.DictReader(file)} >= set(run.epochs)
     kept = load_checkpoint(best)
@@ -271,7 +273,7 @@ def served(trials: PaperTrials, root: Path, tmp_path_factory: pytest.TempPathFac
     with RedisServer(tmp_path_factory.mktemp("redis")) as redis, connect(redis.url, patience=5) as client:
         settings = settings.model_copy(update={"redis_url": redis.url})
         with service(client, redis.url, settings) as running, live_api(settings) as api:
-            running.start_worker(PYTHONPATH=str(root))
+            running.start_worker(600, PYTHONPATH=str(root))
             yield api
 
 

@@ -100,9 +100,13 @@ def test_a_teacher_that_pictures_cannot_feed_is_told_by_name(streams: str, said:
         PictureInputs.build(DEMO, ["grid"], [card])
 
 
+def _take(network: CachedNetwork, _: torch.device) -> CachedNetwork:
+    return network
+
+
 def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
     describer = CachedNetwork(EfficientNetLite2(engine="torch", precision="fp32"), VIEWS)
-    monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(replace, describer))
+    monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(_take, describer))
     older = replace(describer.network.spec, weights_sha256="0" * 64)
     with pytest.raises(StreamMismatch, match=r"stats was trained on another grid .*000000000000"):
         PictureInputs.build(DEMO, ["grid"], [Card("stats", {"grid": older}, {}, {})])
@@ -139,7 +143,7 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     """Run by torch, for which nothing has to be converted."""
     for network in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
         describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
-        monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(replace, describer))
+        monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(_take, describer))
     assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]

@@ -1,0 +1,1 @@
+"""Measures everything that a GPU computes: image networks, captioners, training steps, clips a second."""

@@ -1,0 +1,98 @@
+"""A tiny training, as one of the processes that torch.distributed.run starts, or as one alone.
+
+Arguments: the corpus's folder, the run's folder. The first process leaves there, beside the run's own files,
+gradients.pt: of the first batch, by cross-entropy and by refocus' combined loss.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.captioners.refocus import Refocus, RefocusConfig
+from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.inputs import InputStream
+from tests.training.killed_training import RECIPE, trainer
+from training.batches.training_batch import TrainingBatch
+from training.optimization import trainer as optimization_trainer
+from training.optimization.processes import Processes, join_processes, share_mean
+from training.optimization.refocus_phases import LastRewards
+from training.optimization.trainer import Trainer
+
+STEPS = 4
+SHARED = RECIPE.model_copy(update={"steps": STEPS, "validate_every": 2, "forcing_eta": None, "videos": 5})
+STATS = STaTSConfig(
+    streams=(StreamConfig(name="grid", width=8),),
+    embedded=16,
+    words=16,
+    attention=8,
+    hidden=24,
+    query=16,
+    dropout=0.0,
+    tie_words=True,
+)
+REFOCUS = RefocusConfig(
+    grid=InputStream(name="grid", width=8),
+    audio=None,
+    embedded=8,
+    hidden=12,
+    attention=6,
+    dropout=0.0,
+    tie_words=True,
+)
+
+
+def make(folder: Path, out: Path, processes: Processes) -> Trainer:
+    return replace(trainer(folder, out, recipe=SHARED), processes=processes)
+
+
+def gradients(
+    tiny: Trainer, network: Any, loss: Callable[[Any, TrainingBatch, int], Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Of the whole first batch, by this process's part of it."""
+    network.train()
+    compute = tiny.processes.wrap(network, loss)
+    batch = replace(tiny.batches, part=tiny.processes.part).at(0)
+    compute(batch, 0)["total"].backward()
+    return {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
+
+
+def combined(tiny: Trainer) -> dict[str, Tensor]:
+    """Refocus' gradients, with rewards of an earlier epoch that all processes know."""
+    rewards = LastRewards(tiny.batches.items, tiny.processes)
+
+    def loss(network: Refocus, batch: TrainingBatch, _: int) -> dict[str, Tensor]:
+        memory = network.encode_batches(batch.inputs_of(network))
+        found = network.combined_loss(memory, batch.targets, rewards.get(batch))
+        rewards.remember(batch, found.reward)
+        return {"total": share_mean(found.total, (batch.targets >= 0).sum())}
+
+    torch.manual_seed(0)
+    network = Refocus(REFOCUS, tiny.batches.vocabulary)
+    rewards.values[:] = torch.linspace(-1, 1, len(rewards.values))
+    return gradients(tiny, network, loss) | {"rewards": rewards.values}
+
+
+def main(folder: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    optimization_trainer.REPORT_EVERY = 1
+    with join_processes("cpu") as (processes, _):
+        with processes.first_alone():  # draws the corpus
+            tiny = make(folder, out, processes)
+        torch.manual_seed(0)
+        network = STaTS(STATS, tiny.batches.vocabulary)
+        found = {"words": gradients(tiny, network, tiny.cross_entropy), "combined": combined(tiny)}
+        network.zero_grad()
+        tiny.train(network)
+        if processes.is_first:
+            torch.save(found, out / "gradients.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
