@@ -3,7 +3,8 @@
     list → decode (actors on CPUs) → caption (actors on devices) → write
 
 The same on a laptop, where Ray is started here, and on a cluster, by its address: the checkout, its
-environment, the weights and the videos have to be at the same place on every machine.
+environment and the weights have to be at the same place on every machine, and the videos and rows where all
+of them reach them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from app.bulk.rows import Done, find_done
-from app.bulk.stages import CaptionVideos, DecodeVideo, describe_engine
+from app.bulk.rows import DoneVideos, drop_doubles, find_done
+from app.bulk.stages import CaptionVideos, DecodeVideo, EngineAttempts, describe_engine
+from app.bulk.storage import Location, open_location
 from app.bulk.videos import digest_of_options
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -29,6 +31,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its
 try:
     import ray
     import ray.data
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise UsageError(
         "bulk needs Ray: pip install --constraint constraints.txt --group bulk, in a checkout."
@@ -67,33 +70,35 @@ class Tally:
 
 
 def caption_collection(
-    videos: list[str], out: Path, options: CaptionOptions, settings: Settings, fleet: Fleet
+    videos: list[str], out: str, options: CaptionOptions, settings: Settings, fleet: Fleet
 ) -> Tally:
     """Captions all videos that have no row yet.
 
     Args:
         videos: paths and addresses, as app/bulk/videos.py lists them.
-        out: folder of parquet files, made where it is not there.
+        out: folder of parquet files, or its address; made where it is not there.
         options: how captions are written.
         settings: where models are, limits.
         fleet: what runs where.
 
     Raises:
-        UsageError: Ray is not there.
+        UsageError: Ray is not there, or the folder cannot be opened.
         JobFailure: there is nobody who could write as the options ask.
     """
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
     run = digest_of_options(options.model_dump(), _weights_of(info, options))
-    done = find_done(out, run)
-    out.mkdir(parents=True, exist_ok=True)
+    folder = open_location(out)
+    done = find_done(folder, run)
+    if folder.is_local:
+        folder.files.create_dir(folder.path)
     _pipeline(videos, options, settings, fleet, info, run, done).write_parquet(
-        str(out), mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
+        folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
-    codes = _read_codes(out, run)
-    failures = tuple((file, code) for file, code in sorted(codes, key=str) if code is not None)
-    return Tally(len(videos), len(done), len(codes) - len(failures), failures)
+    drop_doubles(folder, run)
+    captioned, failures = _read_codes(folder, run)
+    return Tally(len(videos), len(done), captioned, failures)
 
 
 def start_ray(address: str | None) -> None:
@@ -132,7 +137,7 @@ def _pipeline(
     fleet: Fleet,
     info: EngineInfo,
     run: str,
-    done: Done,
+    done: DoneVideos,
 ) -> ray.data.Dataset:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
@@ -148,7 +153,7 @@ def _pipeline(
     )
     return decoded.map_batches(
         CaptionVideos,
-        fn_constructor_args=(settings, options),
+        fn_constructor_args=(settings, options, RemoteAttempts()),
         compute=ray.data.ActorPoolStrategy(size=engines),
         batch_size=fleet.batch,
         batch_format="numpy",
@@ -164,10 +169,31 @@ def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
     return " ".join(known.get(name, "") for name in names)
 
 
-def _read_codes(out: Path, run: str) -> list[tuple[str, str | None]]:
-    """Reads each file of a run with its code, None where it is captioned."""
-    import pyarrow.dataset
+def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """Counts the captioned files of a run, and reads the others with their codes."""
+    import pyarrow.dataset as ds
 
-    table = pyarrow.dataset.dataset(out, format="parquet").to_table(columns=["file", "run", "code"])
-    rows: Any = table.to_pylist()
-    return [(row["file"], row["code"]) for row in rows if row["run"] == run]
+    rows = ds.dataset(out.path, filesystem=out.files, format="parquet")
+    mine, has_code = ds.field("run") == run, ds.field("code").is_valid()
+    failed: Any = rows.to_table(columns=["file", "code"], filter=mine & has_code).to_pylist()
+    captioned = int(rows.count_rows(filter=mine & ~has_code))
+    return captioned, tuple(sorted((row["file"], row["code"]) for row in failed))
+
+
+class RemoteAttempts:
+    """Asks the one EngineAttempts of a run, which lives on the driver's machine, from any other."""
+
+    def __init__(self) -> None:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        actor: Any = ray.remote(EngineAttempts)
+        placed = actor.options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
+        self._actor = placed.remote()
+
+    def counts(self, videos: Sequence[str]) -> list[int]:
+        return cast(list[int], ray.get(self._actor.counts.remote(list(videos))))
+
+    def begin(self, videos: Sequence[str]) -> None:
+        ray.get(self._actor.begin.remote(list(videos)))
+
+    def end(self, videos: Sequence[str]) -> None:
+        ray.get(self._actor.end.remote(list(videos)))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
+from numpy.typing import NDArray
 
+from app.bulk.storage import Location
 from app.documents.job import Answer
 from extractors.errors import ReelwordError
+from extractors.files import atomic_write
+
+KEY = np.dtype("S16")
 
 log = structlog.get_logger(__name__)
 
@@ -40,8 +49,24 @@ SCHEMA = pa.schema(
     ]
 )
 
-Done = frozenset[tuple[str, str]]
-"""Files that have their row: path and sha256."""
+
+@dataclass(frozen=True, eq=False)
+class DoneVideos:
+    """Knows which videos have their row, by 16 bytes each: every decoder of a cluster has a copy.
+
+    keys: bytes (N,), sorted, of paths with their sha256.
+    """
+
+    keys: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def has(self, file: str, sha256: str) -> bool:
+        """Tells whether a file with these bytes has a row; sha256 is empty of one that could not be read."""
+        key = np.array(video_key(file, sha256), KEY)
+        place = int(np.searchsorted(self.keys, key))
+        return place < len(self.keys) and bool(self.keys[place] == key)
 
 
 def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
@@ -85,20 +110,88 @@ def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     return row
 
 
-def find_done(out: Path, run: str) -> Done:
-    """Lists the videos whose rows are in a folder, and removes parts that a killed run left half written.
+def find_done(out: Location, run: str) -> DoneVideos:
+    """Finds the videos whose rows are in a folder, and removes parts that a killed run left half written.
 
     Args:
         out: folder of parquet files; it need not be there.
         run: digest of options and weights; rows of another run do not count.
     """
-    done: set[tuple[str, str]] = set()
-    for part in sorted(out.glob("*.parquet")):
-        try:
-            rows = pq.read_table(part, columns=["file", "sha256", "run"]).to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            log.warning("a part that is not whole is removed", part=part.name, why=str(error)[:200])
-            part.unlink()
+    found = [_keys_of(table) for _, table in _parts(out, run)]
+    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *found])))
+
+
+def drop_doubles(out: Location, run: str) -> int:
+    """Writes the parts anew that have second rows of a video, without these, and returns how many it dropped.
+
+    There are two of a video that one run could not read and a later one could, and where workers of a run
+    whose driver had been killed wrote while the next one had begun.
+
+    Args:
+        out: folder of parquet files.
+        run: digest of options and weights; rows of another run stay.
+    """
+    seen: set[bytes] = set()
+    read = {key for _, table in _parts(out, run) for key in _files_of(table) if key is not None}
+    dropped = 0
+    for part, table in _parts(out, run):
+        rows, twice = zip(_keys_of(table).tolist(), _unread_of(table), strict=True), []
+        for key, unread in rows:
+            twice.append(key in seen or unread in read)
+            seen.add(key)
+        if any(twice):
+            _write_without(out, part, run, twice)
+            dropped += sum(twice)
+    return dropped
+
+
+def _parts(out: Location, run: str) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the path of each part with file and sha256 of the run's rows."""
+    for part in out.list_files():
+        if not part.endswith(".parquet"):
             continue
-        done.update((row["file"], row["sha256"]) for row in rows if row["run"] == run)
-    return frozenset(done)
+        try:
+            table = pq.read_table(part, columns=["file", "sha256", "run"], filesystem=out.files)
+        except (pa.ArrowException, OSError) as error:
+            if not out.is_local:  # a store has objects whole or not at all: it did not answer
+                raise
+            log.warning("a part that is not whole is removed", part=part, why=str(error)[:200])
+            out.files.delete_file(part)
+            continue
+        yield part, table.filter(pc.equal(table["run"], run))
+
+
+def _write_without(out: Location, part: str, run: str, twice: list[bool]) -> None:
+    table = pq.read_table(part, filesystem=out.files)
+    marks = iter(twice)
+    kept = [each.as_py() != run or not next(marks) for each in table["run"]]
+    rest = table.filter(pa.array(kept))
+    if not len(rest):
+        out.files.delete_file(part)
+    elif out.is_local:
+        with atomic_write(Path(part)) as file:
+            pq.write_table(rest, file)
+    else:
+        pq.write_table(rest, part, filesystem=out.files)
+
+
+def video_key(file: str, sha256: str) -> bytes:
+    """Makes 16 bytes of a path and its bytes' digest, which is empty where they could not be read."""
+    return hashlib.blake2b(f"{file}\0{sha256}".encode(), digest_size=16).digest()
+
+
+def _keys_of(table: pa.Table) -> NDArray[np.bytes_]:
+    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+    return np.array([video_key(file, sha256) for file, sha256 in pairs], KEY)
+
+
+def _files_of(table: pa.Table) -> list[bytes | None]:
+    """Makes a key of each row's file, None where the file could not be read."""
+    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+    return [video_key(file, "") if sha256 else None for file, sha256 in pairs]
+
+
+def _unread_of(table: pa.Table) -> list[bytes | None]:
+    """Makes a key of each row's file where it could not be read, else None."""
+    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+    return [None if sha256 else video_key(file, "") for file, sha256 in pairs]

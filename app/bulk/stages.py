@@ -1,34 +1,44 @@
 """Decodes and captions rows: the two kinds of actors that Ray Data runs, many decoders for an engine.
 
 A video that cannot be captioned goes on as a row with its code. What passes between the two are frames as
-bytes; the captioning side gives them to the engine together.
+bytes; the captioning side gives them to the engine together. An engine that dies of a video is started anew
+by Ray, with the same videos: EngineAttempts remembers which had been begun, and which of them is given up.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import structlog
 from numpy.typing import NDArray
 
-from app.bulk.rows import SCHEMA, Done, caption_row, failure_row
+from app.bulk.rows import SCHEMA, DoneVideos, caption_row, failure_row
 from app.bulk.videos import local_copy
 from app.documents.job import Answer
-from app.errors import JobFailure, UploadMissing
+from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
+from app.fetching.addresses import AllowedHosts
+from app.fetching.fetch import FetchLimits
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineInfo, ignore_progress, load_engine, media_answer
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, load_engine, media_answer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest, Limits
 
+ATTEMPTS = 3  #: of a video of which the engine dies, as a job has
+
 Row = dict[str, Any]
 Batch = dict[str, NDArray[np.object_]]
+Found = EngineAnswer | JobFailure
+
+log = structlog.get_logger(__name__)
 
 
 def describe_engine(settings: Settings) -> EngineInfo:
@@ -39,13 +49,19 @@ def describe_engine(settings: Settings) -> EngineInfo:
 class DecodeVideo:
     """Reads one video a call.
 
-    settings: limits of decoding. request: the frames that the captioner looks at. run: digest of options and
-    weights. done: what has its row already and is passed over.
+    settings: limits of decoding and fetching. request: the frames that the captioner looks at. run: digest of
+    options and weights. done: what has its row already and is passed over.
     """
 
-    def __init__(self, settings: Settings, request: DecodeRequest, run: str, done: Done) -> None:
+    def __init__(self, settings: Settings, request: DecodeRequest, run: str, done: DoneVideos) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._fetch_limits = FetchLimits(
+            settings.max_upload_bytes,
+            settings.url_seconds,
+            settings.min_free_bytes,
+            hosts=AllowedHosts(settings.url_host_names),
+        )
         self._request, self._run, self._done = request, run, done
 
     def __call__(self, row: Row) -> list[Row]:
@@ -53,42 +69,94 @@ class DecodeVideo:
         file = str(row["file"])
         known = {"file": file, "sha256": "", "run": self._run, "answer": "{}", "frames": b"", "failure": b""}
         try:
-            with local_copy(file) as path:
+            with local_copy(file, self._fetch_limits) as path:
                 known["sha256"] = sha256_of(path)
-                if (file, known["sha256"]) in self._done:
+                if self._done.has(file, str(known["sha256"])):
                     return []
                 began = time.perf_counter()
                 decoded = self._decoder.decode(path, self._request, self._limits)
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             known["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
         except ReelwordError as error:
             known["failure"] = pickle.dumps(error)
         else:
             answer = media_answer(decoded, time.perf_counter() - began)
             known |= {"answer": answer.model_dump_json(), "frames": pickle.dumps(decoded.footage, 5)}
-        return [known]
+        is_told = not known["sha256"] and self._done.has(file, "")  # it could not be read before either
+        return [] if is_told else [known]
+
+
+class EngineAttempts:
+    """Counts, as one actor for all engines, how often the captioning of a video was begun and not ended."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()
+
+    def counts(self, videos: Sequence[str]) -> list[int]:
+        return [self._begun[video] for video in videos]
+
+    def begin(self, videos: Sequence[str]) -> None:
+        self._begun.update(videos)
+
+    def end(self, videos: Sequence[str]) -> None:
+        for video in videos:
+            del self._begun[video]
+
+
+class AttemptLog(Protocol):
+    """Says what EngineAttempts does, from another process."""
+
+    def counts(self, videos: Sequence[str]) -> list[int]: ...
+    def begin(self, videos: Sequence[str]) -> None: ...
+    def end(self, videos: Sequence[str]) -> None: ...
 
 
 class CaptionVideos:
     """Captions several videos a call with one engine, which is loaded once.
 
-    settings: of the engine. options: who writes has been chosen in them.
+    settings: of the engine. options: who writes has been chosen in them. attempts: of all engines.
     """
 
-    def __init__(self, settings: Settings, options: CaptionOptions) -> None:
-        self._engine, self._options = load_engine(settings), options
+    def __init__(self, settings: Settings, options: CaptionOptions, attempts: AttemptLog) -> None:
+        self._engine, self._options, self._attempts = load_engine(settings), options, attempts
 
     def __call__(self, batch: Batch) -> pa.Table:
         """Returns a row of SCHEMA for each video."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
         read = [row for row in rows if not row["failure"]]
-        videos = [pickle.loads(row["frames"]) for row in read]
-        found = self._engine.describe_and_caption(videos, [self._options] * len(videos), ignore_progress)
-        answers = {id(row): answer for row, answer in zip(read, found, strict=True)} if videos else {}
+        answers = {id(row): found for row, found in zip(read, self._caption(read), strict=True)}
         return pa.Table.from_pylist([_finish(row, answers.get(id(row))) for row in rows], schema=SCHEMA)
 
+    def _caption(self, rows: Sequence[Row]) -> list[Found]:
+        """Captions all together, or one by one where an engine died of them or refused them."""
+        names = [f"{row['file']} {row['sha256']}" for row in rows]
+        counts = self._attempts.counts(names) if rows else []
+        if rows and not any(counts):
+            self._attempts.begin(names)
+            found = self._try_caption(rows)
+            self._attempts.end(names)
+            if not isinstance(found, EngineFault):
+                return found
+        return [self._caption_alone(*each) for each in zip(rows, names, counts, strict=True)]
 
-def _finish(row: Mapping[str, Any], found: Any) -> Row:
+    def _caption_alone(self, row: Row, name: str, count: int) -> Found:
+        if count >= ATTEMPTS:
+            return EngineCrashed(f"The engine ended {ATTEMPTS} times while it captioned this video.")
+        self._attempts.begin([name])
+        found = self._try_caption([row])
+        self._attempts.end([name])
+        return found if isinstance(found, EngineFault) else found[0]
+
+    def _try_caption(self, rows: Sequence[Row]) -> list[Found] | EngineFault:
+        videos = [pickle.loads(row["frames"]) for row in rows]
+        try:
+            return self._engine.describe_and_caption(videos, [self._options] * len(videos), ignore_progress)
+        except Exception as error:
+            log.exception("the engine met an error", files=[row["file"] for row in rows])
+            return EngineFault(f"The engine met an error ({type(error).__name__}).")
+
+
+def _finish(row: Mapping[str, Any], found: Found | None) -> Row:
     known = Answer.model_validate_json(row["answer"])
     if found is None:
         return failure_row(row, known, pickle.loads(row["failure"]))

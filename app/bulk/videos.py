@@ -1,4 +1,4 @@
-"""Lists the videos of a collection: a folder, a text file with a line each, or an fsspec address."""
+"""Lists the videos of a collection: a folder, a text file with a line each, or an address of a store."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
-import fsspec
+import anyio
 
+from app.bulk.storage import open_location
 from app.errors import UsageError
 from app.extract.inputs import find_videos
+from app.fetching.fetch import FetchLimits, fetch
 from extractors.media.containers.container import VIDEO_SUFFIXES
 
-PIECE = 1 << 20
 LIST_SUFFIXES = (".txt", ".lst", ".list")
+WEB = ("http://", "https://")
 
 
 def list_videos(source: str) -> list[str]:
     """Lists paths and addresses, each once, in the source's order.
 
     Args:
-        source: a folder, a video, a text file (``.txt``, ``.lst``) with a path or an address in each line, or
-            an address that fsspec reads, as ``s3://bucket/folder``.
+        source: a folder, a video, a text file (``.txt``, ``.lst``) with a path or an address (``s3://``,
+            ``https://``, …) in each line, or a folder's address, as ``s3://bucket/folder``.
 
     Raises:
         UsageError: there is nothing at the source, or no video.
     """
+    if source.startswith(WEB):
+        return [source]
     if "://" in source:
         return _list_remote(source)
     if not Path(source).exists():
@@ -40,19 +45,26 @@ def list_videos(source: str) -> list[str]:
 
 
 @contextmanager
-def local_copy(video: str) -> Iterator[Path]:
+def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
     """Gives the path of a video on this machine's disk; one from elsewhere is copied and removed again.
 
-    Raises OSError.
+    Args:
+        video: a path or an address.
+        limits: of what is fetched from the web.
+
+    Raises:
+        OSError, UsageError: it cannot be read.
+        JobFailure: the web does not give it, or it is larger than may be (UrlNotFound, UrlTooLarge, …).
     """
     if "://" not in video:
         yield Path(video)
         return
     with tempfile.TemporaryDirectory(prefix="reelword-bulk-") as folder:
-        path = Path(folder) / Path(video).name
-        with fsspec.open(video, "rb") as remote, path.open("wb") as local:
-            while piece := remote.read(PIECE):
-                local.write(piece)
+        path = Path(folder) / (PurePosixPath(urlsplit(video).path).name or "video")
+        if video.startswith(WEB):
+            anyio.run(fetch, video, path, limits)
+        else:
+            open_location(video).copy_to(path)
         yield path
 
 
@@ -74,12 +86,12 @@ def _read_list(path: Path) -> list[str]:
 
 
 def _list_remote(source: str) -> list[str]:
+    place = open_location(source)
     try:
-        files, folder = fsspec.core.url_to_fs(source)
-        names = files.find(folder)
-    except (OSError, ValueError, ImportError) as error:
+        paths = list(place.list_files())
+    except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be listed: {error}.") from error
-    found = [files.unstrip_protocol(name) for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES]
+    found = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]
     if not found:
         raise UsageError(f"There is no video below {source}.")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,14 +22,17 @@ def bulk(
             metavar="SOURCE", help="A folder, a .txt with a video a line, or s3://…", show_default=False
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of parquet files, as captions.parquet.")],
+    out: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder of parquet files, as captions.parquet or s3://….")
+    ],
     captioner: Annotated[str | None, typer.Option(help="Which captioner writes.")] = None,
     members: Annotated[str | None, typer.Option(help="Of fusion or ensemble: captioners.")] = None,
     beam_size: Annotated[int, typer.Option(help="Hypotheses kept at each word.")] = 5,
     num_captions: Annotated[int, typer.Option(help="How many captions, best first.")] = 1,
     max_length: Annotated[int, typer.Option(help="Most words in a caption.")] = 20,
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster, or auto; default: Ray is started here.")
+        str | None,
+        typer.Option(help="Of a Ray cluster, or auto; default: RAY_ADDRESS, or Ray is started here."),
     ] = None,
     decoders: Annotated[int | None, typer.Option(min=1, help="Actors that read videos.")] = None,
     engines: Annotated[

@@ -57,6 +57,16 @@ class Keys:
         return f"{self.namespace}:workers"
 
     @property
+    def ready_workers(self) -> str:
+        """Names those that take jobs, by when their advertisements lapse; lua/advertise.lua writes it."""
+        return f"{self.workers}:ready"
+
+    @property
+    def vanishing(self) -> str:
+        """Names the expired jobs by when their records are gone; lua/finish.lua finds it by the clock."""
+        return f"{self.namespace}:vanishing"
+
+    @property
     def clock(self) -> str:
         return f"{self.namespace}:clock"
 

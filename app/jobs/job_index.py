@@ -130,7 +130,11 @@ class JobIndex:
                 )
 
     def mend(self) -> None:
-        """Goes on a bounded way through the index and through the records, and puts right what it meets."""
+        """Takes out what has vanished in its time; goes on a bounded way through the index and through the
+        records, and puts right what it meets.
+        """
+        while vanished := self._take_vanished():
+            self.reindex(vanished)
         for _ in range(STEPS):
             self.reindex(self._next_indexed())
             if self._indexed_at == 0:
@@ -139,6 +143,20 @@ class JobIndex:
             self.reindex(self._next_records())
             if self._record_at == 0:
                 break
+
+    def _take_vanished(self) -> list[str]:
+        """Takes some of the expired jobs whose records are gone by now."""
+        with unavailable_if_away():
+            if self._server.type(self._keys.vanishing) != "zset":
+                return []
+            now: Any = self._server.time()
+            before = now[0] - 1  # of the second that ends now some are still there
+            found: Any = self._server.zrange(
+                self._keys.vanishing, "-inf", before, byscore=True, offset=0, num=AT_A_TIME
+            )
+            if found:
+                self._server.zrem(self._keys.vanishing, *found)
+        return list(found)
 
     def _next_indexed(self) -> list[str]:
         """Takes the next ids of the index; at its end ``_indexed_at`` is 0."""

@@ -197,11 +197,9 @@ class Jobs:
             KeyTaken: another request has the idempotency key.
             TooManyJobs: as many of their owner as may be are not over yet.
         """
-        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
-            # By its text: a pipeline cannot be told to load a script that the server has forgotten.
-            pipe.eval(script.text, len(keys), *keys, *arguments)
-            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
-            created, flushed = pipe.execute(raise_on_error=False)
+        created, flushed = self._run_flushed(script, keys, arguments, by_text=False)
+        if isinstance(created, redis.exceptions.NoScriptError):
+            created, flushed = self._run_flushed(script, keys, arguments, by_text=True)
         if isinstance(created, redis.RedisError):  # its memory or its disk is full
             raise NotOnDisk(f"Redis takes no more jobs ({created}).") from created
         if created == TOO_MANY:
@@ -209,6 +207,15 @@ class Jobs:
         if created == KEY_TAKEN:
             raise KeyTaken
         self._check_flushed(job_ids, flushed)
+
+    def _run_flushed(
+        self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], *, by_text: bool
+    ) -> list[Any]:
+        """Runs a script and waits for Redis's disk; returns both replies, errors among them."""
+        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+            script.add_to(pipe, keys, arguments, by_text=by_text)
+            pipe.waitaof(1, 0, DISK_PATIENCE_MS)
+            return list(pipe.execute(raise_on_error=False))
 
     def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
         """Names what scripts need that make an idempotency key stand for what they accept."""

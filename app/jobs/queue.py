@@ -21,7 +21,8 @@ import redis
 from app.jobs.job import GROUP, PRIORITIES, Keys, Priority
 from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
 
-RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries
+RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries, by all workers together
+NOT_YET = -1.0  #: when a worker has looked that has to look at once
 NOBODY = "nobody"  #: the consumer that has what was handed back (lua/finish.lua)
 FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been away this long is removed
 
@@ -57,7 +58,7 @@ class Queue:
     ) -> None:
         self._server, self._worker, self._keys = server, worker, keys or Keys()
         self._lease_ms, self._attempts = round(lease * 1000), attempts
-        self._looked_at = -RECOVERY_INTERVAL
+        self._looked_at = NOT_YET
         self._leftover: list[Offer] = []
         self._streams = {self._keys.stream(priority): priority for priority in PRIORITIES}
         self._take = LuaScript(server, "take")
@@ -109,18 +110,28 @@ class Queue:
         return taken
 
     def _share(self, count: int, is_ahead: bool) -> list[Offer]:
-        looks = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
+        looks = self._looks()
         keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
         limits = [count, self._lease_ms, self._attempts]
-        prefixes = [self._keys.job(""), self._keys.worker("")]
-        reply: Any = self._take(keys, [GROUP, self._worker, *limits, *prefixes, int(looks), int(is_ahead)])
+        interval = round(RECOVERY_INTERVAL * 1000)
+        reply: Any = self._take(
+            keys, [GROUP, self._worker, *limits, self._keys.job(""), interval, looks, int(is_ahead)]
+        )
         found = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
             for number, entry, is_recovered, fields in reply
         ]
-        if looks and not any(offer.is_recovered for offer in found):
-            self._looked_at = time.monotonic()  # else there may be more: looked for again at once
+        if any(offer.is_recovered for offer in found):
+            self._looked_at = NOT_YET  # there may be more
+        elif looks:
+            self._looked_at = time.monotonic()
         return found
+
+    def _looks(self) -> int:
+        """Returns 2 to look for abandoned jobs now, 1 unless another worker has just done so, or 0."""
+        if self._looked_at <= NOT_YET:
+            return 2
+        return int(time.monotonic() - self._looked_at >= RECOVERY_INTERVAL)
 
     def _next(self, count: int, block: float) -> list[Offer]:
         if block <= 0:
@@ -215,14 +226,13 @@ def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
 
 
 def _in_hand(server: redis.Redis, stream: str) -> int:
-    """Counts the entries that some worker was given and did not hand back."""
-    try:
-        consumers: Any = server.xinfo_consumers(stream, GROUP)
-    except redis.ResponseError as error:
-        if "NOGROUP" not in str(error):
-            raise
+    """Counts the entries that some worker was given and did not hand back, however many workers there are."""
+    groups: Any = server.xinfo_groups(stream)
+    given = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
+    if not given:
         return 0
-    return sum(int(consumer["pending"]) for consumer in consumers if consumer["name"] != NOBODY)
+    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", given, NOBODY)
+    return given - len(handed_back)
 
 
 def _offer(entry: str, fields: Mapping[str, str], priority: Priority, *, is_recovered: bool) -> Offer:

@@ -1,5 +1,6 @@
 """Removes what is left over while the service runs; a thread of every API and every worker.
 
+    results         that have been kept long enough, as workers do after a while each
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done with them, or of which there is no record
     results         of jobs that were canceled or have expired, or of which there is no record
@@ -97,9 +98,22 @@ class Sweeper:
             self._seen = set()
             self._pass_turn()
             return
+        self._expire_due()
         sizes = self._blobs.sizes("results", depth=2)
         self._sweep_orphans(sizes)
         self._keep_budget(sizes)
+
+    def _expire_due(self) -> None:
+        """Forgets all results that have been kept long enough: workers forget few at a time, beside jobs."""
+        count = 0
+        while due := self._jobs.due(AT_A_TIME):
+            for job_id in due:
+                if self._jobs.expire(job_id):
+                    self._blobs.remove(f"results/{job_id}")
+                    self._blobs.remove(f"uploads/{job_id}")
+            count += len(due)
+        if count:
+            log.info("results expired", count=count)
 
     def _is_turn(self) -> bool:
         """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its

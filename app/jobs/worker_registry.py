@@ -5,6 +5,7 @@ An advertisement lives for a few seconds and is renewed with the lease, so what 
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import redis
@@ -19,6 +20,8 @@ from app.jobs.redis_client import LuaScript, unavailable_if_away
 log = structlog.get_logger(__name__)
 
 TIME_TO_LIVE = 10.0  #: seconds without a word after which a worker is off the list
+FEW = 32  #: workers that are read anew each time; a longer list is read once in FRESH_SECONDS
+FRESH_SECONDS = 1.0
 
 
 class WorkerInfo(BaseModel):
@@ -59,6 +62,7 @@ class WorkerRegistry:
     ) -> None:
         self._server, self._keys, self._lasts_ms = server, keys or Keys(), round(time_to_live * 1000)
         self._advertise, self._listed = LuaScript(server, "advertise"), LuaScript(server, "listed")
+        self._last: tuple[float, list[WorkerInfo]] = (0.0, [])
 
     def advertise(self, info: WorkerInfo) -> None:
         """Lists a worker for ``time_to_live`` seconds more."""
@@ -71,13 +75,23 @@ class WorkerRegistry:
         with unavailable_if_away(), self._server.pipeline() as pipe:
             pipe.delete(self._keys.worker(name))
             pipe.zrem(self._keys.workers, name)
+            pipe.zrem(self._keys.ready_workers, name)
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
         """Lists the workers that live, by name; names whose advertisement has lapsed are dropped.
 
-        An advertisement that this version cannot read counts for nothing and harms no other.
+        An advertisement that this version cannot read counts for nothing and harms no other. Every submission
+        asks; a list of many workers, which takes long to read, may be FRESH_SECONDS old.
         """
+        read_at, found = self._last
+        if len(found) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
+            self._last = (time.monotonic(), found)  # other threads go on with the old list meanwhile
+            found = self._read()
+            self._last = (time.monotonic(), found)
+        return list(found)
+
+    def _read(self) -> list[WorkerInfo]:
         keys = [self._keys.workers, self._keys.clock, self._keys.dead]
         with unavailable_if_away():
             reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])

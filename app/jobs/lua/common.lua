@@ -83,6 +83,21 @@ local function job_of(fields)
   end
 end
 
+-- What Redis knows of a stream's group as a whole, or nil where there is none; costs the same with any number of
+-- consumers, which XPENDING's summary does not.
+local function group_of(stream, group)
+  local reply = redis.pcall('XINFO', 'GROUPS', stream)
+  for _, each in ipairs(reply.err and {} or reply) do
+    local about = {}
+    for i = 1, #each, 2 do
+      about[each[i]] = each[i + 1]
+    end
+    if about.name == group then
+      return about
+    end
+  end
+end
+
 -- The consumers of a stream's group, each with its name, pending and idle; none where there is no group.
 local function consumers_of(stream, group)
   local reply, found = redis.pcall('XINFO', 'CONSUMERS', stream, group), {}

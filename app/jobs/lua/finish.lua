@@ -12,6 +12,7 @@
 -- the job is not there).
 
 local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local VANISHING = string.gsub(CLOCK, 'clock$', 'vanishing')
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local answer, reason, keep, lease, measured = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[10]
@@ -84,6 +85,9 @@ if target == 'expired' then
   redis.call('HDEL', record, 'answer', 'error')
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
+  -- The record vanishes by itself, and its places in the index then (app/jobs/job_index.py).
+  expect(VANISHING, 'zset')
+  redis.call('ZADD', VANISHING, redis.call('TIME')[1] + math.ceil(keep), id)
   index_job(record, id)
   expire_batch()
   redis.call('DEL', events)
@@ -120,6 +124,7 @@ if target == 'queued' then
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
   index_job(record, id)
+  redis.call('HDEL', CLOCK, 'looked')  -- it is looked for at once
   tell(events, record)
   return 'done'
 end

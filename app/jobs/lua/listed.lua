@@ -18,6 +18,7 @@ for i = 1, #names, 2 do
     table.insert(found, text)
   else
     redis.call('ZREM', KEYS[1], name)
+    redis.pcall('ZREM', KEYS[1] .. ':ready', name)
   end
 end
 return found

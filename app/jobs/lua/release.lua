@@ -41,8 +41,10 @@ for k = 1, streams do
     if name ~= me and string.sub(name, 1, #dead) == dead then
       released = released + release_all(KEYS[k], name)
       redis.pcall('ZREM', KEYS[streams + 1], name)
+      redis.pcall('ZREM', KEYS[streams + 1] .. ':ready', name)
       redis.call('DEL', worker_prefix .. name)
     end
   end
 end
+redis.pcall('HDEL', CLOCK, 'looked')
 return released

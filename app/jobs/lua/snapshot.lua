@@ -34,15 +34,9 @@ local function read_pending(stream)
 end
 
 local function last_given(stream)
-  local reply = redis.pcall('XINFO', 'GROUPS', stream)
-  for _, each in ipairs(reply.err and {} or reply) do
-    local about = {}
-    for i = 1, #each, 2 do
-      about[each[i]] = each[i + 1]
-    end
-    if about.name == group then
-      return about['last-delivered-id'], about.pending
-    end
+  local about = group_of(stream, group)
+  if about then
+    return about['last-delivered-id'], about.pending
   end
   return '0-0', 0
 end

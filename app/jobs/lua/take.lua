@@ -2,37 +2,39 @@
 -- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait.
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
---       6 what a job's key begins with   7 what a worker's key begins with   8 1 to look for abandoned jobs
+--       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
+--       8 2 to look for them now, 1 where nobody has for so long, 0 not to
 --       9 1 where the worker is at work, and takes jobs to be read ahead
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local allowed, job_prefix, worker_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local allowed, job_prefix, interval = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local streams = #KEYS - 3
-local workers = KEYS[streams + 1]
+local ready = KEYS[streams + 1] .. ':ready'  -- lua/advertise.lua
 local is_ahead = ARGV[9] == '1'
 local PAGE = 100
+local FEW = 64  -- workers; among more, what a dead one has in hand weighs little, and nobody is asked one by one
 
 for k = 1, streams do
   expect(KEYS[k], 'stream')
 end
-expect(workers, 'zset')
+expect(ready, 'zset')
 local now = tick(lease)
 
-local waiting = 0
+local waiting, given = 0, 0
 for k = 1, streams do
-  waiting = waiting + redis.call('XLEN', KEYS[k]) - redis.call('XPENDING', KEYS[k], group)[1]
+  local pending = (group_of(KEYS[k], group) or {pending = 0}).pending
+  waiting, given = waiting + redis.call('XLEN', KEYS[k]) - pending, given + pending
 end
 
--- Live workers that take jobs, with how many each has in hand.
+local since = now.is_settling and '-inf' or '(' .. string.format('%d', now.ms)
+local live = math.max(1, redis.call('ZCOUNT', ready, since, '+inf'))  -- workers that take jobs
+
+-- Those, with how many each has in hand.
 local function loads()
   local found = {[me] = 0}
-  for _, name in ipairs(redis.call('ZRANGE', workers, 0, -1)) do
-    local text = redis.pcall('GET', worker_prefix .. name)
-    local is_read, info = pcall(cjson.decode, text)
-    if is_read and type(info) == 'table' and info.is_ready == true then
-      found[name] = 0
-    end
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', ready, since, '+inf')) do
+    found[name] = 0
   end
   for k = 1, streams do
     for _, consumer in ipairs(consumers_of(KEYS[k], group)) do
@@ -102,6 +104,9 @@ end
 
 -- Whether another worker has nothing to do: what is there is left to it.
 local function is_another_idle()
+  if live > FEW then
+    return given < live
+  end
   for name, load in pairs(loads()) do
     if name ~= me and load == 0 then
       return true
@@ -114,13 +119,16 @@ end
 -- other pays for it. Returns them, and whether nothing else may be taken: a worker at work leaves the last
 -- attempt until it has nothing else.
 local function share_of_abandoned()
+  local found = look(live * most)
+  if #found == 0 then
+    redis.pcall('HSET', CLOCK, 'looked', string.format('%d', now.ms))
+    return {}
+  end
   local idle = 0
   for _, load in pairs(loads()) do
     idle = idle + (load == 0 and 1 or 0)
   end
-  idle = math.max(idle, 1)
-  local found = look(idle * most)
-  local share = math.min(most, math.ceil(#found / idle))
+  local share = math.min(most, math.ceil(#found / math.max(idle, 1)))
   local taken = {}
   if is_ahead and found[1] and found[1].is_last then
     return {}, true
@@ -141,25 +149,44 @@ local function share_of_abandoned()
   return taken, false
 end
 
+-- How many this worker has in hand, how many all have, and how many they are.
+local function loads_of_all()
+  if live > FEW then
+    local mine = 0
+    for k = 1, streams do
+      mine = mine + #redis.call('XPENDING', KEYS[k], group, '-', '+', most, me)
+    end
+    return mine, given, live
+  end
+  local found, total, count = loads(), 0, 0
+  for _, load in pairs(found) do
+    total, count = total + load, count + 1
+  end
+  return found[me], total, count
+end
+
 -- As many as bring this worker to what all would have in hand if those that wait were dealt out evenly; one
 -- at least where it is idle. What is left over goes to whoever is free first.
 local function share_of_waiting()
   if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
     return 1
   end
-  local in_hand, live, mine = 0, 0, 0
-  for name, load in pairs(loads()) do
-    in_hand, live = in_hand + load, live + 1
-    mine = name == me and load or mine
-  end
-  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / live) - mine))
+  local mine, in_hand, count = loads_of_all()
+  return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / count) - mine))
 end
 
-if is_ahead and (waiting == 0 and ARGV[8] ~= '1' or is_another_idle()) then
+-- All that workers have in hand is walked through: one of them does it now and then for all.
+local function is_to_look()
+  local looked = number(redis.call('HGET', CLOCK, 'looked')) or 0
+  return ARGV[8] == '2' or ARGV[8] == '1' and now.ms - looked >= interval
+end
+
+local looks = is_to_look()
+if is_ahead and (waiting == 0 and not looks or is_another_idle()) then
   return {}
 end
 
-if ARGV[8] == '1' then
+if looks then
   local taken, is_all = share_of_abandoned()
   if #taken > 0 or is_all then
     return taken

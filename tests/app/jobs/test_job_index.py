@@ -249,6 +249,26 @@ def test_an_expired_record_leaves_the_index_when_its_time_is_over(jobs: Jobs, qu
     assert index_holds(jobs, job_id) == set()
 
 
+def test_expired_records_leave_the_index_however_many_there_are(
+    server: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a service that ends more jobs than ``mend`` walks over would grow for ever."""
+    monkeypatch.setattr("app.jobs.job_index.STEPS", 0)
+    monkeypatch.setattr("app.jobs.job_index.AT_A_TIME", 2)
+    jobs = Jobs(server, attempts=3, lease=5, result_ttl=1, keys=keys)
+    gone, kept = [submit(jobs, owner="ann") for _ in range(5)], submit(jobs)
+    for job_id in gone:
+        assert jobs.cancel(job_id) == "done"
+        assert jobs.expire(job_id)
+    jobs.index.mend()
+    assert server.zcard(keys.index) == 6  # their records are still there
+    time.sleep(3.1)
+    jobs.index.mend()
+    assert server.zrange(keys.index, 0, -1) == [kept]
+    assert server.zcard(keys.vanishing) == 0
+    assert server.hlen(f"{keys.index}:owners") == 0
+
+
 def test_jobs_of_versions_without_an_index_are_found(jobs: Jobs, queue: Queue) -> None:
     sent = [submit(jobs, owner="ann") for _ in range(3)]
     for name in jobs.server.keys(f"{jobs.keys.index}*"):

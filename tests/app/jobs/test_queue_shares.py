@@ -6,7 +6,8 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -473,3 +474,58 @@ def test_old_consumers_are_forgotten_but_not_the_one_for_what_is_handed_back(
     Queue(server, "host-7-new", lease=1, keys=jobs.keys).open()
     consumers: Any = server.xinfo_consumers(stream, "workers")
     assert [consumer["name"] for consumer in consumers] == ["nobody"]
+
+
+def calls_of(server: redis.Redis, act: Callable[[], object]) -> int:
+    """How many commands Redis ran, those of scripts among them."""
+
+    def total() -> int:
+        stats: Any = server.info("commandstats")
+        return sum(int(each["calls"]) for name, each in stats.items() if name != "cmdstat_info")
+
+    before = total()
+    act()
+    return total() - before
+
+
+def test_what_a_worker_costs_redis_does_not_grow_with_their_number(jobs: Jobs, server: redis.Redis) -> None:
+    """Between two looks for abandoned jobs; before, each worker asked Redis about every other one."""
+    calls = {}
+    for count in (70, 140):
+        crowd = Crowd(jobs)
+        crowd.join(*(f"w{number}" for number in range(count)))
+        submit(jobs, 20)
+        queue = crowd._queues["w1"]
+        server.hset(jobs.keys.clock, "looked", 10**14)
+        queue._looked_at = time.monotonic() - 10
+        calls[count] = [
+            calls_of(server, partial(queue.take, 4, block=0)),
+            calls_of(server, lambda: waiting(server, jobs.keys)),
+        ]
+    assert calls[70] == calls[140]
+    assert max(calls[70]) < 40
+
+
+def test_one_worker_looks_for_abandoned_jobs_for_all(jobs: Jobs, server: redis.Redis) -> None:
+    jobs = Jobs(server, attempts=3, lease=60, result_ttl=60, keys=jobs.keys)
+    crowd = Crowd(jobs, batch=1)
+    crowd.join("ann", "bob", "cat")
+    (job_id,) = submit(jobs, 1)
+    assert crowd.work("ann") == [job_id]
+    queue = crowd._queues["cat"]
+    assert crowd.offers("bob") == []  # has looked for all
+    server.hset(jobs.keys.job(job_id), "lease", 0)
+    queue._looked_at = 0.0  # long ago; but bob has only just looked
+    assert queue.take(1, block=0) == []
+    time.sleep(0.6)
+    queue._looked_at = 0.0
+    assert [offer.job_id for offer in queue.take(1, block=0)] == [job_id]
+
+
+def test_among_many_workers_jobs_are_dealt_out_evenly_too(crowd: Crowd, jobs: Jobs) -> None:
+    names = [f"w{number:02}" for number in range(70)]
+    crowd.join(*names)
+    submit(jobs, 150)
+    taken = [len(crowd.work(name)) for name in names[:5]]
+    assert taken == [2, 2, 2, 2, 2]
+    assert len(crowd.work(names[0])) == 1  # it has its share in hand: one at least

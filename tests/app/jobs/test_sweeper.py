@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from pathlib import Path
 
@@ -61,6 +62,23 @@ def test_what_has_no_record_goes_in_the_second_round(sweeper: Sweeper, jobs: Job
     assert all_blobs(blobs) == {f"uploads/{waiting}"}
 
 
+def test_all_results_that_are_due_expire_in_one_round(
+    jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker expires a hundred now and then, which is fewer than it may have ended meanwhile."""
+    monkeypatch.setattr("app.jobs.sweeper.AT_A_TIME", 2)
+    sweeper = Sweeper(jobs, blobs, settings.model_copy(update={"keep_uploads": "result"}))
+    due, running = [put_job(jobs, blobs) for _ in range(5)], put_job(jobs, blobs)
+    for job_id in due:
+        put_result(blobs, job_id)
+        assert jobs.cancel(job_id) == "done"
+    server.zadd(jobs.keys.expiry, dict.fromkeys((*due, running), 1))
+    sweeper.sweep()
+    assert all_blobs(blobs) == {f"uploads/{running}"}
+    states = [job.state for job in map(jobs.get, (*due, running)) if job is not None]
+    assert states == ["expired"] * 5 + ["queued"]
+
+
 def test_a_record_that_comes_after_its_blob_keeps_it(sweeper: Sweeper, jobs: Jobs, blobs: Blobs) -> None:
     blobs.write("uploads/late", b"video")
     sweeper.sweep()
@@ -88,7 +106,7 @@ def test_jobs_that_are_over_keep_what_is_still_of_use(
         blobs.write(f"uploads/{state}", b"video")
         put_result(blobs, state)
         server.hset(jobs.keys.job(state), mapping={"state": state, "ended_at": 1})
-        server.zadd(jobs.keys.expiry, {state: 1})
+        server.zadd(jobs.keys.expiry, {state: time.time() + 3600})
     sweeper.sweep()
     sweeper.sweep()
     assert all_blobs(blobs) == {f"{folder}/{state}" for state, folders in kept.items() for folder in folders}

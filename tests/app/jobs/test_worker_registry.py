@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 import redis
 
 from app.jobs.captioner_info import CaptionerInfo
@@ -71,3 +72,29 @@ def test_a_clock_set_back_keeps_no_dead_worker_on_the_list(server: redis.Redis, 
     registry.advertise(info("bob"))
     server.hincrby(keys.clock, "wall", -600_000)  # and set forward it takes none off the list that lives
     assert [worker.name for worker in registry.workers()] == ["bob"]
+
+
+def test_a_long_list_is_read_once_a_second(
+    server: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each submission asks for it, and a thousand workers take a tenth of a second to read."""
+    monkeypatch.setattr("app.jobs.worker_registry.FRESH_SECONDS", 0.5)
+    registry = WorkerRegistry(server, keys)
+    for number in range(40):
+        registry.advertise(info(f"w{number}", "stats"))
+    assert len(registry.workers()) == 40
+    registry.advertise(info("late", "stats"))
+    assert len(registry.workers()) == 40
+    time.sleep(0.6)
+    assert len(registry.workers()) == 41
+
+
+def test_who_loads_or_leaves_is_none_that_takes_jobs(server: redis.Redis, keys: Keys) -> None:
+    registry = WorkerRegistry(server, keys)
+    registry.advertise(info("ann"))
+    registry.advertise(info("bob", is_ready=False))
+    registry.advertise(info("cat"))
+    assert server.zrange(keys.ready_workers, 0, -1) == ["ann", "cat"]
+    registry.advertise(info("ann", is_ready=False))
+    registry.withdraw("cat")
+    assert server.zcard(keys.ready_workers) == 0

@@ -1,0 +1,106 @@
+"""What becomes of videos that harm the engine, and of those that cannot be read, without Ray."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.bulk.rows import KEY, DoneVideos, video_key
+from app.bulk.stages import Batch, CaptionVideos, DecodeVideo, EngineAttempts
+from app.documents.job import Answer
+from app.errors import UploadMissing
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer
+from app.settings import Settings
+from extractors.media.request import DecodeRequest
+from tests.media import write_video
+
+NOTHING = DoneVideos(np.empty(0, KEY))
+
+
+class Died(BaseException):
+    """Ends the process of an engine, in its place."""
+
+
+class ScriptedEngine:
+    """Captions words as they are, raises an error at "odd" and dies at "deadly"."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def describe_and_caption(self, videos: Sequence[str], *_: object) -> list[EngineAnswer]:
+        self.seen.update(videos)
+        if "deadly" in videos:
+            raise Died
+        if "odd" in videos:
+            raise RuntimeError("the shapes do not fit")
+        return [EngineAnswer(Answer(caption=video, captions=[]), None) for video in videos]
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
+    made = ScriptedEngine()
+    monkeypatch.setattr("app.bulk.stages.load_engine", lambda settings: made)
+    return made
+
+
+def batch(*videos: str) -> Batch:
+    rows: list[dict[str, Any]] = [
+        {
+            "file": f"/{video}.mp4",
+            "sha256": video,
+            "run": "this",
+            "answer": "{}",
+            "frames": b"" if video == "broken" else pickle.dumps(video),
+            "failure": pickle.dumps(UploadMissing("It is not there.")) if video == "broken" else b"",
+        }
+        for video in videos
+    ]
+    return {name: np.array([row[name] for row in rows], object) for name in rows[0]}
+
+
+def run_until_it_lives(attempts: EngineAttempts, videos: Batch) -> tuple[int, dict[str, Any]]:
+    """What Ray does: a new actor and the same batch for each one that dies."""
+    for died in range(10):
+        try:
+            rows = CaptionVideos(Settings(), CaptionOptions(), attempts)(videos).to_pylist()
+        except Died:
+            continue
+        return died, {row["sha256"]: row["caption"] or row["code"] for row in rows}
+    raise AssertionError("it dies for ever")
+
+
+def test_a_video_that_kills_the_engine_is_given_up_and_the_others_are_captioned(
+    engine: ScriptedEngine,
+) -> None:
+    attempts = EngineAttempts()
+    died, told = run_until_it_lives(attempts, batch("a", "deadly", "broken", "b"))
+    assert died == 3
+    assert told == {"a": "a", "deadly": "engine_crashed", "broken": "upload_missing", "b": "b"}
+    assert engine.seen["deadly"] == 3
+    assert run_until_it_lives(attempts, batch("a", "b")) == (0, {"a": "a", "b": "b"})
+
+
+def test_an_error_of_the_engine_is_one_videos_alone(engine: ScriptedEngine) -> None:
+    told = run_until_it_lives(EngineAttempts(), batch("a", "odd", "b"))
+    assert told == (0, {"a": "a", "odd": "engine_error", "b": "b"})
+
+
+def test_a_file_that_cannot_be_read_has_one_row_and_a_new_one_once_it_can(tmp_path: Path) -> None:
+    row = {"file": str(tmp_path / "a.mp4")}
+    (first,) = DecodeVideo(Settings(), DecodeRequest(), "this", NOTHING)(row)
+    assert pickle.loads(first["failure"]).code == "upload_missing"
+    told = DoneVideos(np.array([video_key(row["file"], "")], KEY))
+    decode = DecodeVideo(Settings(), DecodeRequest(), "this", told)
+    assert decode(row) == []
+    write_video(tmp_path / "a.mp4")
+    with decode._decoder:
+        (second,) = decode(row)
+    assert second["sha256"]
+    assert second["frames"]
