@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def _rows_on_disk(folder: Path, count: int) -> Iterator[Row]:
     yield _row("memory of what is done, a video", done.keys.itemsize, "bytes", note="at each decoder")
 
 
-def _one_video(folder: Path, rounds: int) -> Iterator[Row]:
+def _one_video(folder: Path, rounds: int) -> Generator[Row, None, float | None]:
     """Decodes and captions a ten-second clip; returns CPU seconds of both, None without weights."""
     clip, settings = film(folder / "film.mp4"), load_settings()
     try:

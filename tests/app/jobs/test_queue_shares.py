@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -498,7 +499,7 @@ def test_what_a_worker_costs_redis_does_not_grow_with_their_number(jobs: Jobs, s
         server.hset(jobs.keys.clock, "looked", 10**14)
         queue._looked_at = time.monotonic() - 10
         calls[count] = [
-            calls_of(server, lambda queue=queue: queue.take(4, block=0)),
+            calls_of(server, partial(queue.take, 4, block=0)),
             calls_of(server, lambda: waiting(server, jobs.keys)),
         ]
     assert calls[70] == calls[140]
