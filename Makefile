@@ -33,7 +33,7 @@ help:
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
-	@echo "make bench        the benchmarks"
+	@echo "make bench        the benchmarks, twenty minutes: one table, and out/bench.jsonl"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make setup        install everything, start nothing"
 	@echo "make clean        remove .venv and caches; the data folder stays"
@@ -76,8 +76,7 @@ fuzz: setup
 
 .PHONY: bench
 bench: setup
-	@for script in benchmarks/[!_]*.py; do \
-	echo "== $$script"; $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)" || exit 1; done
+	$(BIN)/python -m benchmarks
 
 .PHONY: docker-lint
 docker-lint: setup
@@ -104,7 +103,7 @@ WEIGHTS := weights/packages.txt
 $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := worker cli pretrained
 $(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
-$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train
+$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train hdf5
 $(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing bulk test
 
 # What a larger set-up brings need not be set up again.

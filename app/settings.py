@@ -203,7 +203,14 @@ class Settings(BaseSettings):
     )
     offline: bool = Field(False, description="Download nothing; weights get then says what to bring by hand.")
     threads: int = Field(
-        1, ge=1, description="Threads of an engine on the CPU; two on busy cores can be slower than one."
+        1, ge=1, description="Threads of torch on the CPU; two on busy cores can be slower than one."
+    )
+    network_threads: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Frames that image networks look at side by side on the CPU; 0: one a core, divided by "
+        "the workers of serve.",
     )
 
     traces: str | None = Field(
@@ -347,6 +354,11 @@ class Settings(BaseSettings):
     def webhook_host_names(self) -> list[str]:
         """Lists the private hosts that webhooks may be sent to."""
         return _split_names(self.webhook_hosts)
+
+    @property
+    def rows_side_by_side(self) -> int:
+        """Counts the rows that an image network computes at the same time on a CPU."""
+        return self.network_threads or max(1, core_count() // max(1, self.workers))
 
     @property
     def captioner_names(self) -> list[str]:

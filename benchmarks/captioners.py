@@ -25,12 +25,12 @@ import torch
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
-from benchmarks.decode import Film, draw
+from benchmarks.support.film_shapes import X264, FilmShape
 from extractors.decoder.decoder import Decoder
 from models.checkpoint import Speed, list_checkpoints, record_speed
 from models.decoding.decode import DecodingOptions
 
-CLIP = Film("10 s 720p", 10, 1280, 720, 250)
+CLIP = FilmShape("10 s 720p", ".mp4", "libx264", 1280, 720, 250, X264)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(settings.threads)
     captioners = LoadedCaptioners(settings, "cpu")
     with tempfile.TemporaryDirectory() as folder, Decoder(settings.decoder) as decoder:
-        clip = arguments.clip or draw(CLIP, Path(folder) / "clip.mp4")
+        clip = arguments.clip or CLIP.draw(Path(folder) / "clip.mp4")
         found = measure(captioners, decoder, clip, arguments.rounds)
     fed = {
         name: captioners.feature_source(captioners.captioner_choices.resolve(CaptionOptions(captioner=name)))

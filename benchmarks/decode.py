@@ -1,10 +1,15 @@
-"""How long eight frames take, against the plain loop: decode everything in order and pick.
+"""What frames cost beside decoding the whole file and beside other libraries, and who returns the right ones.
 
-    python -m benchmarks.decode [FILE …]
+    python -m benchmarks.decode [--quick] [--films FOLDER] [--shapes NAME,…] [--policies]
 
-Without files, four films are drawn first (a drifting gradient with grain). Each is read by the plain loop,
-by ``decode_here`` and through the child process, in turn, several times; the medians and the ratio to the
-plain loop are printed. The frames picked are the same ones.
+Six shapes of films are drawn (``benchmarks/support/film_shapes.py``), or taken from the folder if they lie
+there from last time. Of each, eight frames and then 25 a second are read, the short side 256 pixels, by
+``decode_here`` and by whom else there is: ``ffmpeg -f null`` of the whole file (the floor), torchcodec,
+decord, OpenCV; the group ``peers`` has what is not installed anyway. All get two threads, take turns, and run
+in processes of their own. Each frame's number stands in its picture: "right" counts the frames that were the
+wanted ones.
+
+``--policies`` measures instead what decoding less would save: nearest key frames, threads, low resolution.
 """
 
 from __future__ import annotations
@@ -12,114 +17,172 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-import av
 import numpy as np
-from numpy.typing import NDArray
 
-from extractors.decoder.decoder import Decoder
-from extractors.media.decode import DecodeRequest, Sampling, decode_here
-
-REQUEST = DecodeRequest(Sampling(count=8), short_side=256)
-
-
-@dataclass(frozen=True)
-class Film:
-    """What to draw. gop: frames from one key frame to the next."""
-
-    name: str
-    seconds: int
-    width: int
-    height: int
-    gop: int
-
-
-FILMS = (
-    Film("10 s 720p", 10, 1280, 720, 250),
-    Film("2 min 360p, key frames 30 apart", 120, 640, 360, 30),
-    Film("2 min 360p, key frames 250 apart", 120, 640, 360, 250),
-    Film("10 min 240p", 600, 426, 240, 250),
+from benchmarks.support.decode_policies import measure_policies
+from benchmarks.support.film_shapes import SHAPES, FilmShape
+from benchmarks.support.rows import Row, add_options, tell
+from benchmarks.support.video_readers import (
+    FLOORS,
+    OURS,
+    ReaderProcess,
+    Reading,
+    ReadRequest,
+    lend_ffmpeg_libraries,
+    list_readers,
 )
-RATE = 25
+from extractors.windows import Sampling
 
-
-def draw(film: Film, path: Path) -> Path:
-    grain = np.random.default_rng(0).integers(0, 24, (film.height, film.width), np.uint8)
-    slope = np.linspace(0, 200, film.width, dtype=np.uint8)
-    with av.open(str(path), "w") as out:
-        options = {"preset": "ultrafast", "g": str(film.gop), "bf": "2"}
-        stream = out.add_stream("libx264", rate=RATE, options=options)
-        stream.width, stream.height, stream.pix_fmt = film.width, film.height, "yuv420p"
-        chroma = np.full((film.height // 2, film.width), 128, np.uint8)
-        for index in range(film.seconds * RATE):
-            luma = np.roll(slope, 3 * index)[None] + np.roll(grain, 7 * index, axis=1)
-            planes = np.concatenate([luma, chroma.reshape(-1, film.width)]).astype(np.uint8)
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(planes, format="yuv420p")))
-        out.mux(stream.encode())
-    return path
-
-
-def plain_loop(path: Path, wanted: set[int]) -> list[NDArray[np.uint8]]:
-    """Decode every frame in order and keep the wanted ones, at full size."""
-    with av.open(str(path)) as container:
-        stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
-        frames = enumerate(container.decode(stream))
-        kept = [frame for position, frame in frames if position in wanted]
-        return [np.asarray(frame.to_ndarray(format="rgb24"), np.uint8) for frame in kept]
-
-
-def positions(path: Path) -> set[int]:
-    """Which frames the request takes, as positions in the film."""
-    taken = decode_here(path, REQUEST).frames.pts
-    with av.open(str(path)) as container:
-        stream = container.streams.video[0]
-        ticks = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
-        assert stream.time_base is not None
-        times = (np.array(ticks) - ticks[0]) * float(stream.time_base)
-    return {int(np.abs(times - instant).argmin()) for instant in taken}
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def compare(path: Path, decoder: Decoder, rounds: int) -> Iterator[tuple[str, float]]:
-    """(way, median seconds), the ways taking turns so that a busy machine treats them alike."""
-    wanted = positions(path)
-    ways: dict[str, Callable[[], object]] = {
-        "plain loop": lambda: plain_loop(path, wanted),
-        "decode_here": lambda: decode_here(path, REQUEST),
-        "child process": lambda: decoder.decode(path, REQUEST),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, work in ways.items():
-            taken[name].append(seconds(work))
-    for name, measured in taken.items():
-        yield name, statistics.median(measured)
+SHORT_SIDE = 256
+ROUNDS = {"8 frames": 3, "25 a second": 2}
+SAMPLINGS: Mapping[str, Sampling] = {"8 frames": Sampling(8), "25 a second": Sampling(fps=25)}
 
 
 def main() -> None:
+    """Measures what the command line names, and tells it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
+    add_options(parser)
+    parser.add_argument("--films", type=Path, help="keep the drawn films in this folder")
+    parser.add_argument("--shapes", default="", help="only these, with commas between")
+    parser.add_argument("--policies", action="store_true", help="what decoding less would save")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Decoder() as decoder:
-        films = [(file.name, file) for file in arguments.files] or [
-            (film.name, draw(film, Path(folder) / f"{number}.mp4")) for number, film in enumerate(FILMS)
-        ]
-        print(f"{'film':34} {'way':14} {'seconds':>8} {'× plain loop':>13}")
-        for name, path in films:
-            results = dict(compare(path, decoder, arguments.rounds))
-            for way, measured in results.items():
-                print(f"{name:34} {way:14} {measured:8.3f} {measured / results['plain loop']:13.2f}")
+    wanted = [name for name in arguments.shapes.split(",") if name]
+    shapes = [shape for shape in SHAPES if not wanted or shape.name in wanted]
+    rounds = dict.fromkeys(ROUNDS, 1) if arguments.quick else ROUNDS
+    with tempfile.TemporaryDirectory() as folder:
+        films = dict(draw_films(shapes, arguments.films or Path(folder)))
+        rows = measure_policies(films, rounds["8 frames"]) if arguments.policies else compare(films, rounds)
+        tell(rows, arguments.results)
+
+
+def draw_films(shapes: Iterable[FilmShape], folder: Path) -> Iterator[tuple[FilmShape, Path]]:
+    """Draws the films that are not there yet.
+
+    Args:
+        shapes: of the films.
+        folder: where they lie; made where it is missing.
+
+    Returns:
+        Each shape with its file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for shape in shapes:
+        path = folder / shape.file_name
+        if not path.exists():
+            shape.draw(path)
+        yield shape, path
+
+
+def compare(films: Mapping[FilmShape, Path], rounds: Mapping[str, int]) -> Iterator[Row]:
+    """Has each film read by all who can, in turn.
+
+    Args:
+        films: their files by their shapes.
+        rounds: that count, of each way of asking; a first reading of the first film does not.
+
+    Returns:
+        A row for each film, way of asking and peer.
+    """
+    names, missing = list_readers()
+    for name in missing:
+        print(f"left out: {name} is not installed")
+    with ExitStack() as stack:
+        libraries = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        lend_ffmpeg_libraries(libraries)
+        readers = [stack.enter_context(ReaderProcess(name, libraries)) for name in names]
+        for reader in readers:  # imports are not measured
+            reader.read(make_request(*next(iter(films.items())), SAMPLINGS["8 frames"]))
+        for shape, path in films.items():
+            for asked_for, sampling in SAMPLINGS.items():
+                request = make_request(shape, path, sampling)
+                taken = read_in_turns(readers, request, rounds[asked_for])
+                yield from make_rows(f"{shape.name}, {asked_for}", taken, choose(shape, sampling))
+
+
+def read_in_turns(
+    readers: Sequence[ReaderProcess], request: ReadRequest, rounds: int
+) -> dict[str, list[Reading]]:
+    """Lets all readers take turns with one request.
+
+    Args:
+        readers: who they are. One whose process dies is left out from then on.
+        request: what they read.
+        rounds: how often.
+
+    Returns:
+        Name → what each round took.
+    """
+    taken: dict[str, list[Reading]] = {reader.name: [] for reader in readers}
+    for _ in range(rounds):
+        for reader in readers:
+            try:
+                taken[reader.name].append(reader.read(request))
+            except EOFError as error:
+                print(error)
+    return {name: readings for name, readings in taken.items() if readings}
+
+
+def choose(shape: FilmShape, sampling: Sampling) -> list[int]:
+    """Lists the numbers of the frames that are on screen at the sampled times."""
+    positions: list[int] = sampling.choose(shape.times, shape.duration).tolist()
+    return positions
+
+
+def make_request(shape: FilmShape, path: Path, sampling: Sampling) -> ReadRequest:
+    """Asks for the sampled frames of a film.
+
+    Args:
+        shape: of the film, which tells its times.
+        path: its file.
+        sampling: how this service asks; others are asked for the middle of each frame's stay.
+
+    Returns:
+        What readers are sent.
+    """
+    ends = np.append(shape.times[1:], shape.duration)
+    middles = ((shape.times + ends) / 2)[choose(shape, sampling)]
+    size = SHORT_SIDE, round(shape.width * SHORT_SIDE / shape.height)
+    count = sampling.count if sampling.fps is None else None
+    return ReadRequest(str(path), tuple(middles.tolist()), count, sampling.fps, size)
+
+
+def make_rows(name: str, taken: Mapping[str, Sequence[Reading]], wanted: Sequence[int]) -> Iterator[Row]:
+    """Sets this service's reading beside each other's.
+
+    Args:
+        name: of what was read.
+        taken: who took what.
+        wanted: numbers of the frames that were asked for.
+
+    Returns:
+        A row for each peer.
+    """
+    ours = taken[OURS]
+    for peer, readings in taken.items():
+        if peer == OURS:
+            continue
+        wall = [statistics.median(each.wall for each in side) for side in (ours, readings)]
+        right = [f"{count_right(side[-1], wanted)}" for side in (ours, readings)]
+        told = f"right {right[0]}" if peer in FLOORS else f"right {right[0]} / {right[1]} of {len(wanted)}"
+        yield Row(
+            benchmark="decode",
+            name=name,
+            ours=statistics.median(each.cpu for each in ours),
+            peer=statistics.median(each.cpu for each in readings),
+            peer_name=peer,
+            unit="CPU s",
+            repeats=len(ours),
+            note=f"{told}; wall {wall[0]:.2f} / {wall[1]:.2f} s {readings[-1].error}".strip(),
+        )
+
+
+def count_right(reading: Reading, wanted: Sequence[int]) -> int:
+    """Counts the frames that came where they were wanted."""
+    return sum(came == number for came, number in zip(reading.numbers, wanted, strict=False))
 
 
 if __name__ == "__main__":

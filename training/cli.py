@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions
     from training.recipes.recipe import Recipe
+    from training.saved_features.feature_folder import FeatureFolder
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -37,6 +38,15 @@ DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
+SavedFeatures = Annotated[
+    Path | None,
+    typer.Option(
+        "--features", help="Folder of features that extract or others made; see docs/data.md, Saved features."
+    ),
+]
+MapFile = Annotated[
+    Path | None, typer.Option("--feature-map", help="What names --features; default: its features.yaml.")
+]
 Device = Annotated[
     str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
 ]
@@ -96,6 +106,8 @@ def train(
     ] = None,
     data_set: DataSetName = None,
     paper: Paper = None,
+    features: SavedFeatures = None,
+    feature_map: MapFile = None,
     device: Device = "auto",
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     steps: Annotated[
@@ -115,12 +127,13 @@ def train(
     from training.optimization.run_folder import RunSettings
     from training.recipes.option_check import TrainOptions, UnreadOption
 
-    given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical)
+    saved = _open_features(features, feature_map)
+    given = TrainOptions(start, streams, teacher, data_set, paper, steps, self_critical, features)
     try:
         with join_processes(device) as (processes, opened):
             notify = typer.echo if processes.is_first else _say_nothing
             folder = out or Path("runs", captioner)
-            settings = RunSettings(folder, cache, notify, threads, opened, processes)
+            settings = RunSettings(folder, cache, notify, threads, opened, processes, saved)
             best = _train(captioner, recipe, seed, data, given, settings)
             notify(f"best checkpoint: {best}")
     except DeviceUnavailable as error:
@@ -144,6 +157,17 @@ def _train(
     if recipe in PAPER_NAMES:
         return _train_as_paper(name, recipe, seed, data, given, settings)
     return _train_by_recipe(name, _find_recipe(recipe, name), seed, data, given, settings)
+
+
+def _open_features(folder: Path | None, map_file: Path | None) -> FeatureFolder | None:
+    """Names the folder of saved features, where there is one. Raises BadParameter."""
+    from training.saved_features.feature_folder import FeatureFolder
+
+    if folder is None and map_file is not None:
+        raise typer.BadParameter("--feature-map says what lies in --features, which is not given")
+    if folder is not None and not folder.is_dir():
+        raise typer.BadParameter(f"--features: there is no folder {folder}")
+    return None if folder is None else FeatureFolder(folder, map_file)
 
 
 def _find_recipe(recipe: str | None, name: str) -> Recipe:
@@ -240,8 +264,11 @@ def _train_as_paper(
     from training.datasets.errors import DataSetError
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
+    from training.recipes.fitted_configs import StreamsDoNotFit
     from training.recipes.option_check import list_unread_as_paper
     from training.recipes.paper_recipes import find_paper_run
+    from training.saved_features.clock_checks import FeaturesDoNotFit
+    from training.saved_features.feature_map import FeatureMapDamaged
     from training.sessions.videos import train_as_paper
 
     try:
@@ -250,8 +277,10 @@ def _train_as_paper(
         return train_as_paper(name, run, data, settings, given.streams, given.self_critical is not False)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
-    except (UnknownStream, UnknownStreamSet) as error:
+    except (UnknownStream, UnknownStreamSet, StreamsDoNotFit) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
+    except (FeatureMapDamaged, FeaturesDoNotFit, ImportError) as error:
+        raise typer.BadParameter(f"--features: {error}") from error
     except (UnknownRecipe, NoReward) as error:
         raise typer.BadParameter(f"--recipe {recipe}: {error}") from error
 
@@ -262,22 +291,27 @@ def _train_on_videos(
     """Trains a captioner on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet, find_stream_set
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.recipes.demo_recipes import DEMO_STREAMS, FINETUNE
-    from training.sessions.videos import finetune, train_on_videos
+    from training.recipes.fitted_configs import StreamsDoNotFit
+    from training.saved_features.clock_checks import FeaturesDoNotFit
+    from training.saved_features.feature_map import FeatureMapDamaged
+    from training.sessions.videos import choose_stream_set, finetune, train_on_videos
 
     if start is None and plan.name == FINETUNE.name:
         raise typer.BadParameter("--recipe finetune goes on from a captioner: give it as --start")
     try:
         if start is not None:
             return finetune(start, name, plan, data.load(), settings)
-        wanted = find_stream_set(streams or DEMO_STREAMS.get(name, "demo"))
+        wanted = choose_stream_set(streams, DEMO_STREAMS.get(name, "demo"), settings.features)
         return train_on_videos(name, wanted, plan, data.load(), data.rule, settings)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
-    except (UnknownStream, UnknownStreamSet) as error:
+    except (UnknownStream, UnknownStreamSet, StreamsDoNotFit) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
+    except (FeatureMapDamaged, FeaturesDoNotFit, ImportError) as error:
+        raise typer.BadParameter(f"--features: {error}") from error
     except (CheckpointError, StreamMismatch) as error:
         raise typer.BadParameter(f"--start: {error}") from error
 
@@ -298,6 +332,8 @@ def evaluate(
     data_set: DataSetName = None,
     paper: Paper = None,
     cache: Annotated[Path, typer.Option(help="Where features of --data are kept.")] = Path("data/cache"),
+    features: SavedFeatures = None,
+    feature_map: MapFile = None,
     clips: Annotated[
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None,
@@ -349,14 +385,18 @@ def evaluate(
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStreamSet
+    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
     from training.evaluation.evaluated_captioner import WrongSearch, load_evaluated_captioner
     from training.evaluation.report import EvaluationSource, evaluate_captioner, record_scores
+    from training.saved_features.clock_checks import FeaturesDoNotFit
+    from training.saved_features.feature_map import FeatureMapDamaged
 
     if [images, clips, data].count(None) != 2 or (images is not None and captions is None):
         raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
+    if features is not None and data is None:
+        raise typer.BadParameter("--features are of a set's videos: give the set as --data")
     videos = None if data is None else SetFolder(data, data_set, paper, split, cache)
     source = EvaluationSource(images, captions, split, clips, frames, limit, videos)
     said: dict[str, Any] = {
@@ -379,7 +419,9 @@ def evaluate(
     }
     try:
         named = None if members is None else members.split(",")
-        entry = load_evaluated_captioner(captioner, named, streams, branches, frames, open_device(device))
+        saved = _open_features(features, feature_map)
+        opened = open_device(device)
+        entry = load_evaluated_captioner(captioner, named, streams, branches, frames, opened, saved)
         result = evaluate_captioner(entry, source, entry.choose_search(said), shuffled)
     except DeviceUnavailable as error:
         raise typer.BadParameter(f"--device: {error.advice}") from error
@@ -391,6 +433,8 @@ def evaluate(
         raise typer.BadParameter(f"--members: {error}") from error
     except (UnknownStreamSet, StreamMismatch) as error:
         raise typer.BadParameter(f"--streams: {error}") from error
+    except (FeatureMapDamaged, FeaturesDoNotFit, UnknownStream, ImportError) as error:
+        raise typer.BadParameter(f"--features: {error}") from error
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
     if record is not None:

@@ -17,7 +17,7 @@ from app.attention_picture.render import draw_attention_picture
 from app.documents.job import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
 from app.extract.inputs import InputVideo
-from app.jobs.options import CaptionOptions
+from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
@@ -61,13 +61,13 @@ def caption_files(
     """
     videos = find_films(paths, folder)
     files = [video.file for video in videos]
-    _check_choice(options, settings)
+    choice = _choose_captioner(options, settings)
     if folder is not None:
         _make_folder(folder)
     failed = []
     with show_progress(len(files)) as bar:
         bar.say("Loading models")
-        engine = _load_engine(settings)
+        engine = _load_engine(settings if choice is None else _only(settings, choice))
         bar.say("Captioning")
         outcomes = caption_videos(files, options, settings, engine)
         for outcome, name in zip(outcomes, choose_names(videos), strict=True):
@@ -153,18 +153,24 @@ def _caption_segments(
     return outcome
 
 
-def _check_choice(options: CaptionOptions, settings: Settings) -> None:
-    """Before any network is loaded. Where there is nothing to choose from, the engine says so."""
+def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
+    """Chooses before any network is loaded; None where there is nobody, which the engine says."""
     try:
         found = captioner_choices(settings)
-        if found.alone:
-            found.resolve(options)
+        return found.resolve(options) if found.alone else None
     except CaptionerUnavailable as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
+
+
+def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
+    """Leaves out all captioners that will not write; fusion and ensemble are of all that are loaded."""
+    if choice.captioner in COMBINATIONS:
+        return settings
+    return settings.model_copy(update={"captioners": choice.captioner, "captioner": choice.captioner})
 
 
 def _load_engine(settings: Settings) -> Engine:

@@ -193,7 +193,7 @@ class VideoExtraction:
             name,
             choose_device(plan.device),
             precision=plan.precision,
-            threads=plan.settings.threads,
+            threads=plan.settings.rows_side_by_side,
             cache=plan.settings.data / "cache",
             weights=plan.weights,
             windows=plan.windows,

@@ -11,13 +11,12 @@ from extractors.engines.engine import Precision
 from extractors.errors import ReelwordError
 from extractors.media.request import Limits
 from extractors.pretrained.load import WeightsChoice
-from extractors.video_features.feature_files import FileFormat, SafetensorsForm
+from extractors.video_features.feature_files import FileFormat, SafetensorsForm, name_extractor_folder
 from extractors.video_features.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
 from extractors.windows import WindowOptions
 
 FormName = Literal["safetensors", "npy", "hdf5"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
-SEEDED = "seeded"
 
 
 class ExtractError(ReelwordError):
@@ -66,8 +65,7 @@ class ExtractionPlan:
 
     def folder(self, extractor: str) -> Path:
         """Names where an extractor's features go; those of random weights lie apart, and say so."""
-        name = extractor.replace(":", "-").replace("/", "-")
-        return self.out / (f"{name}-{SEEDED}" if self.weights == "seeded" else name)
+        return self.out / name_extractor_folder(extractor, seeded=self.weights == "seeded")
 
 
 @dataclass(frozen=True)

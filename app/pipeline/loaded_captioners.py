@@ -70,7 +70,7 @@ class LoadedCaptioners:
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
-        self._pool = ExtractorPool(device, threads=settings.threads, cache=settings.data / "cache")
+        self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.data / "cache")
         self._frames = settings.frames
         wanted = settings.captioner_names
         cards = pretrained_captioners(settings).list()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -13,11 +14,12 @@ from extractors.engines.engine import Precision
 from models.decoding.decode import DecodingOptions, decode
 from training.batches.loading import move_to
 from training.batches.training_batch import autocast
-from training.optimization.learner import Learner, build_learner
+from training.optimization.learner import build_learner
 from training.optimization.losses import supervised_loss
 
 #: Videos that are captioned together.
 VIDEOS = 64
+BOTH: tuple[Precision, ...] = ("fp32", "bf16")
 OPTIONS = DecodingOptions(beam_size=5, max_length=20, attention=False)
 
 
@@ -39,19 +41,10 @@ def measure_captions(name: str, recipe: str, measuring: Measuring) -> Iterator[R
             decode(captioner, captioner.encode_batches(inputs), OPTIONS)
 
     videos = inputs[0].size
-    speeds = {each: videos / measuring.seconds(lambda each=each: write(each)) for each in ("fp32", "bf16")}
+    fp32, bf16 = (videos / measuring.seconds(partial(write, each)) for each in BOTH)
     note = ", ".join(filter(None, (f"{videos} videos together, beam 5", measuring.memory())))
-    yield Row("gpu", f"{name} captions fp32", speeds["fp32"], "captions/s", better="more", note=note)
-    yield Row(
-        "gpu",
-        f"{name} captions bf16",
-        speeds["bf16"],
-        "captions/s",
-        speeds["fp32"],
-        "fp32",
-        "more",
-        note=note,
-    )
+    yield Row("gpu", f"{name} captions fp32", fp32, "captions/s", better="more", note=note)
+    yield Row("gpu", f"{name} captions bf16", bf16, "captions/s", fp32, "fp32", "more", note=note)
 
 
 def measure_training(name: str, recipe: str, measuring: Measuring) -> Iterator[Row]:
@@ -64,7 +57,7 @@ def measure_training(name: str, recipe: str, measuring: Measuring) -> Iterator[R
     """
     made = PaperBatch.make(name, recipe, measuring.quick)
     taken: dict[Precision, float] = {}
-    for precision in ("fp32", "bf16"):
+    for precision in BOTH:
         step = TrainingStep(made, measuring.device, precision)
         taken[precision] = measuring.seconds(step.take)
         operations = measuring.count_operations(step.take)
@@ -87,7 +80,7 @@ class TrainingStep:
         self._captioner = made.captioner.to(device).train()
         self._recipe, self._batch = made.recipe, move_to(made.batch, device)
         self._device, self._dtype = device, DTYPES[precision]
-        self._learner: Learner = build_learner(made.recipe, self._captioner, self._dtype)
+        self._learner = build_learner(made.recipe, self._captioner, self._dtype)
 
     def take(self) -> None:
         """Takes one step."""

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.decode import Film, draw
 from benchmarks.gpu.measuring import Measuring
+from benchmarks.support.film_shapes import X264, FilmShape
 from benchmarks.support.rows import Row
 from extractors.decoder.decoder import Decoder
 from extractors.extractor import create
 from extractors.video_features.extract_videos import extract_videos
 
-CLIP, SHORT_CLIP = Film("10 s 720p", 10, 1280, 720, 250), Film("1 s 320p", 1, 320, 180, 25)
+CLIP = FilmShape("10 s 720p", ".mp4", "libx264", 1280, 720, 250, X264)
+SHORT_CLIP = FilmShape("1 s 180p", ".mp4", "libx264", 320, 180, 25, X264)
 #: Of a core.
 CLIPS = 4
 NETWORKS = ("efficientnet-lite2", "resnet50")
@@ -31,7 +32,7 @@ def measure_clips(measuring: Measuring, cache: Path) -> Iterator[Row]:
     """
     cores = 1 if measuring.quick else min(16, os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        clip = draw(SHORT_CLIP if measuring.quick else CLIP, Path(folder) / "clip.mp4")
+        clip = (SHORT_CLIP if measuring.quick else CLIP).draw(Path(folder) / "clip.mp4")
         decoders = [stack.enter_context(Decoder()) for _ in range(cores)]
         for name in NETWORKS[:1] if measuring.quick else NETWORKS:
             extractor = create(name, measuring.device, cache=cache, weights="seeded")

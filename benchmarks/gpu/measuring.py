@@ -14,7 +14,7 @@ from extractors.engines.engine import HALVES, Precision
 
 #: Side of the square matrices whose product is the peak; on a CPU and in quick runs a small one.
 SIDE, SMALL_SIDE = 8192, 512
-DTYPES: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, **HALVES}
+DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, **HALVES}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ TICK = Fraction(1, 1000)
 UNEVEN = (17, 33, 33, 50, 100, 34, 33, 40)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FilmShape:
     """What to draw: the shape's name, a file name's end, and how it is encoded.
 
@@ -46,6 +46,16 @@ class FilmShape:
     def times(self) -> NDArray[np.float64]:
         """Seconds (frames,) at which the frames are shown."""
         return np.array(list(self._ticks()), np.float64) / 1000
+
+    @property
+    def duration(self) -> float:
+        """Seconds of the film, the last frame's stay included, which is that of a frame at RATE."""
+        return float(self.times[-1]) + 1 / RATE
+
+    @property
+    def file_name(self) -> str:
+        """Name of its file."""
+        return f"{self.name.replace(' ', '_')}_{self.frames}{self.suffix}"
 
     def _ticks(self) -> Iterator[int]:
         return islice(accumulate(cycle(self.steps), initial=0), self.frames)
@@ -103,10 +113,10 @@ def read_bars(pixels: NDArray[np.uint8]) -> list[int]:
 
 X264 = {"preset": "veryfast", "crf": "23", "bf": "3"}
 SHAPES = (
-    FilmShape("long GOP", ".mp4", "libx264", 1280, 720, 500, {**X264, "g": "500"}),
-    FilmShape("open GOP", ".mp4", "libx264", 1280, 720, 500, {**X264, "x264-params": "keyint=48:open-gop=1"}),
-    FilmShape("VFR", ".mkv", "libx264", 1280, 720, 500, {**X264, "g": "125"}, UNEVEN),
-    FilmShape("TS", ".ts", "libx264", 1280, 720, 500, {**X264, "g": "50"}),
+    FilmShape("long GOP", ".mp4", "libx264", 1280, 720, 250, {**X264, "g": "250"}),
+    FilmShape("open GOP", ".mp4", "libx264", 1280, 720, 250, {**X264, "x264-params": "keyint=48:open-gop=1"}),
+    FilmShape("VFR", ".mkv", "libx264", 1280, 720, 250, {**X264, "g": "125"}, UNEVEN),
+    FilmShape("TS", ".ts", "libx264", 1280, 720, 250, {**X264, "g": "50"}),
     FilmShape(
         "4K HEVC",
         ".mp4",
@@ -116,5 +126,5 @@ SHAPES = (
         75,
         {"preset": "ultrafast", "x265-params": "keyint=50:bframes=3:log-level=none"},
     ),
-    FilmShape("AV1", ".webm", "libsvtav1", 1280, 720, 500, {"preset": "12", "g": "125"}),
+    FilmShape("AV1", ".webm", "libsvtav1", 1280, 720, 250, {"preset": "12", "g": "125"}),
 )

@@ -42,7 +42,9 @@ def encode_parts(clips: Sequence[Path], seed: int = 0) -> list[EncodedClip]:
     return [part for part in encoded if part is not None]
 
 
-def write_joined(path: Path, parts: Sequence[EncodedClip], seconds: float, seed: int = 0) -> list[float]:
+def write_joined(
+    path: Path, parts: Sequence[EncodedClip], seconds: float, seed: int = 0, rate: int = RATE
+) -> list[float]:
     """Writes a film of parts in a random order, no clip after itself.
 
     Args:
@@ -50,19 +52,20 @@ def write_joined(path: Path, parts: Sequence[EncodedClip], seconds: float, seed:
         parts: of ``encode_parts``.
         seconds: the film is as long, or longer by less than a part.
         seed: of the order.
+        rate: frames a second; below ``RATE`` the parts play slowly, and a long film has few frames.
 
     Returns:
         Seconds at which a part other than the first begins.
     """
     cuts, frame = [], 0
     with av.open(str(path), "w") as out:
-        stream: Any = out.add_stream("libx264", rate=RATE, options=ENCODER)
+        stream: Any = out.add_stream("libx264", rate=rate, options=ENCODER)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         stream.codec_context.extradata = parts[0].header
         for part in _shuffled(parts, random.Random(seed)):
-            if frame >= seconds * RATE:
+            if frame >= seconds * rate:
                 break
-            cuts.append(frame / RATE)
+            cuts.append(frame / rate)
             for content, is_key in part.packets:
                 out.mux(_packet(content, is_key, frame, stream))
                 frame += 1
@@ -72,7 +75,7 @@ def write_joined(path: Path, parts: Sequence[EncodedClip], seconds: float, seed:
 def _packet(content: bytes, is_key: bool, frame: int, stream: Any) -> av.Packet[Any]:
     packet = av.Packet(content)
     packet.pts = packet.dts = frame
-    packet.duration, packet.time_base = 1, Fraction(1, RATE)
+    packet.duration, packet.time_base = 1, Fraction(1, int(stream.average_rate or RATE))
     packet.is_keyframe, packet.stream = is_key, stream
     return packet
 

@@ -23,8 +23,8 @@ FEW_MOMENTS, FEW_WORDS, FEW_VIDEOS = 4, 40, 2
 
 
 def list_paper_captioners() -> dict[str, str]:
-    """Returns each captioner with a paper's recipe for it, the largest set's."""
-    return {captioner: recipe for recipe, captioner in PAPER_RUNS if not recipe.endswith("-hard")}
+    """Returns each captioner with a recipe of its paper that has nothing but streams for inputs."""
+    return {captioner: recipe for recipe, captioner in PAPER_RUNS if not recipe.endswith(("-hard", "-class"))}
 
 
 @dataclass(frozen=True, eq=False)

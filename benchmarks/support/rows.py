@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -159,8 +160,8 @@ def medians(taken: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 def cpu_seconds() -> float:
     """Returns the processor seconds of this process, its threads, and its children that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def machine() -> str:

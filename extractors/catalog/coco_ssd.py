@@ -66,7 +66,7 @@ class CocoSSD(WindowExtractor):
     def __init__(self, name: str, network: SSD, weights: str, options: ExtractorOptions) -> None:
         self.name, self.count = name, parse_count(name, COUNT)
         self.windows, self.device = options.windows_over(WINDOWS), options.device
-        self.batch = 4 if self.device.type == "cpu" else 64
+        self.batch = 4 * options.threads if self.device.type == "cpu" else 64
         self.engine = choose_engine(
             SsdFromBytes(network),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),

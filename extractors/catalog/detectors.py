@@ -122,7 +122,7 @@ class RegionsExtractor(WindowExtractor):
         self.name, self.detector, self.width = name, detector, detector.width
         self.count = parse_count(name, settings.count)
         self.windows, self.device = options.windows_over(settings.windows), options.device
-        self.batch = 1 if self.device.type == "cpu" else 4
+        self.batch = options.threads if self.device.type == "cpu" else 4
         self.classes = settings.labels
         self.spec = StreamSpec(
             settings.network,

@@ -132,7 +132,7 @@ class EfficientNetLite2(WindowExtractor):
             f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
             options,
         )
-        self.batch = batch or (4 if self.device.type == "cpu" else 64)
+        self.batch = batch or (4 * threads if self.device.type == "cpu" else 64)
         self.spec = replace(tag, engine=self.engine.name, precision=self.engine.precision)
 
     @classmethod

@@ -9,7 +9,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +85,7 @@ class TorchEngine(NetworkEngine):
             fold_norms(network, example.to(device))
         lay_out(network, self._half)
         # freezing folds batch norms and lays weights out for the kernels that will read them
-        options = {"freezing": True, "triton.cudagraphs": device.type == "cuda"}
-        forward = torch.compile(network, dynamic=False, options=options) if compiled else network
+        forward = _compile(network, device) if compiled else network
         self._forward: Callable[[Tensor], tuple[Tensor, ...]] = lambda pixels: to_tuple(forward(pixels))
         self._evens = compiled or device.type == "cuda"
         self._graphed = compiled and device.type == "cuda"
@@ -103,6 +102,11 @@ class TorchEngine(NetworkEngine):
             values = self._forward(rows.to(self.device, non_blocking=True))
         # a copy where the next batch's graph would write over it
         return tuple(value[: len(pixels)].to(torch.float32, copy=self._graphed) for value in values)
+
+
+def _compile(network: nn.Module, device: torch.device) -> nn.Module:
+    options = {"freezing": True, "triton.cudagraphs": device.type == "cuda"}
+    return cast(nn.Module, torch.compile(network, dynamic=False, options={**options}))
 
 
 def lay_out(network: nn.Module, half: torch.dtype | None) -> None:

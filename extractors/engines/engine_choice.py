@@ -57,7 +57,8 @@ class EngineOptions(Protocol):
 
     device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks
     the fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision:
-    None is the engine's fastest on this processor. threads: of OpenVINO. cache: folder of converted models.
+    None is the engine's fastest on this processor. threads: that OpenVINO shares rows out
+    among. cache: folder of converted models.
     """
 
     @property

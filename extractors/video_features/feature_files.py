@@ -102,6 +102,12 @@ class VideoSource:
         return cls(file.name, path_digest(file), sha256_of(file), file.stat().st_size)
 
 
+def name_extractor_folder(extractor: str, *, seeded: bool = False) -> str:
+    """Names the folder of an extractor's features; those of random weights lie apart, and say so."""
+    name = extractor.replace(":", "-").replace("/", "-")
+    return f"{name}-seeded" if seeded else name
+
+
 def path_digest(file: Path) -> str:
     """Eight hexadecimal digits that tell files of one name in different folders apart."""
     return hashlib.sha256(os.fsencode(os.path.abspath(file))).hexdigest()[:8]

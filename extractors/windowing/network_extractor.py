@@ -34,7 +34,7 @@ class NetworkPlan:
     network: for the name tag. outputs: the streams, in the order in which the module gives them, the map and
     the logits by their endings "_grid" and "_logits". width: channels of the first. values: what is done to
     the bytes of the cut frames, in words. least, most: frames that the network can take in one window.
-    batch: windows a forward pass on a CPU and on another device.
+    batch: windows a forward pass, for each thread on a CPU and on another device.
     """
 
     name: str
@@ -77,7 +77,8 @@ class NetworkExtractor(WindowExtractor):
         if plan.most is not None and self.windows.stack_size > plan.most:
             raise ValueError(f"{plan.name} takes {plan.most} frames at most, not {self.windows.stack_size}")
         self.device = options.device
-        self.batch = plan.batch[self.device.type != "cpu"]
+        on_cpu, elsewhere = plan.batch
+        self.batch = on_cpu * options.threads if self.device.type == "cpu" else elsewhere
         self.classes = find_labels(classes)
         self.engine = self._engine(module, sha256, options)
         self.spec = StreamSpec(

@@ -14,6 +14,7 @@ from models.decoding.written_captions import DecodedBatch
 from models.feature_sources.feature_source import describe_spread
 from models.feature_sources.stream_sets import (
     DEMO,
+    SAVED,
     StreamSet,
     UnknownStream,
     UnknownStreamSet,
@@ -80,6 +81,11 @@ def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
     StreamMismatch where that set makes other streams, UnknownStreamSet.
     """
     name = asked or card.training.get("streams", DEMO.name)
+    if name == SAVED:
+        raise StreamMismatch(
+            f"{card.captioner} was trained on features that were made elsewhere ({', '.join(card.streams)}), "
+            "which no extractor makes: evaluate it with --features"
+        )
     try:
         return find_stream_set(name).select(list_extracted(card.streams))
     except UnknownStream as error:

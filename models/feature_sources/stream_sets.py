@@ -20,7 +20,11 @@ from extractors.extractor import list_inputs
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
+#: What a stream tells of: single frames, neighbouring frames, or sound.
+StreamKind = Literal["picture", "motion", "sound"]
 OWN = WindowOptions()
+#: What cards name in the place of a set whose features were made elsewhere (training/saved_features/).
+SAVED = "saved"
 
 
 class UnknownStreamSet(ReelwordError, ValueError):
@@ -49,6 +53,7 @@ class StreamInput:
         count: Rows N of each step, 1 for a vector.
         regions: What the N rows are: a grid's cells row by row, a detector's boxes, or cells of several
             steps of time ("steps").
+        kind: Whether single frames, neighbouring frames or sound are described.
         use: What the captioner does with it, in a few words.
     """
 
@@ -58,6 +63,7 @@ class StreamInput:
     windows: WindowOptions = OWN
     count: int = 1
     regions: Regions = "none"
+    kind: StreamKind = "picture"
     use: str = ""
 
     @property
@@ -93,13 +99,17 @@ class StreamSet:
 
     def select(self, streams: Collection[str]) -> StreamSet:
         """Takes the part of the set that makes these streams. Raises UnknownStream for any other."""
-        if unknown := sorted(set(streams) - set(self.streams)):
-            built = ", ".join(self.streams)
-            raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
-        makers = {each.extractor for each in self.inputs if each.stream in streams}
+        makers = {each.extractor for each in self.only(streams).inputs}
         makers |= {of for each in makers for of in list_inputs(each)}
         inputs = tuple(each for each in self.inputs if each.extractor in makers)
         return replace(self, inputs=inputs)
+
+    def only(self, streams: Collection[str]) -> StreamSet:
+        """Takes these streams alone, without what they are made of. Raises UnknownStream for any other."""
+        if unknown := sorted(set(streams) - set(self.streams)):
+            built = ", ".join(self.streams)
+            raise UnknownStream(f"the stream set {self.name!r} makes {built}, and not {', '.join(unknown)}")
+        return replace(self, inputs=tuple(each for each in self.inputs if each.stream in streams))
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -125,12 +135,12 @@ EVERY_32 = WindowOptions(step_size=32)
 #: 64 windows over the time.
 ALL = 1_000_000
 #: STaTS: chunks of 16 frames, Mixed_5c 2×7×7×1024 with the two steps of time beside each other.
-I3D_RGB = StreamInput("i3d_rgb_grid", "i3d_rgb", 2048, EVERY_16, 49, "grid", "RGB")
-I3D_FLOW = StreamInput("i3d_flow_grid", "i3d_flow", 2048, EVERY_16, 49, "grid", "flow")
+I3D_RGB = StreamInput("i3d_rgb_grid", "i3d_rgb", 2048, EVERY_16, 49, "grid", "motion", "RGB")
+I3D_FLOW = StreamInput("i3d_flow_grid", "i3d_flow", 2048, EVERY_16, 49, "grid", "motion", "flow")
 #: dualAFR: one reading of C3D serves both: fc7 of windows that overlap by half, as printed, and of every
 #: second window the maps, which then follow each other without a gap.
 C3D_WINDOWS = WindowOptions(stack_size=16, step_size=8, extraction_fps=2.0)
-SOUND = StreamInput("vggish", "vggish", 128, use="sound, mean over time")
+SOUND = StreamInput("vggish", "vggish", 128, kind="sound", use="sound, mean over time")
 
 DEMO = StreamSet(
     "demo",
@@ -187,7 +197,7 @@ STATS_REGIONS = StreamSet(
             WindowOptions(step_size=16),
             10,
             "boxes",
-            "10 boxes of every 16th frame",
+            use="10 boxes of every 16th frame",
         ),
     ),
     "the same: FRCNN with ResNet-101",
@@ -196,8 +206,10 @@ STATS_R152_C3D = StreamSet(
     "stats-r152-c3d",
     "stats",
     (
-        StreamInput("resnet152_grid", "resnet152", 2048, WindowOptions(step_size=16), 49, "grid", "picture"),
-        StreamInput("c3d_fc7", "c3d", 4096, EVERY_16, use="motion"),
+        StreamInput(
+            "resnet152_grid", "resnet152", 2048, WindowOptions(step_size=16), 49, "grid", use="picture"
+        ),
+        StreamInput("c3d_fc7", "c3d", 4096, EVERY_16, kind="motion", use="motion"),
     ),
     "the same, table 4: R152 and C3D (strides are not printed; 16 as elsewhere)",
 )
@@ -211,10 +223,13 @@ FUSION = StreamSet(
             "ircsn152",
             2048,
             WindowOptions(stack_size=32, step_size=32),
+            kind="motion",
             use="motion of every 32 frames",
         ),
         SOUND,
-        StreamInput("mask_rcnn:10", "mask_rcnn:10", 1024, EVERY_32, 10, "boxes", "says where objects are"),
+        StreamInput(
+            "mask_rcnn:10", "mask_rcnn:10", 1024, EVERY_32, 10, "boxes", use="says where objects are"
+        ),
         StreamInput(
             "roi:resnext101@mask_rcnn:10",
             "roi:resnext101@mask_rcnn:10",
@@ -229,6 +244,7 @@ FUSION = StreamSet(
             2048,
             count=10,
             regions="boxes",
+            kind="motion",
             use="objects, of the motion's map",
         ),
     ),
@@ -246,6 +262,7 @@ G2L = StreamSet(
             "resnext101_3d",
             2048,
             WindowOptions(stack_size=8, step_size=5, most=ALL),
+            kind="motion",
             use="clips v of 8 frames",
         ),
         # a detector looks at a window's last frame: of six, 5 frames on, where the middle f of three lies
@@ -256,7 +273,7 @@ G2L = StreamSet(
             WindowOptions(stack_size=6, step_size=15, most=ALL),
             16,
             "boxes",
-            "regions r of the middle of three f",
+            use="regions r of the middle of three f",
         ),
     ),
     "Global2Local 2021, section 4: implementation details",
@@ -275,7 +292,7 @@ REFOCUS = StreamSet(
             WindowOptions(extraction_total=20),
             49,
             "grid",
-            "v^s, the mean over frames",
+            use="v^s, the mean over frames",
         ),
         SOUND,
     ),
@@ -285,11 +302,11 @@ DUAL_AFR = StreamSet(
     "dual_afr",
     "dual_afr",
     (
-        StreamInput("c3d_pool2", "c3d", 128, C3D_WINDOWS, 8 * 28 * 28, "steps", "layer 1"),
-        StreamInput("c3d_pool3", "c3d", 256, C3D_WINDOWS, 4 * 14 * 14, "steps", "layer 2"),
-        StreamInput("c3d_pool4", "c3d", 512, C3D_WINDOWS, 2 * 7 * 7, "steps", "layer 3"),
-        StreamInput("c3d_pool5", "c3d", 512, C3D_WINDOWS, 4 * 4, "steps", "layer 4"),
-        StreamInput("c3d_fc7", "c3d", 4096, C3D_WINDOWS, use="a_(L+1), the mean over windows"),
+        StreamInput("c3d_pool2", "c3d", 128, C3D_WINDOWS, 8 * 28 * 28, "steps", "motion", "layer 1"),
+        StreamInput("c3d_pool3", "c3d", 256, C3D_WINDOWS, 4 * 14 * 14, "steps", "motion", "layer 2"),
+        StreamInput("c3d_pool4", "c3d", 512, C3D_WINDOWS, 2 * 7 * 7, "steps", "motion", "layer 3"),
+        StreamInput("c3d_pool5", "c3d", 512, C3D_WINDOWS, 4 * 4, "grid", "motion", "layer 4"),
+        StreamInput("c3d_fc7", "c3d", 4096, C3D_WINDOWS, kind="motion", use="a_(L+1), the mean over windows"),
     ),
     "Pu et al. 2018, Experiments and appendix: 112×112, 2 frames a second",
 )

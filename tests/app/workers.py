@@ -66,13 +66,14 @@ class Service:
         eventually(lambda: until(self.job(job_id)), seconds)
         return self.job(job_id)
 
-    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+    def start_worker(self, seconds: float = 180, **environment: str) -> subprocess.Popen[bytes]:
+        """Starts a worker and waits until its models are loaded, so many seconds at most."""
         worker = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, **environment_of(self.settings), **environment},
         )
         self.workers.append(worker)
-        eventually(lambda: any(info.pid == worker.pid for info in self.registry.workers()), 180)
+        eventually(lambda: any(info.pid == worker.pid for info in self.registry.workers()), seconds)
         return worker
 
     def info(self, worker: subprocess.Popen[bytes]) -> WorkerInfo:

@@ -59,7 +59,7 @@ def gradients(
     network.train()
     compute = tiny.processes.wrap(network, loss)
     batch = replace(tiny.batches, part=tiny.processes.part).at(0)
-    compute(batch, 0)["total"].backward()  # type: ignore[no-untyped-call]
+    compute(batch, 0)["total"].backward()
     return {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
 
 

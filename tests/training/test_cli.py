@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -60,3 +61,19 @@ def test_another_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
     output = " ".join(refused.output.replace("│", " ").split())
     assert "no captioner is called 'lstm'; there are: dual_afr, g2l, refocus" in output
     assert "semantic_embedding" in output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train", "stats"], ["evaluate", "stats", "--clips", "list.json"]],
+)
+def test_a_device_that_is_not_there_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    data = ["--data", str(tmp_path)] if command[0] == "train" else []
+    refused = CliRunner().invoke(app, [*command, *data, "--device", "cuda:7"], env={"COLUMNS": "300"})
+    assert refused.exit_code == 2, refused.output
+    output = " ".join(refused.output.replace("│", " ").split())
+    assert "--device: cuda:7 asks for a GPU, and torch finds none on this machine." in output
+    assert "Choose cpu, or auto" in output

@@ -16,7 +16,7 @@ from models.inputs import Batch, InputStream, collate_inputs
 from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
 from training.batches.training_batch import TrainingBatch, TrainingBatches
-from training.batches.video_features import VideoFeatures, describe_failures
+from training.batches.video_features import FeatureStore, describe_failures
 from training.datasets.caption_set import VideoItem
 from training.datasets.errors import NothingToUse
 
@@ -29,11 +29,11 @@ class CaptionedVideo:
     """A video whose features are on the disk, and its captions as words."""
 
     video: VideoItem
-    features: VideoFeatures
+    features: FeatureStore
     captions: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def from_video(cls, video: VideoItem, features: VideoFeatures) -> CaptionedVideo:
+    def from_video(cls, video: VideoItem, features: FeatureStore) -> CaptionedVideo:
         """Splits the video's captions into words."""
         captions = tuple(tuple(split_words(caption, fold_accents=True)) for caption in video.captions)
         return cls(video, features, captions)
@@ -48,7 +48,7 @@ class CaptionedVideo:
 
 
 def load_captioned_videos(
-    name: str, videos: Sequence[VideoItem], features: VideoFeatures, notify: Notify
+    name: str, videos: Sequence[VideoItem], features: FeatureStore, notify: Notify
 ) -> list[CaptionedVideo]:
     """Makes the features that are not there yet, and returns the videos that can be read.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from tqdm import tqdm
 
@@ -41,6 +42,18 @@ class FailedVideo:
     id: str
     code: str
     message: str
+
+
+class FeatureStore(Protocol):
+    """Keeps the features of videos."""
+
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
+        """Makes or finds the features of videos; returns those that have none, and why."""
+        ...
+
+    def load(self, video: VideoItem) -> Features:
+        """Reads a video's features. Raises FeaturesDamaged."""
+        ...
 
 
 class VideoFeatures:

@@ -12,6 +12,8 @@ from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+#: Code of the notice that captioned videos have no file.
+MISSING_VIDEO = "missing_video"
 
 
 def parse_split(name: str) -> Split:
@@ -74,14 +76,24 @@ class CaptionSet:
     def usable(self) -> tuple[VideoItem, ...]:
         return tuple(video for video in self.videos if video.usable)
 
-    def require(self, *splits: Split) -> tuple[VideoItem, ...]:
-        """Returns the usable videos of these splits, of all where none is named. Raises NothingToUse."""
-        found = tuple(video for video in self.usable if not splits or video.split in splits)
+    def require(self, *splits: Split, media: bool = True) -> tuple[VideoItem, ...]:
+        """Returns the usable videos of these splits, of all where none is named.
+
+        Args:
+            splits: their names.
+            media: whether a video needs a file; its features may have been made before.
+
+        Raises:
+            NothingToUse: there is none.
+        """
+        videos = self.usable if media else tuple(video for video in self.videos if video.captions)
+        found = tuple(video for video in videos if not splits or video.split in splits)
         if not found:
             of = f" of the split {' or '.join(splits)}" if splits else ""
             reported = " ".join(notice.message for notice in self.notices)
+            what = "both a file and a caption" if media else "a caption"
             raise NothingToUse(
-                f"No video of {self.name}{of} has both a file and a caption. {reported}".strip(),
+                f"No video of {self.name}{of} has {what}. {reported}".strip(),
                 f"See what is missing with: python -m app data check {self.name} --root DIR",
             )
         return found
@@ -116,7 +128,7 @@ def assemble(
     found = (
         *notices,
         *counts.make_notices(),
-        *_note("missing_video", missing, "{n} captioned {videos} not there, e.g. {first}."),
+        *_note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
         *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
     return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), found)

@@ -67,14 +67,14 @@ class SetFolder:
         """Reads the set. Raises the leaves of DataSetError."""
         return self.data_set.load(self.root, self.paper)
 
-    def choose_evaluated(self, captions: CaptionSet) -> tuple[VideoItem, ...]:
+    def choose_evaluated(self, captions: CaptionSet, *, media: bool = True) -> tuple[VideoItem, ...]:
         """Returns the videos of the split that is evaluated.
 
         Without one named it is the test split, or the validation split where there is no test split, or all.
-        Raises UnknownSplit, NothingToUse.
+        media: whether a video needs a file. Raises UnknownSplit, NothingToUse.
         """
         if self.split is not None:
-            return captions.require(parse_split(self.split))
-        has = {video.split for video in captions.usable}
+            return captions.require(parse_split(self.split), media=media)
+        has = {video.split for video in captions.require(media=media)}
         nearest: tuple[Split, ...] = ("test",) if "test" in has else ("val",) if "val" in has else ()
-        return captions.require(*nearest)
+        return captions.require(*nearest, media=media)

@@ -40,6 +40,14 @@ class StreamExtractor(Protocol):
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
 
 
+class NoExtractor:
+    """Refuses pictures and clips, where captioners read saved features of a set's videos."""
+
+    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        """Raises ValueError."""
+        raise ValueError(f"these {len(videos)} pictures or clips have no saved features")
+
+
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
     """Captions sets with one writer. request: the frames of a clip, by default some spread over it."""

@@ -22,12 +22,14 @@ from models.feature_sources.feature_source import (
     FeatureSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, select_stream_set
-from models.feature_sources.stream_sets import StreamSet
+from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
+from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 from models.pretrained.installed import InstalledCaptioners
 from training.batches.loading import find_device
 from training.batches.training_batch import CPU
+from training.batches.video_features import FeatureStore
 from training.recipes.recipe import DecodingPlan
+from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
@@ -49,10 +51,18 @@ class WrongSearch(ReelwordError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedCaptioner:
-    """A writer of captions, and the source that turns frames into what it reads."""
+    """A writer of captions, and what it reads: made of frames by ``source``, or ``saved`` before."""
 
     writer: Writer
-    feature_source: FeatureSource | CombinedFeatureSource
+    source: FeatureSource | CombinedFeatureSource | None
+    saved: FeatureStore | None = None
+
+    @property
+    def feature_source(self) -> FeatureSource | CombinedFeatureSource:
+        """The source that turns frames into what it reads. Raises ValueError where features were saved."""
+        if self.source is None:
+            raise ValueError("saved features are read here, and no frames")
+        return self.source
 
     @property
     def search(self) -> DecodingOptions:
@@ -81,6 +91,7 @@ def load_evaluated_captioner(
     branches: Branches | None = None,
     frames: int = FRAMES,
     device: torch.device = CPU,
+    features: FeatureFolder | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -91,21 +102,26 @@ def load_evaluated_captioner(
         branches: of STaTS, one alone.
         frames: spread over a clip.
         device: that computes.
+        features: of videos, that were made before; no extractor is loaded then.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
         PretrainedNotScored: a name is an installed pretrained captioner's.
         UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
+        FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what they read.
     """
     if name in COMBINED:
         loaded = {each: _load(each, device) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, device)
+        return _combine(name, loaded, frames, device, features)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name, device)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
+    if features is not None:
+        store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
+        return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
     source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
@@ -143,9 +159,14 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
 
 
 def _combine(
-    kind: str, members: dict[str, Checkpoint], frames: int, device: torch.device
+    kind: str,
+    members: dict[str, Checkpoint],
+    frames: int,
+    device: torch.device,
+    features: FeatureFolder | None,
 ) -> EvaluatedCaptioner:
-    sets: list[StreamSet] = [select_stream_set(member.card) for member in members.values()]
+    select = select_stream_set if features is None else features.select
+    sets: list[StreamSet] = [select(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)
     else:
@@ -156,10 +177,12 @@ def _combine(
             )
         embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
-        sets.append(select_stream_set(card))
-    return EvaluatedCaptioner(
-        writer, build_feature_source(list(dict.fromkeys(sets)), ExtractorPool(str(device)), frames)
-    )
+        sets.append(select(card))
+    needed = list(dict.fromkeys(sets))
+    if features is not None:
+        optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
+        return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
+    return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 
 
 def with_branches(checkpoint: Checkpoint, branches: Branches) -> Checkpoint:

@@ -16,9 +16,10 @@ from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from training.batches.video_batches import CaptionedVideo, load_captioned_videos
-from training.batches.video_features import VideoFeatures
+from training.batches.video_features import FeatureStore, VideoFeatures
+from training.datasets.caption_set import MISSING_VIDEO
 from training.datasets.registry import SetFolder
-from training.evaluation.captioning import CaptionedSet, CaptioningRun
+from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoExtractor
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner
 from training.scores.bootstrap import Comparison
 from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
@@ -98,9 +99,14 @@ def evaluate_captioner(
         CorpusError, DataSetError: the source is not what it should be.
         MediaError: a clip cannot be read.
     """
-    evaluator = CaptioningRun(entry.writer, entry.feature_source, options, entry.feature_source.request)
+    if entry.saved is None:
+        made = entry.feature_source
+        evaluator = CaptioningRun(entry.writer, made, options, made.request)
+    else:
+        evaluator = CaptioningRun(entry.writer, NoExtractor(), options)
     if source.videos is not None:
-        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, entry.feature_source))
+        features = entry.saved or entry.feature_source
+        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, features))
     elif source.clips is not None:
         captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
     elif source.images is not None and source.captions is not None:
@@ -114,14 +120,14 @@ def evaluate_captioner(
 
 
 def load_videos(
-    source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource
+    source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource | FeatureStore
 ) -> list[CaptionedVideo]:
-    """Loads the videos to caption, with features, made now where they are not there.
+    """Loads the videos to caption, with features: saved before, or made now where they are not there.
 
     Args:
         source: the set's folder.
         limit: only the first so many.
-        feature_source: makes the features.
+        feature_source: makes the features, or reads those that were made before.
 
     Raises:
         DataSetError: the set is not there, or not as it should be.
@@ -129,13 +135,18 @@ def load_videos(
     """
     if isinstance(feature_source, CombinedFeatureSource):
         raise ValueError("videos of a set are described by one stream set, and these captioners need several")
+    media = isinstance(feature_source, FeatureSource)
     captions = source.load()
     for notice in captions.notices:
-        log.warning(notice.message)
-    videos = source.choose_evaluated(captions)[:limit]
-    return load_captioned_videos(
-        str(source.root), videos, VideoFeatures(feature_source, source.cache), log.warning
+        if media or notice.code != MISSING_VIDEO:
+            log.warning(notice.message)
+    videos = source.choose_evaluated(captions, media=media)[:limit]
+    store = (
+        VideoFeatures(feature_source, source.cache)
+        if isinstance(feature_source, FeatureSource)
+        else feature_source
     )
+    return load_captioned_videos(str(source.root), videos, store, log.warning)
 
 
 def record_scores(captioner: str, name: str, report: ScoreReport) -> None:

@@ -17,6 +17,7 @@ from models.checkpoint import load_checkpoint
 from training.batches.training_batch import CPU
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
+from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "step_1", "refocusing", "reward"),
@@ -81,7 +82,8 @@ class RunSettings:
 
     out: the run's folder, from which a stopped run goes on. cache: where features are kept. notify: is given
     a sentence for whatever the user should know. threads: of the processor. device: that computes.
-    processes: that train together; the first one alone notifies.
+    processes: that train together; the first one alone notifies. features: those of videos that were made
+    before, in the place of features that are made now.
     """
 
     out: Path
@@ -90,3 +92,4 @@ class RunSettings:
     threads: int = 2
     device: torch.device = CPU
     processes: Processes = ALONE
+    features: FeatureFolder | None = None

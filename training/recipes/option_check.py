@@ -36,6 +36,7 @@ class TrainOptions:
     paper: str | None = None
     steps: int | None = None
     self_critical: bool | None = None
+    features: Path | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -47,6 +48,7 @@ class TrainOptions:
             "--data-set": self.data_set,
             "--paper": self.paper,
             "--steps": self.steps,
+            "--features": self.features,
             "--self-critical": self.self_critical or None,
             "--no-self-critical": None if self.self_critical is None or self.self_critical else True,
         }
@@ -79,6 +81,7 @@ def list_unread_by_embedding(recipe: Recipe) -> Unread:
         "--teacher": _explain_no_teacher(recipe.name),
         "--data-set": f"{name} learns from pictures alone, not from a set of videos",
         "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
+        **_explain_no_features(name),
         **_explain_no_reward(name),
     }
 
@@ -100,7 +103,10 @@ def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
 
 def list_unread_on_pictures(recipe: Recipe) -> Unread:
     """Lists the options that training on pictures does not read."""
-    unread = {"--paper": "whose splits and words a set of videos has; name the set too, by --data-set"}
+    unread = {
+        "--paper": "whose splits and words a set of videos has; name the set too, by --data-set",
+        **_explain_no_features(recipe.name),
+    }
     if not recipe.soft_weight:
         unread["--teacher"] = _explain_no_teacher(recipe.name)
     return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
@@ -113,6 +119,7 @@ def list_unread_with_network(recipe: Recipe) -> Unread:
         "--streams": f"{name} begins with the stream that the trained stages read; leave it out",
         "--data-set": f"{name} learns from pictures alone, not from a set of videos",
         "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
+        **_explain_no_features(name),
         **_explain_no_reward(name),
     }
 
@@ -125,6 +132,10 @@ def _name_taught_recipes() -> str:
     """Names the recipes that learn from teachers."""
     names = [name for name, recipe in RECIPES.items() if recipe.soft_weight]
     return f"--recipe {' or '.join(names)}"
+
+
+def _explain_no_features(name: str) -> Unread:
+    return {"--features": f"{name} makes several views of each picture itself; name a set by --data-set"}
 
 
 def _explain_no_reward(name: str) -> Unread:

@@ -30,11 +30,18 @@ from pydantic import BaseModel
 from models.captioners.dual_afr import DualAFRConfig
 from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
-from models.captioners.stats import STaTSConfig, StreamConfig
+from models.captioners.stats import STaTSConfig
 from models.captioners.vatex import SpatialVatexConfig, VatexConfig
 from models.feature_sources.stream_sets import StreamSet
-from models.inputs import InputStream
 from training.recipes.demo_recipes import DEMO, UnknownRecipe
+from training.recipes.fitted_configs import (
+    fit_dual_afr,
+    fit_g2l,
+    fit_refocus,
+    fit_spatial,
+    fit_stats,
+    fit_vatex,
+)
 from training.recipes.recipe import CONSTANT, Decay, DecodingPlan, HoldAndDrop, Recipe, RewardWeights
 
 
@@ -139,15 +146,8 @@ DUAL_AFR_SETS = ("msvd", "msrvtt", "mvad")
 
 
 def make_stats_config(streams: StreamSet) -> STaTSConfig:
-    """Gives STaTS an input for each stream of the set; one vector a row is a grid of one cell."""
-    return STaTSConfig(
-        streams=tuple(
-            StreamConfig(
-                name=each.stream, width=each.width, regions="boxes" if each.regions == "boxes" else "grid"
-            )
-            for each in streams.inputs
-        )
-    )
+    """Gives STaTS an input for each stream of frames."""
+    return fit_stats(STaTSConfig(streams=()), streams)
 
 
 def make_classed_stats_config(streams: StreamSet) -> STaTSConfig:
@@ -155,14 +155,14 @@ def make_classed_stats_config(streams: StreamSet) -> STaTSConfig:
     return make_stats_config(streams).model_copy(update={"classes": 20})
 
 
-def make_g2l_config(_: StreamSet) -> G2LConfig:
-    """Gives G2L boxes for regions."""
-    return G2LConfig(regions=InputStream(name="bottom_up:16", width=2048))
+def make_g2l_config(streams: StreamSet) -> G2LConfig:
+    """Gives G2L frames, clips and boxes."""
+    return fit_g2l(G2LConfig(), streams)
 
 
-def make_refocus_config(_: StreamSet) -> RefocusConfig:
-    """Gives refocus the maps of ResNet-152, and sound."""
-    return RefocusConfig(grid=InputStream(name="resnet152_grid", width=2048))
+def make_refocus_config(streams: StreamSet) -> RefocusConfig:
+    """Gives refocus maps, and sound."""
+    return fit_refocus(RefocusConfig(), streams)
 
 
 def make_silent_refocus_config(streams: StreamSet) -> RefocusConfig:
@@ -170,23 +170,24 @@ def make_silent_refocus_config(streams: StreamSet) -> RefocusConfig:
     return make_refocus_config(streams).model_copy(update={"audio": None})
 
 
-def make_hard_dual_afr_config(_: StreamSet) -> DualAFRConfig:
-    """Gives dualAFR hard attention."""
-    return DualAFRConfig(kind="hard")
+def make_dual_afr_config(streams: StreamSet) -> DualAFRConfig:
+    """Gives dualAFR layers, and soft attention."""
+    return fit_dual_afr(DualAFRConfig(), streams)
 
 
-def make_fusion_config(_: StreamSet) -> VatexConfig:
-    """Gives the members of the fusion the motion of IRCSN-152."""
-    return VatexConfig(motion=InputStream(name="ircsn152", width=2048))
+def make_hard_dual_afr_config(streams: StreamSet) -> DualAFRConfig:
+    """Gives dualAFR layers, and hard attention."""
+    return fit_dual_afr(DualAFRConfig(kind="hard"), streams)
+
+
+def make_fusion_config(streams: StreamSet) -> VatexConfig:
+    """Gives the members of the fusion pictures, motion and sound."""
+    return fit_vatex(VatexConfig(), streams)
 
 
 def make_spatial_config(streams: StreamSet) -> SpatialVatexConfig:
     """Gives objects both networks' maps, as the paper says."""
-    objects, moving = (
-        InputStream(name=f"roi:{network}@mask_rcnn:10", width=2048) for network in ("resnext101", "ircsn152")
-    )
-    pooled = make_fusion_config(streams).model_dump()
-    return SpatialVatexConfig.model_validate({**pooled, "objects": objects, "moving_objects": moving})
+    return fit_spatial(SpatialVatexConfig(), streams)
 
 
 def _make_run(
@@ -217,7 +218,7 @@ PAPER_RUNS: Mapping[tuple[str, str], PaperRun] = {
         ("refocus", _make_run("msvd", "refocus", REFOCUS, REFOCUS_EPOCHS, make_silent_refocus_config)),
         ("refocus", _make_run("msrvtt", "refocus", REFOCUS, REFOCUS_EPOCHS, make_refocus_config)),
         *(
-            ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, lambda _: DualAFRConfig()))
+            ("dual_afr", _make_run(data, "dual_afr", DUAL_AFR, LONG, make_dual_afr_config))
             for data in DUAL_AFR_SETS
         ),
         *(

@@ -15,18 +15,24 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
+from extractors.features import StreamSpec
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
-from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
+from models.feature_sources.stream_checks import (
+    check_extractors,
+    check_streams,
+    optional_streams,
+    select_stream_set,
+)
 from models.feature_sources.stream_sets import StreamSet, find_stream_set
-from models.video_category import CATEGORY, CATEGORY_SPEC
+from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
-from training.batches.picture_inputs import fit_to_streams, list_streams
+from training.batches.picture_inputs import fit_to_streams
 from training.batches.training_batch import CPU, training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
-from training.batches.video_features import VideoFeatures
-from training.datasets.caption_set import CaptionSet
+from training.batches.video_features import FeatureStore, VideoFeatures
+from training.datasets.caption_set import MISSING_VIDEO, CaptionSet
 from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse
 from training.datasets.registry import SetFolder
@@ -37,8 +43,11 @@ from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
 from training.recipes.demo_recipes import make_demo_config
+from training.recipes.fitted_configs import FITTERS
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
+from training.saved_features.clock_checks import FeaturesDoNotFit
+from training.saved_features.feature_folder import FeatureFolder
 
 #: With fewer videos than this none is set aside.
 ENOUGH = 10
@@ -73,6 +82,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         CheckpointError: ``start`` is damaged, or another captioner.
         StreamMismatch: the streams that are made here are others than it was trained on.
         DataSetError: the set has no video to train on.
+        FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what it reads.
     """
     torch.set_num_threads(settings.threads)
     checkpoint = load_checkpoint(start, settings.device)
@@ -80,8 +90,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         raise CheckpointError(
             f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
         )
-    source = open_feature_source(checkpoint, settings.cache, settings.threads, settings.device)
-    videos = _load_videos(captions, source, settings)
+    videos = _load_videos(captions, _open_store_of_start(checkpoint, settings), settings)
     check_streams(checkpoint, videos[0].load())
     return _train(checkpoint, recipe, split_videos(captions.name, videos), settings)
 
@@ -104,28 +113,26 @@ def train_on_videos(
         captions: the videos.
         rule: which words it knows.
         settings: the run's folder, the features' folder, threads.
-        config: the captioner's, by default of the demo's widths.
+        config: the captioner's, by default of the demo's widths, with what it reads of the set.
 
     Returns:
         The best checkpoint's path.
 
     Raises:
         DataSetError: the set has no video to train on.
-        UnknownStream: ``streams`` lacks what the captioner reads.
+        StreamsDoNotFit, UnknownStream: ``streams`` lacks what the captioner reads.
+        FeatureMapDamaged, FeaturesDoNotFit: saved features are not what the set makes.
     """
     torch.set_num_threads(settings.threads)
-    config = fit_to_streams(make_demo_config(name), streams) if config is None else config
-    names = [stream.name for stream in list_streams(config)]
-    source = FeatureSource(
-        streams.select(names), str(settings.device), threads=settings.threads, cache=settings.cache
-    )
-    videos = _load_videos(captions, source, settings)
-    specs = {stream: built.spec for stream, built in videos[0].load().items()}
+    config = make_fitted_config(name, streams) if config is None else config
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, rule.build_vocabulary(captions)).to(settings.device)
-    read = {stream: specs[stream] for stream in names}
-    if any(each.name == CATEGORY for each in captioner.inputs):
-        read[CATEGORY] = CATEGORY_SPEC
+    names = [stream.name for stream in captioner.inputs]
+    extracted = list_extracted(names)
+    store = _open_store(streams, extracted, settings, captioner.optional_streams)
+    videos = _load_videos(captions, store, settings)
+    specs = _collect_specs(videos, extracted)
+    read = specs | ({CATEGORY: CATEGORY_SPEC} if CATEGORY in names else {})
     card = Card(name, read, {}, {"streams": streams.name})
     split = split_videos(captions.name, videos)
     return _train(Checkpoint(captioner, card, ""), recipe, split, settings)
@@ -154,23 +161,86 @@ def train_as_paper(
 
     Raises:
         DataSetError: the set is not there.
-        UnknownStreamSet, UnknownStream: ``streams`` is not known, or lacks what the captioner reads.
+        UnknownStreamSet: ``streams`` is not known.
+        StreamsDoNotFit, UnknownStream: the set lacks what the captioner reads.
+        FeatureMapDamaged, FeaturesDoNotFit: saved features are not what the set makes.
         NoReward: METEOR is paid for and no Java runs.
     """
     if self_critical and "self_critical" in run.epochs:
         check_rewards(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
-    captions, wanted = folder.load(), find_stream_set(streams or run.streams)
+    captions, wanted = folder.load(), choose_stream_set(streams, run.streams, settings.features)
     plan = run.plan(sum(len(video.captions) for video in captions.in_split("train")), self_critical)
     return train_on_videos(name, wanted, plan, captions, folder.rule, settings, run.config(wanted))
 
 
-def _load_videos(captions: CaptionSet, source: FeatureSource, settings: RunSettings) -> list[CaptionedVideo]:
+def choose_stream_set(asked: str | None, usual: str, features: FeatureFolder | None = None) -> StreamSet:
+    """Chooses what feeds a captioner that is trained from nothing.
+
+    Args:
+        asked: a set's name, None where the user named none.
+        usual: the name of the captioner's own set, or its paper's.
+        features: those that were made before; a map's own streams come before the usual set.
+
+    Returns:
+        The set.
+
+    Raises:
+        UnknownStreamSet: there is no set of that name.
+        FeatureMapDamaged: the map cannot be read.
+    """
+    mapped = None if asked is not None or features is None else features.stream_set
+    return mapped or find_stream_set(asked or usual)
+
+
+def make_fitted_config(name: str, streams: StreamSet) -> BaseModel:
+    """Makes a captioner's config at the demo's widths, with what it reads of the set.
+
+    Raises StreamsDoNotFit.
+    """
+    config = make_demo_config(name)
+    return FITTERS[name](config, streams) if name in FITTERS else fit_to_streams(config, streams)
+
+
+def _open_store(
+    streams: StreamSet, names: Sequence[str], settings: RunSettings, optional: frozenset[str]
+) -> FeatureStore:
+    """Opens what was made before, or else what makes these streams of the set now."""
+    if settings.features is not None:
+        return settings.features.open(streams.only(names), optional)
+    source = FeatureSource(
+        streams.select(names), str(settings.device), threads=settings.threads, cache=settings.cache
+    )
+    return VideoFeatures(source, settings.cache)
+
+
+def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureStore:
+    """Opens the streams that a checkpoint was trained on."""
+    if settings.features is not None:
+        return settings.features.open(settings.features.select(start.card), optional_streams(start))
+    source = open_feature_source(start, settings.cache, settings.threads, settings.device)
+    return VideoFeatures(source, settings.cache)
+
+
+def _load_videos(captions: CaptionSet, store: FeatureStore, settings: RunSettings) -> list[CaptionedVideo]:
+    """Loads the videos that have files, or saved features, whose media may be gone."""
+    media = settings.features is None
     for notice in captions.notices:
-        settings.notify(notice.message)
-    features = VideoFeatures(source, settings.cache)
+        if media or notice.code != MISSING_VIDEO:
+            settings.notify(notice.message)
     with settings.processes.first_alone():  # makes the features
-        return load_captioned_videos(captions.name, captions.require(), features, settings.notify)
+        return load_captioned_videos(captions.name, captions.require(media=media), store, settings.notify)
+
+
+def _collect_specs(videos: Sequence[CaptionedVideo], names: Sequence[str]) -> dict[str, StreamSpec]:
+    """Collects the streams' name tags, of as many videos as it takes: one may lack its sound."""
+    specs: dict[str, StreamSpec] = {}
+    for video in videos:
+        specs |= {name: stream.spec for name, stream in video.load().items()}
+        if specs.keys() >= set(names):
+            return {name: specs[name] for name in names}
+    missing = next(name for name in names if name not in specs)
+    raise FeaturesDoNotFit(f"none of the {len(videos)} videos has features of {missing}.")
 
 
 def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:

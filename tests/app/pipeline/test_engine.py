@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,17 +263,17 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
 ) -> None:
     ran: list[tuple[str, int]] = []
 
-    def count(kind: type[WindowExtractor]) -> None:
+    for kind in (WindowExtractor, EfficientNetLite2):
         whole = kind.extract
 
-        def extract(extractor: WindowExtractor, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
+        def extract(
+            extractor: Any, videos: Sequence[Frames], whole: Callable[..., Any] = whole
+        ) -> list[dict[str, Stream]]:
             ran.append((extractor.name, len(videos)))
-            return whole(extractor, videos)
+            found: list[dict[str, Stream]] = whole(extractor, videos)
+            return found
 
         monkeypatch.setattr(kind, "extract", extract)
-
-    count(WindowExtractor)
-    count(EfficientNetLite2)
     names = ["pictures", "motion", "pictures", "nobody"]
     videos = [decode_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]

@@ -128,7 +128,7 @@ def test_features_that_the_engine_cannot_read_cost_an_attempt_and_go(crew: Servi
     ids=["off", "disk full"],
 )
 def test_jobs_are_done_where_nothing_can_be_kept(
-    crew: Service, video: Path, environment: dict[str, str]
+    crew: Service, video: Path, environment: dict[str, Any]
 ) -> None:
     crew.start_worker(**environment)
     assert [given(crew.wait(crew.submit(video))) for _ in range(2)] == ["frames", "frames"]

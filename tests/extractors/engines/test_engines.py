@@ -26,7 +26,7 @@ from extractors.engines.engine import (
     fastest_precision,
     fill_up,
 )
-from extractors.engines.engine_choice import choose_engine
+from extractors.engines.engine_choice import DeviceUnavailable, choose_engine, open_device
 from extractors.extractor import ExtractorOptions
 
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
@@ -350,3 +350,61 @@ def test_what_is_kept_is_made_anew_where_it_does_not_fit(harm: str, tmp_path: Pa
         engine = choose_engine(UnbuiltModule(build), STACKS, "clips", options)
         agree(engine.outputs(STACKS), Clips(), STACKS, TOLERANCES["fp32"])
     assert count == 1
+
+
+def test_a_device_that_is_there_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert open_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [open_device(name) for name in ("auto", "cuda:1")] == [
+        torch.device("cuda"),
+        torch.device("cuda:1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "said"),
+    [
+        ("cuda", 0, "cuda asks for a GPU, and torch finds none on this machine"),
+        ("cuda:0", 0, "cuda:0 asks for a GPU"),
+        ("cuda:7", 2, "There is no cuda:7: the last GPU of this machine is cuda:1"),
+        ("gpu", 2, "There is no device 'gpu': devices are auto, cpu, cuda and cuda:N"),
+        ("meta", 2, "There is no device 'meta'"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_what_is(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, gpus: int, said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(DeviceUnavailable, match=re.escape(said)) as refused:
+        open_device(wanted)
+    assert refused.value.advice.endswith("Choose cpu, or auto, which takes a GPU where there is one.")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_shared_out_among_threads_come_back_in_their_order(
+    tmp_path: Path, threads: int, rows: int
+) -> None:
+    pytest.importorskip("openvino")
+    options = ExtractorOptions(torch.device("cpu"), "openvino", "fp32", threads, tmp_path)
+    engine, network = choose_engine(Clips(), STACKS, "clips", options), Clips().eval()
+    generator = torch.Generator().manual_seed(rows)
+    for _ in range(2):  # what a call returned is not overwritten by the next
+        stacks = torch.randint(0, 255, (rows, *STACKS.shape[1:]), dtype=torch.uint8, generator=generator)
+        found, wanted = engine.outputs(stacks), network(stacks)
+        engine.outputs(torch.flip(stacks, (1,)))
+        for ours, exact in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_share_that_fails_leaves_the_engine_whole(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    engine = choose_engine(
+        Clips(), STACKS, "clips", ExtractorOptions(engine="openvino", threads=2, cache=tmp_path)
+    )
+    with pytest.raises(Exception, match=r"shape|dimension|input"):
+        engine.outputs(STACKS[..., :2].contiguous())
+    assert len(engine.outputs(STACKS)[0]) == len(STACKS)

@@ -139,3 +139,36 @@ def test_padded_windows_are_masked() -> None:
     assert stream.mask.tolist() == [True, False]
     assert stream.start == pytest.approx([0.0, 0.2])
     assert stream.end == pytest.approx([0.2, 0.3])
+
+
+class SmallMemory(Means):
+    """Stands for a GPU that holds so many windows."""
+
+    most = 3
+
+    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+        if len(stacks) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().describe(stacks)
+
+
+def test_a_full_gpu_gets_smaller_batches_from_then_on() -> None:
+    extractor = SmallMemory(batch=8)
+    batcher = Batcher(extractor)
+    ticket = PendingRows(extractor, Windows().cut(11 / RATE, RATE))
+    for value in range(1, 12):
+        batcher.add(grey(value), ticket)
+    batcher.flush()
+    assert rows(ticket) == list(range(1, 12))
+    assert extractor.batches == [2, 2, 2, 2, 2, 1]
+
+
+def test_a_window_that_no_gpu_holds_fails_by_its_own_error() -> None:
+    extractor = SmallMemory(batch=2)
+    extractor.most = 0
+    batcher = Batcher(extractor)
+    ticket = PendingRows(extractor, Windows().cut(1 / RATE, RATE))
+    batcher.add(grey(1), ticket)
+    batcher.flush()
+    with pytest.raises(torch.OutOfMemoryError):
+        ticket.streams()

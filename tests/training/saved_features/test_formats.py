@@ -1,0 +1,214 @@
+"""Captioners are trained and scored from features of each public form, and of ``extract``, without videos."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from app.cli.main import PROGRAM, cli
+from extractors.decoder.decoder import Decoder
+from extractors.features import Stream, StreamSpec
+from extractors.video_features.feature_files import (
+    FeatureSpec,
+    FileFormat,
+    SafetensorsForm,
+    SavedFeatures,
+    VideoSource,
+)
+from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
+from extractors.windows import Windows
+from models.checkpoint import load_checkpoint
+from models.feature_sources.stream_sets import DEMO as DEMO_SET
+from models.feature_sources.stream_sets import find_stream_set
+from tests.media import quarters, write_video
+from tests.models.tiny import stats_config
+from tests.training.laid_out import vatex, write_json
+from tests.training.saved_features.formats import FORMATS, FeatureFormat, Written, draw, lay_captions
+from training.cli import app
+from training.datasets.registry import SetFolder
+from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS, RECIPES
+from training.recipes.fitted_configs import FITTERS
+from training.saved_features.feature_folder import FeatureFolder
+
+SHORT = DEMO.model_copy(
+    update={
+        "videos": 2,
+        "captions": 2,
+        "max_length": 6,
+        "steps": 2,
+        "warmup": 1,
+        "validate_every": 1,
+        "self_critical_steps": 0,
+        "soft_weight": 0.0,
+        "average_decay": 0.0,
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short recipe, and STaTS of a few units."""
+    monkeypatch.setitem(RECIPES, "demo", SHORT)
+    monkeypatch.setitem(DEMO_CONFIGS, "stats", stats_config)
+    monkeypatch.setattr("training.scores.java._list_installed", list)
+
+
+def call(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "1000"})
+
+
+def train_and_evaluate(data: Path, data_set: str, features: Path, out: Path, *more: str) -> dict[str, object]:
+    """Trains STaTS for two steps from saved features, and scores it from them."""
+    places = ("--data", data, "--data-set", data_set, "--features", features)
+    trained = call("train", "stats", *places, "--out", out, "--threads", "1", *more)
+    assert trained.exit_code == 0, trained.output
+    assert "not there" not in trained.output
+    evaluated = call("evaluate", out / "best.safetensors", *places, "--beam-size", "2", "--json")
+    assert evaluated.exit_code == 0, evaluated.output
+    document: dict[str, object] = json.loads(evaluated.stdout.strip().splitlines()[-1])
+    return document
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_captioner_is_trained_and_scored_from_each_form(form: FeatureFormat, tmp_path: Path) -> None:
+    data, features = tmp_path / "data", tmp_path / "features"
+    features.mkdir()
+    written = form.write(features, lay_captions(data, form.lay))
+    check_they_come_back(data, form, features, written)
+    document = train_and_evaluate(data, form.data_set, features, tmp_path / "run")
+    assert document["n"] in (1, len(written))
+    trained = load_checkpoint(tmp_path / "run" / "best.safetensors")
+    assert set(trained.card.streams) == set(next(iter(written.values())))
+    assert trained.card.training["streams"] == "saved"
+    log = (tmp_path / "run" / "log.csv").read_text().splitlines()
+    assert len(log) > 2
+
+
+def check_they_come_back(data: Path, form: FeatureFormat, features: Path, written: Written) -> None:
+    """To the bit, with the times that the map gives them."""
+    opened = FeatureFolder(features)
+    assert opened.stream_set is not None
+    store = opened.open(opened.stream_set)
+    videos = SetFolder(data, form.data_set).load().require(media=False)
+    assert {video.id for video in videos} == set(written)
+    assert all(video.path is None for video in videos)
+    with closing(Decoder()) as decoder:
+        assert store.make(videos, decoder) == []
+    for video in videos:
+        found = store.load(video)
+        assert found.keys() == written[video.id].keys()
+        for name, stream in found.items():
+            np.testing.assert_array_equal(stream.values.float().numpy(), written[video.id][name])
+    first = next(iter(store.load(videos[0]).values()))
+    np.testing.assert_allclose(first.end, form.ends)
+    assert first.start[0] == 0
+
+
+def test_what_another_map_says_of_the_clock_is_refused_by_the_captioner(tmp_path: Path) -> None:
+    """A name tag has the clock: rows every 16 frames are not those that it was trained on."""
+    data, features = tmp_path / "data", tmp_path / "features"
+    features.mkdir()
+    FORMATS["VATEX I3D"].write(features, lay_captions(data, vatex))
+    train_and_evaluate(data, "vatex", features, tmp_path / "run")
+    given = (features / "features.yaml").read_text()
+    (features / "features.yaml").write_text(given.replace("stride: 32", "stride: 16"))
+    refused = call(
+        *("evaluate", tmp_path / "run" / "best.safetensors", "--data", data, "--data-set", "vatex"),
+        *("--features", features),
+    )
+    assert refused.exit_code == 2
+    assert "every 16 at 25 a second, but the captioner was trained on" in refused.output
+    left_out = call("evaluate", tmp_path / "run" / "best.safetensors", "--data", data, "--data-set", "vatex")
+    assert left_out.exit_code == 2
+    assert "which no extractor makes: evaluate it with --features" in left_out.output
+
+
+SPEC = StreamSpec("resnet152", "a" * 64, "middle 224x224")
+SOUND = StreamSpec("vggish", "b" * 64, "log mel")
+EXTRACTED = (SafetensorsForm(), NpyForm(), Hdf5Form())
+
+
+def write_extracted(form: FileFormat, folder: Path, ids: Sequence[str], silent: str) -> Written:
+    """ResNet-152's vectors and maps, and VGGish' of all but one video, as ``extract`` lays them down."""
+    written: Written = {}
+    rows, total = np.arange(2.0), Windows(extraction_total=20)
+    for seed, name in enumerate(ids):
+        arrays = {"resnet152": draw(seed, 2, 2048), "resnet152_grid": draw(seed, 2, 49, 2048)}
+        streams = {
+            key: Stream(torch.from_numpy(array), rows, rows + 1, SPEC) for key, array in arrays.items()
+        }
+        source = VideoSource(f"{name}.mp4", "0" * 8, "1" * 64, 1000)
+        tag = FeatureSpec("resnet152", SPEC, total)
+        form.write(folder / "resnet152", f"day1/{name}", SavedFeatures(tag, source, {}, 25.0, streams))
+        if name != silent:
+            sound = draw(seed + 9, 3, 128)
+            streams = {"vggish": Stream(torch.from_numpy(sound), np.arange(3.0), np.arange(3.0) + 1, SOUND)}
+            tag = FeatureSpec("vggish", SOUND)
+            form.write(folder / "vggish", name, SavedFeatures(tag, source, {}, 25.0, streams))
+            arrays["vggish"] = sound
+        written[name] = arrays
+    return written
+
+
+@pytest.mark.parametrize("form", EXTRACTED, ids=lambda form: form.name)
+def test_features_of_extract_feed_their_stream_set(
+    form: FileFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One video has no file of sound, which it may lack."""
+    data, features = tmp_path / "data", tmp_path / "features"
+    ids = lay_captions(data, vatex)
+    written = write_extracted(form, features, ids, silent=ids[1])
+    refocus = find_stream_set("refocus")
+    store = FeatureFolder(features).open(refocus, frozenset({"vggish"}))
+    videos = SetFolder(data, "vatex").load().require(media=False)
+    with closing(Decoder()) as decoder:
+        assert store.make(videos, decoder) == []
+    for video in videos:
+        found = store.load(video)
+        assert found.keys() == written[video.id].keys()
+        for name, stream in found.items():
+            np.testing.assert_array_equal(stream.values.numpy(), written[video.id][name])
+    small = FITTERS["refocus"](DEMO_CONFIGS["refocus"](), refocus)
+    narrow = small.model_copy(update={"embedded": 7, "hidden": 9, "attention": 5, "tie_words": False})
+    monkeypatch.setitem(DEMO_CONFIGS, "refocus", lambda: narrow)
+    places = ("--data", data, "--data-set", "vatex", "--features", features)
+    trained = call("train", "refocus", *places, "--streams", "refocus", "--out", tmp_path / "run")
+    assert trained.exit_code == 0, trained.output
+    card = load_checkpoint(tmp_path / "run" / "best.safetensors").card
+    assert dict(card.streams) == {"resnet152_grid": SPEC, "vggish": SOUND}
+    assert card.training["streams"] == "refocus"
+    evaluated = call("evaluate", tmp_path / "run" / "best.safetensors", *places, "--json")
+    assert evaluated.exit_code == 0, evaluated.output
+
+
+def test_what_extract_writes_is_what_training_would_make(tmp_path: Path) -> None:
+    """With the shipped network: the real command, then the videos go, then a captioner learns."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for place in range(2):
+        write_video(data / f"film{place}.mp4", frames=20 + place, painter=quarters)
+    write_json(data / "captions.json", {f"film{i}.mp4": ["a red square", "the red one"] for i in range(2)})
+    words = ["extract", str(data), "--extractor", "efficientnet-lite2", "--extraction-total", "8"]
+    extracted = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "features")], prog_name=PROGRAM)
+    assert extracted.exit_code == 0, extracted.output
+    store = FeatureFolder(tmp_path / "features").open(DEMO_SET)
+    videos = SetFolder(data).load().require()
+    with closing(Decoder()) as decoder:
+        assert store.make(videos, decoder) == []
+    assert store.load(videos[0])["grid"].values.shape == (8, 49, 1280)
+    for film in data.glob("*.mp4"):
+        film.unlink()
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    document = train_and_evaluate(
+        data, "folder", tmp_path / "features", tmp_path / "run", "--streams", "demo"
+    )
+    assert document["n"] == 2
+    assert load_checkpoint(tmp_path / "run" / "best.safetensors").card.training["streams"] == "demo"

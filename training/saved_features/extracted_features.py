@@ -1,0 +1,192 @@
+"""Reads features that ``python -m app extract`` wrote: safetensors, npy or HDF5, a folder an extractor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from extractors.decoder.decoder import Decoder
+from extractors.features import Features, Stream
+from extractors.video_features.feature_files import (
+    FeatureHeader,
+    FeaturesDamaged,
+    FeatureSpec,
+    FileFormat,
+    SafetensorsForm,
+    name_extractor_folder,
+)
+from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
+from models.feature_sources.stream_sets import StreamSet
+from training.batches.video_features import FailedVideo
+from training.datasets.caption_set import VideoItem
+from training.saved_features.clock_checks import FeaturesDoNotFit, check_extracted_windows, check_width
+from training.saved_features.feature_map import strip_suffix
+
+#: End of a file's name → the form that such files are in.
+FORMS: dict[str, type[FileFormat]] = {
+    ".safetensors": SafetensorsForm,
+    "_spec.json": NpyForm,
+    ".h5": Hdf5Form,
+}
+
+
+class ExtractorFolder:
+    """One extractor's folder. Raises FeaturesDoNotFit where it is not there, or holds no features."""
+
+    def __init__(self, root: Path, extractor: str) -> None:
+        names = [name_extractor_folder(extractor, seeded=seeded) for seeded in (False, True)]
+        found = [root / name for name in names if (root / name).is_dir()]
+        if not found:
+            raise FeaturesDoNotFit(
+                f"{root} has no folder {names[0]}: make it with python -m app extract … --extractor "
+                f"{extractor} --out {root}, or say in {root}/features.yaml where the features lie."
+            )
+        self.extractor, self.folder = extractor, found[0]
+        self._forms = dict(_find_files(self.folder))
+        self._by_stem: dict[str, list[str]] = {}
+        for name in self._forms:
+            self._by_stem.setdefault(name.rpartition("/")[2], []).append(name)
+        self._first: FeatureHeader | None = None
+
+    def header(self, video: VideoItem) -> FeatureHeader:
+        """Reads what describes a video's features.
+
+        Raises FileNotFoundError, FeaturesDamaged, and FeaturesDoNotFit where others were made otherwise.
+        """
+        name = self._find(video)
+        header = self._forms[name].header(self.folder, name)
+        self._first = self._first or header
+        self._check_like_the_first(header, name)
+        self._check_source(header, name, video)
+        return header
+
+    def load(self, video: VideoItem) -> dict[str, Stream]:
+        """Reads a video's streams. Raises FileNotFoundError, FeaturesDamaged."""
+        name = self._find(video)
+        return dict(self._forms[name].read(self.folder, name).streams)
+
+    def _find(self, video: VideoItem) -> str:
+        """Finds the features of a video by its id, or by the file's name where one file alone has it."""
+        bare = strip_suffix(video.id)
+        for name in (video.id, bare):
+            if name in self._forms:
+                return name
+        stems = [bare.rpartition("/")[2]]
+        if video.path is not None and video.start is None:
+            stems.append(video.path.stem)
+        for stem in stems:
+            found = self._by_stem.get(stem, [])
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise FileNotFoundError(f"{self.folder} has several called {stem}: {', '.join(found[:3])}")
+        raise FileNotFoundError(f"{self.folder} has none called {bare}")
+
+    def _check_source(self, header: FeatureHeader, name: str, video: VideoItem) -> None:
+        """Compares sizes where the whole file is still there."""
+        if video.path is None or video.start is not None or not video.path.is_file():
+            return
+        size = video.path.stat().st_size
+        if header.source.bytes != size:
+            raise FeaturesDamaged(
+                f"{self.folder / name} are features of another file than {video.path}: {header.source.bytes} "
+                f"bytes, not {size}."
+            )
+
+    def _check_like_the_first(self, header: FeatureHeader, name: str) -> None:
+        assert self._first is not None
+        tags = (header.tag, self._first.tag)
+        ours, first = (FeatureSpec(tag.extractor, tag.spec, tag.windows) for tag in tags)
+        if (ours.spec.identity, ours.windows) != (first.spec.identity, first.windows):
+            differing = "; ".join(ours.differences(first)[:3])
+            raise FeaturesDoNotFit(
+                f"{self.folder / name} was made otherwise than {self._first.source.file} ({differing})."
+            )
+
+
+class ExtractedFeatures:
+    """Reads a stream set's features of videos below the ``--out`` of ``extract``.
+
+    Args:
+        root: That folder.
+        wanted: The part of a stream set that is read.
+        optional: Those of its streams that a video may lack.
+
+    Raises:
+        FeaturesDoNotFit: An extractor has no folder there.
+    """
+
+    def __init__(self, root: Path, wanted: StreamSet, optional: frozenset[str] = frozenset()) -> None:
+        self._wanted, self._optional = wanted, optional
+        self._folders = [ExtractorFolder(root, name) for name in wanted.extractors]
+        self._checked: set[str] = set()
+
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
+        """Looks for the videos' features, by their headers.
+
+        Args:
+            videos: Of a set, with or without files.
+            decoder: Not asked: nothing is made here.
+
+        Returns:
+            The videos that lack features, or whose features are damaged or of another file.
+
+        Raises:
+            FeaturesDoNotFit: They have another width or other windows than the set.
+        """
+        failed = []
+        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
+            try:
+                for folder in self._folders:
+                    self._check(folder, video)
+            except FileNotFoundError as error:
+                failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
+            except FeaturesDamaged as error:
+                failed.append(FailedVideo(video.id, error.code, str(error)))
+        return failed
+
+    def load(self, video: VideoItem) -> Features:
+        """Reads a video's streams. Raises FeaturesDamaged."""
+        streams: dict[str, Stream] = {}
+        for folder in self._folders:
+            try:
+                streams |= folder.load(video)
+            except FileNotFoundError as error:
+                if not self._is_optional(folder):
+                    raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
+        return {name: streams[name] for name in self._wanted.streams if name in streams}
+
+    def _check(self, folder: ExtractorFolder, video: VideoItem) -> None:
+        try:
+            header = folder.header(video)
+        except FileNotFoundError:
+            if self._is_optional(folder):
+                return
+            raise
+        if folder.extractor in self._checked:
+            return
+        self._checked.add(folder.extractor)
+        streams = folder.load(video)
+        for each in self._wanted.inputs:
+            if each.extractor != folder.extractor:
+                continue
+            if each.stream not in streams:
+                made = ", ".join(streams)
+                raise FeaturesDoNotFit(f"{folder.folder} holds {made}, and not {each.stream}.")
+            width = streams[each.stream].values.shape[-1]
+            check_width(each.stream, width, each.width, f"the stream set {self._wanted.name}")
+            check_extracted_windows(each, self._wanted, header.tag.windows)
+
+    def _is_optional(self, folder: ExtractorFolder) -> bool:
+        made = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}
+        return made <= self._optional
+
+
+def _find_files(folder: Path) -> Iterator[tuple[str, FileFormat]]:
+    """Finds the features in a folder: name of the video, with slashes, and the form of its file."""
+    for ending, form in FORMS.items():
+        made = form()
+        for file in sorted(folder.rglob(f"*{ending}")):
+            yield file.relative_to(folder).as_posix().removesuffix(ending), made

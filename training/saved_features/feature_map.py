@@ -1,0 +1,231 @@
+"""Reads the file that says how other people's features are called: features.yaml, or the same as JSON.
+
+It names each stream with its file, width and clock. A file's name is a pattern: ``{id}`` is the video as its
+set calls it, ``{stem}`` the same without folders and suffix, ``{number}`` the number at its end, ``{split}``
+train, val or test, and ``{name}`` what the file of ``names`` calls it, or else its id.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from extractors.errors import ReelwordError
+from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from models.feature_sources.stream_sets import SAVED, StreamInput, StreamKind, StreamSet
+from training.datasets.caption_set import VideoItem
+from training.datasets.files import CLIP
+
+FILE_NAMES = ("features.yaml", "features.yml", "features.json")
+AXES = "TNHWC1"
+PLACEHOLDERS = ("id", "stem", "number", "split", "name")
+Pattern: TypeAlias = str
+
+
+class FeatureMapDamaged(ReelwordError, ValueError):
+    """The file that names saved features is not there or has another form; the message says where."""
+
+    code = "feature_map_damaged"
+    hint = "docs/data.md, Saved features, has the members of that file."
+
+
+class MappedStream(BaseModel):
+    """Says where one stream of every video lies, and what its rows are.
+
+    Attributes:
+        file: Pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
+        key: Pattern of the array in a ``.npz`` or HDF5 file.
+        width: Channels C.
+        axes: What the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one.
+            By default C, TC or 1TC; with regions NC, TNC or THWC.
+        regions: What the N rows of a step are; none for vectors.
+        count: N of a grid, or the most boxes.
+        kind: Whether single frames, neighbouring frames or sound are described.
+        network: What made it. Captioners refuse features of another network.
+        fps: Rows a second.
+        stride: Frames from one row to the next, at ``frame_rate``.
+        window: Frames that a row covers, by default its stride.
+        frame_rate: Frames a second that strides count, or the pattern of a ``.npy`` file with that number.
+        timestamps: Pattern of a ``.npy`` file with the milliseconds at which rows end.
+        spread: Rows lie evenly over the whole video.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: Pattern
+    key: Pattern | None = None
+    width: int = Field(ge=1)
+    axes: str | None = None
+    regions: Literal["none", "grid", "boxes"] = "none"
+    count: int = Field(1, ge=1)
+    kind: StreamKind = "picture"
+    network: str | None = None
+    fps: float | None = Field(None, gt=0)
+    stride: int | None = Field(None, ge=1)
+    window: int | None = Field(None, ge=1)
+    frame_rate: float | Pattern | None = None
+    timestamps: Pattern | None = None
+    spread: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        clocks = [self.fps is not None, self.stride is not None, self.timestamps is not None, self.spread]
+        if sum(clocks) > 1:
+            raise ValueError("fps, stride, timestamps and spread exclude each other")
+        if self.axes is not None and (set(self.axes) - set(AXES) or len(set(self.axes)) < len(self.axes)):
+            raise ValueError(f"axes are letters of {AXES}, each once, and not {self.axes!r}")
+        if self.axes is not None and "C" not in self.axes:
+            raise ValueError("axes need C, the channels")
+        for pattern in (self.file, self.key, self.timestamps, self.frame_rate):
+            if isinstance(pattern, str):
+                check_pattern(pattern)
+        return self
+
+    @property
+    def clock(self) -> str:
+        """The clock in words."""
+        if self.fps is not None:
+            return f"{self.fps:g} rows a second"
+        if self.stride is not None:
+            return f"rows of {self.window or self.stride} frames every {self.stride}"
+        if self.timestamps is not None:
+            return "rows with times of their own"
+        return "rows spread over the video" if self.spread else "one row a video"
+
+
+class FeatureMap(BaseModel):
+    """Says where all streams lie.
+
+    Attributes:
+        streams: By name.
+        frame_rate: For streams that have none of their own.
+        duration: Seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
+        names: A file beside the map with what these features call each video: JSON ``{id: name}``, or a line
+            ``id name`` each, as MSVD's youtube_mapping.txt has it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    streams: dict[str, MappedStream] = Field(min_length=1)
+    frame_rate: float | Pattern | None = None
+    duration: float | Literal["name"] | None = None
+    names: str | None = None
+
+    @model_validator(mode="after")
+    def _rates(self) -> Self:
+        for name, stream in self.streams.items():
+            if stream.stride is not None and (stream.frame_rate or self.frame_rate) is None:
+                raise ValueError(f"{name} has a stride and no frame_rate, which says what its frames last")
+        return self
+
+    @property
+    def stream_set(self) -> StreamSet:
+        """The set that captioners are built for where no other is named."""
+        inputs = tuple(
+            StreamInput(
+                name,
+                each.network or name,
+                each.width,
+                count=each.count,
+                regions=each.regions,
+                kind=each.kind,
+                use=each.clock,
+            )
+            for name, each in self.streams.items()
+        )
+        return StreamSet(SAVED, "any", inputs, "features that were made elsewhere")
+
+    def duration_of(self, video: VideoItem) -> float | None:
+        """Finds a video's seconds; None where they are not known."""
+        if self.duration != "name":
+            return self.duration
+        clip = CLIP.fullmatch(strip_suffix(video.id))
+        return None if clip is None else float(clip["end"]) - float(clip["start"])
+
+
+def check_pattern(pattern: Pattern) -> None:
+    """Checks a pattern's placeholders. Raises ValueError, which names the first that is not known."""
+    for name in re.findall(r"{(.*?)}", pattern):
+        if name not in PLACEHOLDERS:
+            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            raise ValueError(f"{pattern} has {{{name}}}; there are: {known}")
+
+
+def strip_suffix(name: str) -> str:
+    """Takes away the suffix of a video's or a picture's file, and no other dot."""
+    stem, dot, suffix = name.rpartition(".")
+    return stem if f"{dot}{suffix}".lower() in VIDEO_SUFFIXES | PICTURE_SUFFIXES else name
+
+
+def fill_pattern(pattern: Pattern, video: VideoItem, names: Mapping[str, str]) -> str:
+    """Puts a video into a pattern.
+
+    Args:
+        pattern: With placeholders.
+        video: Of a set.
+        names: Id → what the features call it.
+
+    Returns:
+        A path or key.
+    """
+    bare = strip_suffix(video.id)
+    number = re.search(r"\d+$", bare)
+    given = {
+        "id": video.id,
+        "stem": bare.rpartition("/")[2],
+        "number": str(int(number[0])) if number else bare,
+        "split": video.split,
+        "name": names.get(video.id, video.id),
+    }
+    return re.sub(r"{(.*?)}", lambda found: given[found[1]], pattern)
+
+
+def find_feature_map(folder: Path) -> Path | None:
+    """Looks for a map in a folder; None where it has none."""
+    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
+
+
+def read_feature_map(path: Path) -> FeatureMap:
+    """Reads a map. Raises FeatureMapDamaged."""
+    document = _read_document(path)
+    try:
+        return FeatureMap.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise FeatureMapDamaged(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
+def read_names(path: Path) -> dict[str, str]:
+    """Reads what features call the videos. Raises FeatureMapDamaged."""
+    if path.suffix == ".json":
+        document = _read_document(path)
+        if not isinstance(document, dict):
+            raise FeatureMapDamaged(f"{path} is no object of ids and names.")
+        return {str(ours): str(theirs) for ours, theirs in document.items()}
+    pairs = [line.rsplit(maxsplit=1) for line in _read_text(path).splitlines() if line.strip()]
+    if wrong := [pair for pair in pairs if len(pair) != 2]:
+        raise FeatureMapDamaged(f'{path} has the line {wrong[0][0]!r}, not "<id> <name>".')
+    return {ours.strip(): theirs for ours, theirs in pairs}
+
+
+def _read_document(path: Path) -> Any:
+    """Reads YAML or JSON."""
+    text = _read_text(path)
+    try:
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise FeatureMapDamaged(f"{path} is no YAML or JSON: {' '.join(str(error).split())}.") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FeatureMapDamaged(f"{path} cannot be read ({error}).") from error

@@ -1,0 +1,217 @@
+"""Reads streams of other people's features, as a map names them, with times on the video's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from extractors.decoder.decoder import Decoder
+from extractors.features import Features, Stream, StreamSpec
+from extractors.video_features.feature_files import FeaturesDamaged
+from models.feature_sources.stream_sets import SAVED, StreamSet
+from training.batches.video_features import FailedVideo
+from training.datasets.caption_set import VideoItem
+from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes
+from training.saved_features.clock_checks import (
+    FeaturesDoNotFit,
+    check_mapped_clock,
+    check_stride,
+    check_times,
+    check_width,
+)
+from training.saved_features.feature_map import FeatureMap, MappedStream, fill_pattern, read_names
+
+Times = NDArray[np.float64]
+
+
+class MappedFeatures:
+    """Reads the features of a set's videos.
+
+    Args:
+        folder: Where the map's patterns begin.
+        path: The map's file, beside which its file of names lies.
+        found: What it says.
+        wanted: The streams that are read, of the map's own set or of another.
+        optional: Those of them that a video may lack.
+
+    Raises:
+        FeaturesDoNotFit: The map lacks a stream, or has it in another width or on another clock.
+        FeatureMapDamaged: The file with the videos' names cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        path: Path,
+        found: FeatureMap,
+        wanted: StreamSet,
+        optional: frozenset[str] = frozenset(),
+    ) -> None:
+        self._folder, self._map, self._optional = folder, found, optional
+        self._streams = {name: _require(path, found, name, wanted) for name in wanted.streams}
+        self._names: Mapping[str, str] = {} if found.names is None else read_names(path.parent / found.names)
+        self._files = ArrayFiles()
+        self._steps = {each.stream: each.windows.step_size for each in wanted.inputs}
+        if wanted.name != SAVED:
+            for each in wanted.inputs:
+                stream = self._streams[each.stream]
+                check_width(each.stream, stream.width, each.width, f"the stream set {wanted.name}")
+                check_mapped_clock(each, wanted, stream, found)
+
+    def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
+        """Looks for the videos' features, by their headers.
+
+        Args:
+            videos: Of a set, with or without files.
+            decoder: Not asked: nothing is made here.
+
+        Returns:
+            The videos that lack a stream, or whose file is damaged or has no row.
+
+        Raises:
+            FeaturesDoNotFit: An array has another shape than the map says, or times beyond the video's end.
+        """
+        failed = []
+        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
+            try:
+                for name, stream in self._streams.items():
+                    self._check(video, name, stream)
+            except FileNotFoundError as error:
+                failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
+            except FeaturesDamaged as error:
+                failed.append(FailedVideo(video.id, error.code, str(error)))
+        return failed
+
+    def load(self, video: VideoItem) -> Features:
+        """Reads a video's streams, without those that it may lack and lacks. Raises FeaturesDamaged."""
+        streams = {}
+        for name, stream in self._streams.items():
+            try:
+                streams[name] = self._read(video, name, stream)
+            except FileNotFoundError as error:
+                if name not in self._optional:
+                    raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
+        return streams
+
+    def _check(self, video: VideoItem, name: str, stream: MappedStream) -> None:
+        """Checks one array by its shape, and the times that follow from it."""
+        file, key = self._place(video, stream)
+        try:
+            shape = self._files.shape(file, key)
+        except FileNotFoundError:
+            if name in self._optional:
+                return
+            raise
+        arranged = arranged_shape(shape, _axes(file, shape, name, stream))
+        if arranged is None:
+            raise _misshapen(file, shape, name, stream)
+        check_width(name, arranged[-1], stream.width, f"the map, as {file} shows")
+        if stream.regions == "grid" and arranged[1] != stream.count:
+            raise FeaturesDoNotFit(
+                f"{file} has {arranged[1]} cells a step, and the map says count: {stream.count} for {name}."
+            )
+        if arranged[0] == 0:
+            raise FeaturesDamaged(f"{file} has no row.")
+        start, end = self._times(video, name, stream, arranged[0])
+        check_times(name, start, self._map.duration_of(video), video.id)
+        step = self._steps[name]
+        if stream.timestamps is not None and step is not None:
+            check_stride(name, end, self._frame_rate(video, stream), step)
+
+    def _read(self, video: VideoItem, name: str, stream: MappedStream) -> Stream:
+        file, key = self._place(video, stream)
+        array = self._files.read(file, key)
+        values = arrange(array, _axes(file, array.shape, name, stream))
+        if values.dtype not in (np.float16, np.float32):
+            values = values.astype(np.float32)
+        start, end = self._times(video, name, stream, len(values))
+        tensor = torch.from_numpy(np.array(values))  # a copy of its own, in order
+        return Stream(tensor, start, end, describe_spec(name, stream, self._map))
+
+    def _place(self, video: VideoItem, stream: MappedStream) -> tuple[Path, str | None]:
+        key = None if stream.key is None else fill_pattern(stream.key, video, self._names)
+        return self._folder / fill_pattern(stream.file, video, self._names), key
+
+    def _times(self, video: VideoItem, name: str, stream: MappedStream, rows: int) -> tuple[Times, Times]:
+        """Computes when each row begins and ends, in seconds."""
+        places = np.arange(rows, dtype=np.float64)
+        if stream.fps is not None:
+            return places / stream.fps, (places + 1) / stream.fps
+        if stream.stride is not None:
+            rate = self._frame_rate(video, stream)
+            start = places * stream.stride / rate
+            return start, start + (stream.window or stream.stride) / rate
+        if stream.timestamps is not None:
+            return self._read_times(video, name, stream, rows)
+        duration = self._map.duration_of(video)
+        if rows > 1 and not stream.spread:
+            raise FeaturesDoNotFit(
+                f"{name} of {video.id} has {rows} rows, and the map gives them no clock: "
+                "say fps, stride, timestamps or spread."
+            )
+        if rows > 1 and duration is None:
+            raise FeaturesDoNotFit(
+                f"{name} is spread over the video, and nothing says how long {video.id} is: "
+                "put duration into the map."
+            )
+        seconds = duration or 1.0
+        return places * seconds / rows, (places + 1) * seconds / rows
+
+    def _read_times(
+        self, video: VideoItem, name: str, stream: MappedStream, rows: int
+    ) -> tuple[Times, Times]:
+        assert stream.timestamps is not None
+        file = self._folder / fill_pattern(stream.timestamps, video, self._names)
+        end = np.asarray(self._files.read(file, None), np.float64).reshape(-1) / 1000
+        if len(end) != rows:
+            raise FeaturesDoNotFit(f"{file} has {len(end)} times, and {name} of {video.id} has {rows} rows.")
+        if stream.window is None:
+            return np.concatenate([[0.0], end[:-1]]), end
+        return np.maximum(end - stream.window / self._frame_rate(video, stream), 0), end
+
+    def _frame_rate(self, video: VideoItem, stream: MappedStream) -> float:
+        given: Any = stream.frame_rate or self._map.frame_rate
+        if isinstance(given, str):
+            file = self._folder / fill_pattern(given, video, self._names)
+            given = float(np.asarray(self._files.read(file, None)).reshape(-1)[0])
+        if given is None or not given > 0:
+            raise FeaturesDoNotFit(f"the map gives {video.id} no frame_rate above zero.")
+        return float(given)
+
+
+def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
+    """Makes the name tag of a mapped stream: its network, as far as it is told, and its clock."""
+    rate = stream.frame_rate or found.frame_rate
+    at = f" at {rate:g} a second" if stream.stride is not None and isinstance(rate, float | int) else ""
+    return StreamSpec(stream.network or name, "", f"made elsewhere, {stream.clock}{at}")
+
+
+def _require(path: Path, found: FeatureMap, name: str, wanted: StreamSet) -> MappedStream:
+    if name not in found.streams:
+        own = ", ".join(found.streams)
+        raise FeaturesDoNotFit(
+            f"{path} names {own}, and not {name} of the stream set {wanted.name}: name it too, or leave out "
+            "--streams, and the captioner is built for what the map names."
+        )
+    return found.streams[name]
+
+
+def _axes(file: Path, shape: tuple[int, ...], name: str, stream: MappedStream) -> str:
+    axes = stream.axes or choose_axes(len(shape), regions=stream.regions != "none")
+    if axes is None or len(axes) != len(shape):
+        raise _misshapen(file, shape, name, stream)
+    return axes
+
+
+def _misshapen(file: Path, shape: tuple[int, ...], name: str, stream: MappedStream) -> FeaturesDoNotFit:
+    usual = "NC, TNC or THWC" if stream.regions != "none" else "C, TC or 1TC"
+    return FeaturesDoNotFit(
+        f"{file} holds {'×'.join(map(str, shape))} for {name}, which is not {stream.axes or usual}: "
+        "say in the map what its axes are."
+    )
