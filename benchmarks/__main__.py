@@ -10,6 +10,7 @@ code is then 1. What takes longer, or is about kills, has a target of its own: `
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ BUDGETS: Mapping[str, float] = {
     "scale.bulk_load": 120,
     "scale.queue_load": 90,
 }
+
+LEAVE_SECONDS = 60.0  #: for a benchmark that is ended to end what it has started
 
 
 def main() -> int:
@@ -62,12 +65,23 @@ def run(name: str, results: Path, quick: bool) -> str | None:
     command = [sys.executable, "-m", f"benchmarks.{name}", "--results", str(results), *["--quick"] * quick]
     print(f"== {name}", flush=True)
     began = time.monotonic()
-    try:
-        code = subprocess.run(command, timeout=BUDGETS[name], check=False).returncode
-    except subprocess.TimeoutExpired:
-        return f"{name} was ended after its {BUDGETS[name]:.0f} s"
+    with subprocess.Popen(command) as process:
+        try:
+            code = process.wait(BUDGETS[name])
+        except subprocess.TimeoutExpired:
+            end(process)
+            return f"{name} was ended after its {BUDGETS[name]:.0f} s"
     print(f"   {time.monotonic() - began:.0f} s", flush=True)
     return f"{name} ended with code {code}" if code else None
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a benchmark as Ctrl-C does, so that it ends what it has started; kills it where it stays."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ wanted ones.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ def main() -> None:
     wanted = [name for name in arguments.shapes.split(",") if name]
     shapes = [shape for shape in SHAPES if not wanted or shape.name in wanted]
     rounds = dict.fromkeys(ROUNDS, 1) if arguments.quick else ROUNDS
+    os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder tells errors only
     with tempfile.TemporaryDirectory() as folder:
         films = dict(draw_films(shapes, arguments.films or Path(folder)))
         rows = measure_policies(films, rounds["8 frames"]) if arguments.policies else compare(films, rounds)
@@ -168,15 +170,16 @@ def make_rows(name: str, taken: Mapping[str, Sequence[Reading]], wanted: Sequenc
         wall = [statistics.median(each.wall for each in side) for side in (ours, readings)]
         right = [f"{count_right(side[-1], wanted)}" for side in (ours, readings)]
         told = f"right {right[0]}" if peer in FLOORS else f"right {right[0]} / {right[1]} of {len(wanted)}"
+        error = readings[-1].error
         yield Row(
             benchmark="decode",
             name=name,
             ours=statistics.median(each.cpu for each in ours),
-            peer=statistics.median(each.cpu for each in readings),
+            peer=None if error else statistics.median(each.cpu for each in readings),
             peer_name=peer,
             unit="CPU s",
             repeats=len(ours),
-            note=f"{told}; wall {wall[0]:.2f} / {wall[1]:.2f} s {readings[-1].error}".strip(),
+            note=f"{told}; wall {wall[0]:.2f} / {wall[1]:.2f} s{error and f', it failed: {error}'}",
         )
 
 

@@ -93,7 +93,8 @@ def caption_collection(
     done = find_done(folder, run)
     if folder.is_local:
         folder.files.create_dir(folder.path)
-    _pipeline(videos, options, settings, fleet, info, run, done).write_parquet(
+    attempts = RemoteAttempts()  # lives as long as this handle: what Ray Data is given does not count
+    _pipeline(videos, options, settings, fleet, info, run, done, attempts).write_parquet(
         folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
     drop_doubles(folder, run)
@@ -138,6 +139,7 @@ def _pipeline(
     info: EngineInfo,
     run: str,
     done: DoneVideos,
+    attempts: RemoteAttempts,
 ) -> ray.data.Dataset:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
@@ -153,7 +155,7 @@ def _pipeline(
     )
     return decoded.map_batches(
         CaptionVideos,
-        fn_constructor_args=(settings, options, RemoteAttempts()),
+        fn_constructor_args=(settings, options, attempts),
         compute=ray.data.ActorPoolStrategy(size=engines),
         batch_size=fleet.batch,
         batch_format="numpy",

@@ -50,7 +50,7 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
         except (EOFError, OSError):
             return
         try:
-            videos = map_and_close(places, parent.shared, descriptors)
+            videos = _map_and_close(places, parent.shared, descriptors)
             found: Any
             if request == "measure":
                 found = engine.measure(*told)
@@ -67,7 +67,7 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
             link.send(("answer", found))
 
 
-def map_and_close(
+def _map_and_close(
     places: Sequence[SharedFrames | SharedStreams], shared: int, descriptors: Sequence[int]
 ) -> list[Footage | bytes]:
     """Finds the videos of a request, and closes the descriptors that came with it."""

@@ -41,9 +41,10 @@ def worker_killed(service: Deployment) -> Iterator[Finding]:
     service.wait(lambda: all(service.record(job_id)["state"] == "running" for job_id in ids))
     ids += [service.submit("slow") for _ in range(6 * WORKERS)]
     victim = worker_with_a_batch(service, ids)
+    os.kill(victim, signal.SIGSTOP)  # others take its jobs as soon as it is dead
+    orphans = held_by(service, ids, victim)
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
-    orphans = held_by(service, ids, victim)
     # zero where the supervisor has released them already
     lapse = max(int(service.record(job_id)["lease"]) / 1000 for job_id in orphans) or service.redis_now()
     restarts: dict[str, tuple[float, float]] = {}
@@ -175,19 +176,20 @@ def poison(service: Deployment) -> Iterator[Finding]:
 
 
 def poison_among_eight(service: Deployment) -> Iterator[Finding]:
-    """It is read ahead with seven others while its worker's engine is busy."""
-    slow = [service.submit("slow") for _ in range(WORKERS)]
-    for job_id in slow:
-        service.wait_until_at_work(job_id)
-    before = [service.submit("plain") for _ in range(2 * WORKERS)]
+    """Engines are stopped first: until they go on, each worker reads ahead as much as it may."""
+    engines = service.pids("app.worker.engine_child")
+    for pid in engines:
+        os.kill(pid, signal.SIGSTOP)
+    others = [service.submit("plain") for _ in range(2 * WORKERS)]
     poisoned = service.submit("poison", ends="failed")
-    others = [*slow, *before, *(service.submit("plain") for _ in range(5 * WORKERS - 1))]
-    service.wait_for(poisoned, lambda job: job["state"] != "queued")
-    worker, most = service.worker_pid(poisoned), 0
-    until = time.monotonic() + 3
-    while time.monotonic() < until and most < IN_HAND:
-        most = max(most, len(held_by(service, [*others, poisoned], worker)))
-    yield Finding("jobs that its worker has in hand", most, least=IN_HAND)
+    others += [service.submit("plain") for _ in range(IN_HAND * WORKERS - len(others) - 1)]
+    service.wait(lambda: service.record(poisoned)["state"] == "running")
+    worker = service.worker_pid(poisoned)
+    service.wait(lambda: len(held_by(service, [*others, poisoned], worker)) >= IN_HAND)
+    most = len(held_by(service, [*others, poisoned], worker))
+    for pid in engines:
+        os.kill(pid, signal.SIGCONT)
+    yield Finding("jobs that its worker has in hand", most, limit=IN_HAND, least=IN_HAND)
     yield seconds("a job that kills its engine each time has failed after", service.wait_for_all([poisoned]))
     job = service.job(poisoned) or {}
     yield Finding("  attempts that it had", job["attempt"], limit=3, least=3)

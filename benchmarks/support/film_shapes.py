@@ -126,5 +126,5 @@ SHAPES = (
         75,
         {"preset": "ultrafast", "x265-params": "keyint=50:bframes=3:log-level=none"},
     ),
-    FilmShape("AV1", ".webm", "libsvtav1", 1280, 720, 250, {"preset": "12", "g": "125"}),
+    FilmShape("AV1", ".webm", "libsvtav1", 1280, 720, 250, {"preset": "7", "crf": "30", "g": "125"}),
 )

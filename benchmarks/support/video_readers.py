@@ -186,6 +186,7 @@ class ReaderProcess:
             [sys.executable, "-m", __name__, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # libraries tell there what they miss in each frame
             text=True,
             env={**os.environ, "LD_LIBRARY_PATH": str(libraries)} if name == "torchcodec" else None,
         )

@@ -57,8 +57,10 @@ def test_what_a_peer_cannot_read_is_told_and_wrong_frames_are_counted(tiny_film:
     assert json.loads(answer)["error"] == "MissingFile"
     ours, peer = Reading(1.0, 2.0, (1, 2, 3)), Reading(3.0, 4.0, (1, 5), "ValueError")
     (row,) = make_rows("film", {OURS: [ours], "decord": [peer]}, [1, 2, 3])
+    assert row.ratio is None  # what failed was not quick
+    assert row.note == "right 3 / 1 of 3; wall 2.00 / 4.00 s, it failed: ValueError"
+    (row,) = make_rows("film", {OURS: [ours], "decord": [Reading(3.0, 4.0, (1, 5))]}, [1, 2, 3])
     assert row.ratio == 3.0
-    assert row.note == "right 3 / 1 of 3; wall 2.00 / 4.00 s ValueError"
 
 
 def test_other_policies_are_described_by_what_they_change(tiny_film: Path) -> None:

@@ -90,7 +90,7 @@ class RewardWeights(BaseModel):
 
 
 class DecodingPlan(BaseModel):
-    """How captions are searched where weights are chosen, and in ``evaluate`` where nothing else is said.
+    """Holds how captions are searched where weights are chosen, and in ``evaluate`` by default.
 
     The names are DecodingOptions'; so are the values that a recipe leaves alone.
     """
@@ -103,7 +103,7 @@ class DecodingPlan(BaseModel):
 
     @property
     def options(self) -> DecodingOptions:
-        """What a search is given; attention is not kept."""
+        """Returns what a search is given; attention is not kept."""
         return DecodingOptions(**self.model_dump(), attention=False)
 
 

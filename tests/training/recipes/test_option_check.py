@@ -23,8 +23,8 @@ from training.recipes.option_check import (
 from training.recipes.paper_recipes import find_paper_run
 
 #: Of the command's options, those that every run reads.
-ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed"}
-ALL = TrainOptions(Path("a.safetensors"), "demo", ["stats"], "msvd", "stats", 5, True)
+ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed", "device", "feature_map"}
+ALL = TrainOptions(Path("a.safetensors"), "demo", ["stats"], "msvd", "stats", 5, True, Path("features"))
 NO_TEACHER = "has no teacher; with one: --recipe demo-taught"
 NO_REWARD = "has no self-critical steps; leave it out"
 
@@ -91,19 +91,19 @@ def test_what_would_be_left_unread_is_refused(arguments: str, sentence: str, tmp
 def test_what_a_run_reads_is_not_refused() -> None:
     taught, refocus, demo = RECIPES["demo-taught"], RECIPES["demo-refocus"], RECIPES["demo"]
     videos = {"--data-set", "--paper"}
-    fixed = {"--start", "--teacher", *videos}
+    fixed, own = {"--start", "--teacher", *videos}, {"--features", "--self-critical"}
     for unread, refused in (
         (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
         (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
-        (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, "--self-critical"}),
+        (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, *own}),
         (
             list_unread_with_network(RECIPES["demo-tuned"]),
-            {"--streams", "--data-set", "--paper", "--self-critical"},
+            {"--streams", "--data-set", "--paper", *own},
         ),
         (list_unread_on_videos(demo, None), {"--teacher"}),
         (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
-        (list_unread_on_pictures(taught), {"--paper"}),
-        (list_unread_on_pictures(refocus), {"--paper", "--teacher", "--self-critical"}),
+        (list_unread_on_pictures(taught), {"--paper", "--features"}),
+        (list_unread_on_pictures(refocus), {"--paper", "--teacher", *own}),
     ):
         assert unread.keys() & set(ALL.options) == refused
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +26,19 @@ from extractors.video_features.feature_files import (
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import Windows
+from models.captioners.g2l import G2LConfig
 from models.checkpoint import load_checkpoint
 from models.feature_sources.stream_sets import DEMO as DEMO_SET
 from models.feature_sources.stream_sets import find_stream_set
 from tests.media import quarters, write_video
 from tests.models.tiny import stats_config
-from tests.training.laid_out import vatex, write_json
+from tests.training.laid_out import msvd, vatex, write_json
 from tests.training.saved_features.formats import FORMATS, FeatureFormat, Written, draw, lay_captions
 from training.cli import app
 from training.datasets.registry import SetFolder
 from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS, RECIPES
 from training.recipes.fitted_configs import FITTERS
+from training.recipes.paper_recipes import PAPER_RUNS
 from training.saved_features.feature_folder import FeatureFolder
 
 SHORT = DEMO.model_copy(
@@ -212,3 +215,24 @@ def test_what_extract_writes_is_what_training_would_make(tmp_path: Path) -> None
     )
     assert document["n"] == 2
     assert load_checkpoint(tmp_path / "run" / "best.safetensors").card.training["streams"] == "demo"
+
+
+def test_a_papers_recipe_reads_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the paper's widths, for one epoch; a set that the captioner cannot read is refused."""
+    data, features = tmp_path / "data", tmp_path / "features"
+    features.mkdir()
+    FORMATS["video_features"].write(features, lay_captions(data, msvd))
+    once = replace(PAPER_RUNS["paper-msvd", "g2l"], epochs={"cross_entropy": 1})
+    monkeypatch.setitem(PAPER_RUNS, ("paper-msvd", "g2l"), once)
+    places = ("--recipe", "paper-msvd", "--data", data, "--features", features, "--out", tmp_path / "run")
+    trained = call("train", "g2l", *places, "--threads", "1")
+    assert trained.exit_code == 0, trained.output
+    kept = load_checkpoint(tmp_path / "run" / "best.safetensors")
+    assert list(kept.card.streams) == ["i3d_rgb", "i3d_flow"]
+    config = kept.captioner.config
+    assert isinstance(config, G2LConfig)
+    assert (config.frames.name, config.clips.name, config.key_frames) == ("i3d_rgb", "i3d_flow", 0)
+    assert config.hidden == G2LConfig().hidden
+    refused = call("train", "dual_afr", *places, "--streams", "g2l")
+    assert refused.exit_code == 2
+    assert "--streams: dual_afr reads a network's maps over a grid" in refused.output
