@@ -259,3 +259,19 @@ def test_a_category_that_is_not_told_or_not_known_is_unknown() -> None:
     assert set(drawn) == {0, 4}
     assert captioner.optional_streams == {"category"}
     assert [each.name for each in captioner.inputs] == ["grid", "category"]
+
+
+def test_frames_without_regions_leave_the_ranked_state_alone() -> None:
+    """By an LSTM cell, frame by frame: also where masked frames lie between others, or no frame is left."""
+    torch.manual_seed(0)
+    ranked = RankedAttention(6, margin=1.0)
+    x = torch.randn(4, 5, 6)
+    rows = ["11111", "10110", "00101", "00000"]
+    mask = torch.tensor([[sign == "1" for sign in row] for row in rows])
+    found = ranked._last_output(x, mask)
+    for row in range(4):
+        h = c = torch.zeros(1, 6)
+        for frame in range(5):
+            if mask[row, frame]:
+                h, c = ranked.lstm(x[row : row + 1, frame], (h, c))
+        torch.testing.assert_close(found[row], h[0])
