@@ -142,7 +142,7 @@ def test_a_source_without_videos_is_said(
         list_videos(source)
 
 
-@pytest.mark.filterwarnings("ignore:.*use_push_based_shuffle:DeprecationWarning")  # Ray of itself
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray of itself
 def test_without_an_address_ray_is_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left to itself Ray waits for the last cluster of this machine, dead or not."""
     from app.bulk import caption_collection
