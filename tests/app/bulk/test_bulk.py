@@ -148,8 +148,8 @@ def test_without_an_address_ray_is_started_here(monkeypatch: pytest.MonkeyPatch)
     from app.bulk import caption_collection
 
     given: list[Any] = []
-    monkeypatch.setattr(caption_collection.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(caption_collection.ray, "init", lambda **options: given.append(options["address"]))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **options: given.append(options["address"]))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     caption_collection.start_ray(None)
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
