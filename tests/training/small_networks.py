@@ -25,7 +25,7 @@ from extractors.detection.proposals import ProposalRule
 from extractors.extractor import create
 from extractors.networks import csn, resnet3d
 from extractors.networks import imagenet as picture_networks
-from extractors.networks.c3d import C3D
+from extractors.networks.c3d import C3D, C3DFeatures
 from extractors.networks.i3d import I3D, LogitsHead
 from extractors.networks.imagenet import InceptionV4, ResNetLayout
 from extractors.networks.resnet3d import ResNet3DLayout
@@ -51,6 +51,10 @@ class SmallC3D(C3D):
         self.pool5 = nn.MaxPool3d(2, 2, padding=(0, 1, 1))
         self.fc6, self.fc7 = nn.Linear(512 * 4 * 4, 16), nn.Linear(16, 4096)
         self.fc8 = nn.Linear(4096, classes)
+
+    def forward(self, clips: Tensor) -> C3DFeatures:
+        """Gives features of about 1, as trained weights do; random ones leave bytes as large as they are."""
+        return super().forward(clips / 255)
 
 
 class SmallI3D(I3D):
