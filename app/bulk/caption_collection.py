@@ -103,9 +103,13 @@ def caption_collection(
 
 
 def start_ray(address: str | None) -> None:
-    """Connects to a cluster, or starts Ray here. Raises UsageError."""
+    """Connects to a cluster, or starts Ray here. Raises UsageError.
+
+    Without an address Ray itself would look for the last cluster of this machine, which may be dead.
+    """
     if ray.is_initialized():
         return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
     _quiet_ray()
     environment = {"env_vars": {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}}
     try:

@@ -23,8 +23,7 @@ from app.cli.judge import judge
 from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
-from app.jobs.options import CaptionOptions
-from app.jobs.search_options import FusionRule, SearchMethod
+from app.jobs.options import CaptionOptions, FusionRule, SearchMethod
 from app.settings import Settings, load_settings
 from app.terminal import complain
 from extractors.errors import ReelwordError

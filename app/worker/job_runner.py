@@ -135,6 +135,7 @@ class JobRunner:
         self._taken = []
         if self._is_leaving and not self._engine.is_ready:
             self.hand_back_all()
+            self.hand.wait_for_move(self.hand.moves, patience)  # for what is being claimed at the moment
             return True
         try:
             self._info = self._engine.start()

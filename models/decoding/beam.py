@@ -59,16 +59,17 @@ def search_beams(
         candidates = _score_continuations(log_probs, beams, asked, constraints)
         chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        place = asked.places(beams)[parent]
+        place = asked.find_places(parent)
         beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
         settled = _find_settled(beams, memory.size, options)
         if bool(settled.all()):
             break
-        beams = _close(beams, settled)
+        if memory.size > 1:
+            beams = _close(beams, settled)
         asked = AskedBeams.open_of(beams, memory.size)
         if len(asked.videos) < known.size:
             known = memory.select(asked.videos)
-        state, word = state.select(place[asked.rows]), word[asked.rows]
+        state, word = state.select(asked.pick(place)), asked.pick(word)
     return SearchResult(beams, attentions)
 
 
@@ -76,35 +77,43 @@ def search_beams(
 class AskedBeams:
     """Says of which of R beams a step asks the captioner, as many of each video.
 
-    rows: (S,), those beams, in their order. videos: (A,), which of the B videos they are of.
+    beams: R. rows: (S,), those beams, in their order. videos: (A,), which of the B videos they are of.
     """
 
+    beams: int
     rows: Tensor
     videos: Tensor
 
     @classmethod
     def all_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
         """Asks of every beam."""
-        device = beams.total.device
-        return cls(torch.arange(len(beams.total), device=device), torch.arange(videos, device=device))
+        count, device = len(beams.total), beams.total.device
+        return cls(count, torch.arange(count, device=device), torch.arange(videos, device=device))
 
     @classmethod
     def open_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
         """Asks of open beams; finished ones go along where another video has more open ones."""
         finished = beams.finished.view(videos, -1)
-        opened = finished.shape[1] - finished.sum(1)
-        most = int(opened.max())
-        if most == finished.shape[1] and bool(opened.all()):
+        if not bool(finished.any()):
             return cls.all_of(beams, videos)
-        some = opened.nonzero().flatten()
+        opened = finished.shape[1] - finished.sum(1)
+        most, some = int(opened.max()), opened.nonzero().flatten()
         # bool cannot be sorted stably on every device
         order = finished[some].to(torch.uint8).sort(dim=1, stable=True).indices[:, :most].sort(dim=1).values
-        return cls((order + some.unsqueeze(1) * finished.shape[1]).flatten(), some)
+        rows = (order + some.unsqueeze(1) * finished.shape[1]).flatten()
+        return cls(len(beams.total), rows, some)
 
-    def places(self, beams: PartialCaptions) -> Tensor:
-        """Finds for each beam (R,) its row of the step; without meaning for those that were not asked of."""
-        places = torch.zeros_like(beams.finished, dtype=torch.long)
-        return places.index_copy_(0, self.rows, torch.arange(len(self.rows), device=places.device))
+    def pick(self, of_beams: Tensor) -> Tensor:
+        """Picks what is of the beams asked of: (R, …) → (S, …)."""
+        return of_beams if len(self.rows) == self.beams else of_beams[self.rows]
+
+    def find_places(self, beams: Tensor) -> Tensor:
+        """Finds the rows of the step that beams (…) had; without meaning for those not asked of."""
+        if len(self.rows) == self.beams:
+            return beams
+        places = torch.zeros(self.beams, dtype=torch.long, device=beams.device)
+        places[self.rows] = torch.arange(len(self.rows), device=beams.device)
+        return places[beams]
 
 
 def _score_continuations(
@@ -121,14 +130,12 @@ def _score_continuations(
     Returns:
         (R, V) log-probabilities.
     """
-    every, total = len(asked.rows) == len(beams.total), beams.total.to(log_probs.dtype)
-    open_total, tokens = total.masked_fill(beams.finished, -torch.inf), beams.tokens
-    if not every:
-        open_total, tokens = open_total[asked.rows], tokens[asked.rows]
-    candidates = log_probs + open_total.unsqueeze(1)
-    constraints.forbid_(candidates, tokens)
-    if not every:
-        impossible = candidates.new_full((len(total), candidates.shape[1]), -torch.inf)
+    total = beams.total.to(log_probs.dtype)
+    open_total = total.masked_fill(beams.finished, -torch.inf)
+    candidates = log_probs + asked.pick(open_total).unsqueeze(1)
+    constraints.forbid_(candidates, asked.pick(beams.tokens))
+    if len(candidates) < asked.beams:
+        impossible = candidates.new_full((asked.beams, candidates.shape[1]), -torch.inf)
         candidates = impossible.index_copy_(0, asked.rows, candidates)
     candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
     return candidates

@@ -186,7 +186,13 @@ class MappedFeatures:
 
 
 def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
-    """Makes the name tag of a mapped stream: its network, as far as it is told, and its clock."""
+    """Makes the name tag of a mapped stream: its network, as far as it is told, and its clock.
+
+    Args:
+        name: of the stream, where its network is not told.
+        stream: as the map has it.
+        found: the map, whose frame rate counts for streams without one.
+    """
     rate = stream.frame_rate or found.frame_rate
     at = f" at {rate:g} a second" if stream.stride is not None and isinstance(rate, float | int) else ""
     return StreamSpec(stream.network or name, "", f"made elsewhere, {stream.clock}{at}")

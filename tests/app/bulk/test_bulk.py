@@ -140,3 +140,19 @@ def test_a_source_without_videos_is_said(
     Path("nowhere").mkdir()
     with pytest.raises(UsageError):
         list_videos(source)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray of itself
+def test_without_an_address_ray_is_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to itself Ray waits for the last cluster of this machine, dead or not."""
+    from app.bulk import caption_collection
+
+    given: list[Any] = []
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **options: given.append(options["address"]))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    caption_collection.start_ray(None)
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    caption_collection.start_ray(None)
+    caption_collection.start_ray("auto")
+    assert given == ["local", "head:6379", "auto"]

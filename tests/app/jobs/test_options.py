@@ -9,8 +9,7 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
-from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
-from app.jobs.search_options import SEARCH_FIELDS, SearchOptions
+from app.jobs.options import FORM_FIELDS, SEARCH_FIELDS, CaptionOptions, SearchOptions, form_schema
 from models.decoding.options import DecodingOptions
 
 SEARCH_DEFAULTS = {name: field.default for name, field in SearchOptions.model_fields.items()}
