@@ -22,6 +22,6 @@ def configure_logs(settings: Settings, **context: str) -> None:
             structlog.dev.ConsoleRenderer() if is_text else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.log_level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # what it is then: it may be replaced
     )
     structlog.contextvars.bind_contextvars(**context)

@@ -30,8 +30,15 @@ class LiveApi:
 
     @property
     def staged(self) -> list[str]:
-        """Names of half-written files."""
-        return [file.name for file in self.service.blobs.staging.glob("*")]
+        """Names of half-written files that stay: the sweeps write one of theirs for a moment."""
+        found, until = self._half_written(), time.monotonic() + 2
+        while found and time.monotonic() < until:
+            time.sleep(0.02)
+            found &= self._half_written()
+        return sorted(found)
+
+    def _half_written(self) -> set[str]:
+        return {file.name for file in self.service.blobs.staging.glob("*")}
 
     @property
     def uploads(self) -> list[str]:

@@ -33,8 +33,8 @@ REFUSED = {
     "length_penalty": DecodingOptions(length_penalty="wu_0.9"),
 }
 #: seed and attention are the captioner's own; diversity_lambda is read with groups alone; name_once is a rule
-#: for vocabularies of words.
-ELSEWHERE = {"seed", "attention", "diversity_lambda", "name_once"}
+#: for vocabularies of words; fusion_rule is fusion's.
+ELSEWHERE = {"seed", "attention", "diversity_lambda", "name_once", "fusion_rule"}
 
 
 @pytest.mark.parametrize("option", MAPPED)
