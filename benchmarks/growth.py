@@ -38,6 +38,7 @@ MIB = 2**20
 RATE = 5  #: frames a second of the films
 SHORTEST = 60.0  #: seconds of a film's segments, at least
 CLIP = 10.0  #: seconds
+NOISE = 0.1  #: processor seconds by which two runs of the same film differ
 LINEAR, FLAT = "ours <= 1.05", "ours <= 0.1"
 GROWTH = "ratio >= 0.9"  #: a tenth more memory than the clip takes
 BEAMS = (1, 2, 5, 10, 20)
@@ -74,7 +75,7 @@ def measure_films(folder: Path, parts: Sequence[EncodedClip], lengths: Sequence[
         A row for the memory of each, and one for the cost of the films.
     """
     peaks, costs = {}, {}
-    for seconds in (CLIP, *lengths):
+    for seconds in (CLIP, CLIP, *lengths):  # the first one finds the disk's caches cold
         film, data = folder / f"{seconds:.0f}.mp4", folder / f"data-{seconds:.0f}"
         write_joined(film, parts, seconds, rate=RATE)
         keep_converted_networks(data)
@@ -85,7 +86,9 @@ def measure_films(folder: Path, parts: Sequence[EncodedClip], lengths: Sequence[
         row = partial(Row, NAME, f"memory, film of {_length(seconds)}", peak, "MiB")
         yield row() if seconds == CLIP else row(peaks[CLIP], f"of {_length(CLIP)}", goal=GROWTH)
     start = costs.pop(CLIP)
-    yield _exponent("length of a film", {s: cost - start for s, cost in costs.items()}, LINEAR, _length)
+    yield _exponent(
+        "length of a film", {s: max(cost - start, NOISE) for s, cost in costs.items()}, LINEAR, _length
+    )
 
 
 def measure_jobs(data: Path, video: bytes, counts: Sequence[int]) -> Iterator[Row]:

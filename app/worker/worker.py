@@ -42,6 +42,7 @@ from extractors.decoder.decoder import Decoder
 SWEEP_SECONDS = 30.0  #: between looks for expired results
 PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
 BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
+NICENESS = 5  #: of workers and their children: on a machine that they share with the API, requests go first
 TURN_SECONDS = 0.25  #: between two looks whether to stop, or whether the engine has died of itself
 log = structlog.get_logger(__name__)
 
@@ -194,6 +195,7 @@ def resident_bytes(pid: int) -> int | None:
 
 def work(settings: Settings) -> None:
     """Runs one worker until SIGTERM or Ctrl-C. Raises leaves of StartError."""
+    os.nice(max(0, NICENESS - os.nice(0)))
     worker = Worker(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())

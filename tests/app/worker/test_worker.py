@@ -18,6 +18,7 @@ from app.jobs.queue import worker_prefix
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from app.worker.worker import NICENESS
 from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
@@ -218,6 +219,12 @@ def test_a_job_canceled_while_it_is_read_ends_its_own_decoder_alone(crew: Servic
     next(decoder for decoder in decoders if decoder.is_running()).resume()
     job = crew.wait(kept)
     assert (job.state, job.attempt) == ("succeeded", 1)
+
+
+def test_a_worker_lets_requests_go_first(crew: Service) -> None:
+    worker = crew.start_worker()
+    family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
+    assert {process.nice() for process in family} == {max(NICENESS, psutil.Process().nice())}
 
 
 def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -> None:
