@@ -316,7 +316,7 @@ def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) ->
         return b"\x00\x00\x01\xbe" not in last_pack and not tail.endswith(b"\x00\x00\x01\xb9")
     endings: dict[int, bool] = {}
     pictures = set()
-    for packet in (tail[at : at + 188] for at in _find_packets(tail)):
+    for packet in (tail[at : at + 188] for at in _find_packets(tail) if at + 188 <= len(tail)):
         start = _cut_payload(packet)[:4]
         if packet[1] & 0x40 and start[:3] == b"\x00\x00\x01" and start[3:] >= b"\xe0":
             pictures.add(_track_number(packet))

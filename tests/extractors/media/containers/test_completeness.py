@@ -262,13 +262,20 @@ def test_a_cut_avi_is_expected_as_its_header_says(tmp_path: Path) -> None:
     assert "30 frames" in next(warning.message for warning in video.warnings if warning.code == "incomplete")
 
 
+class Beginnings(dict[str, bytes]):
+    """Files by their format, told in a word where a test fails with them."""
+
+    def __repr__(self) -> str:
+        return f"Beginnings({', '.join(self)})"
+
+
 @pytest.fixture(scope="module")
-def beginnings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def beginnings(tmp_path_factory: pytest.TempPathFactory) -> Beginnings:
     folder = tmp_path_factory.mktemp("beginnings")
     names = {"mov,mp4,m4a,3gp,3g2,mj2": "fragments.mp4", "matroska,webm": "live.mkv", "avi": "mpeg4.avi",
              "asf": "wmv2.wmv", "mxf": "mpeg2.mxf", "flv": "h264.flv", "nut": "mpeg4.nut", "ogg": "vp8.ogv",
              "mpeg": "mpeg2.mpg", "mpegts": "h264.ts", "gif": "colours.gif"}  # fmt: skip
-    return {kind: write(folder / name, frames=8).read_bytes() for kind, name in names.items()}
+    return Beginnings((kind, write(folder / name, frames=8).read_bytes()) for kind, name in names.items())
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -284,7 +291,7 @@ def test_no_bytes_make_the_judge_fall(
     edits: list[tuple[float, bytes]],
     last: LastPacketPlace | None,
     tmp_path: Path,
-    beginnings: dict[str, bytes],
+    beginnings: Beginnings,
 ) -> None:
     content = bytearray(beginnings.get(kind, b""))
     del content[int(keep * len(content)) :]
@@ -296,6 +303,20 @@ def test_no_bytes_make_the_judge_fall(
     assert count_missing_bytes(path, kind, last) >= 0
     may_end_in_a_picture(path, kind)
     read_opendml_frames(path)
+
+
+@pytest.mark.parametrize("left", [1, 2, 3, 4, 5, 6, 7, 187])
+def test_a_last_packet_that_is_cut_says_nothing_of_the_picture(
+    left: int, tmp_path: Path, beginnings: Beginnings
+) -> None:
+    whole = beginnings["mpegts"]
+    (tmp_path / "whole.ts").write_bytes(whole)
+    for flags in (0x10, 0x30):  # a payload, and a field before it
+        (tmp_path / "cut.ts").write_bytes(whole + (b"G\x01\x00" + bytes([flags]) + bytes(184))[:left])
+        assert count_missing_bytes(tmp_path / "cut.ts", "mpegts", None) == 188 - left
+        assert may_end_in_a_picture(tmp_path / "cut.ts", "mpegts") == may_end_in_a_picture(
+            tmp_path / "whole.ts", "mpegts"
+        )
 
 
 def test_a_file_of_nothing_but_small_pieces_takes_no_time(tmp_path: Path) -> None:
