@@ -62,7 +62,11 @@ class Engine:
         The others are measured later, one at a time (``measure``): nobody waits for them at the start.
         """
         default = self.info.default
-        return self.info if default is None else self.info.measured(default, self.measure(default))
+        if default is None:
+            return self.info
+        if default not in self._captioners.pretrained:
+            self.measure(default)  # networks are compiled when first used, which no job is to be told of
+        return self.info.measured(default, self.measure(default))
 
     def measure(self, captioner: str) -> float:
         """Captions a grey video, and returns the seconds that it took."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,17 @@ def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
     ensemble = engine.info.resolve(of("ensemble"))
     assert ensemble.members == ("stats", "other")
     assert engine.info.resolve(ensemble) is ensemble
+
+
+def test_compiling_is_no_part_of_the_seconds_that_are_told(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = iter([1.0, 0.0])
+    monkeypatch.setattr(engine, "describe_and_caption", lambda *_: time.sleep(next(delays)))
+    (seconds,) = [
+        captioner.seconds for captioner in engine.warm_up().captioners if captioner.seconds is not None
+    ]
+    assert seconds < 1
 
 
 def test_warming_up_tells_what_there_is(engine: Engine) -> None:
