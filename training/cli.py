@@ -51,7 +51,11 @@ Device = Annotated[
     str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
 ]
 Data = Annotated[
-    Path, typer.Option(help="Folder with the archives and captions that docs/training.md lists.")
+    Path,
+    typer.Option(
+        help="Folder with the archives and captions that docs/training.md lists, of a captioned set, or of "
+        "your own videos (docs/data.md)."
+    ),
 ]
 
 
@@ -89,7 +93,10 @@ def train(
     ] = None,
     streams: Annotated[
         str | None,
-        typer.Option(help="What it is fed with: a stream set; default: --start's own, or the demo's."),
+        typer.Option(
+            help="What it is fed with: a stream set; default: --start's own, the paper "
+            "recipe's, the feature map's, or the demo's."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
