@@ -71,6 +71,29 @@ class LayerWeights(Part):
     weights: list[Weights | None] = Field(description="[word][layer], sum to one; the first word has none.")
 
 
+class NamedLabel(Part):
+    """Names what a classifier said of the clip."""
+
+    name: str = Field(description="The class, in the words of its data set.")
+    source: Literal["kinetics", "imagenet", "coco"] = Field(
+        description="Whose class: an action by motion, a thing in the picture, or a thing in a box."
+    )
+    probability: float
+    start: float = Field(description="Seconds: where in the clip the classifier saw it.")
+    end: float
+    box: Weights | None = Field(None, description="x0 y0 x1 y1 in [0, 1] of the picture, of a detector's.")
+
+
+class LabelReading(Part):
+    """Tells which of a clip's labels each word was written from."""
+
+    labels: list[NamedLabel]
+    weights: list[Weights] = Field(description="[word][label]; what is missing from one is no label's.")
+    origins: list[int | None] = Field(
+        description="[word], the label that the word is of or came from; null for a word of none."
+    )
+
+
 class CandidateCaption(Part):
     """Holds a caption that competed in a fusion."""
 
@@ -105,6 +128,7 @@ class Extras(Part):
     step_1: str | None = Field(None, description="Refocus: the caption from the default key frame.")
     step_2: str | None = Field(None, description="Refocus: the caption from the key frame, its answer.")
     layers: LayerWeights | None = Field(None, description="dualAFR: the levels of abstraction.")
+    labels: LabelReading | None = Field(None, description="Captioners that read labels: what each word is of.")
     members: list[str] | None = Field(
         None, description="Ensemble: who wrote together; maps and extras are the first one's."
     )

@@ -109,6 +109,8 @@ class CaptionSteps:
         video: The video's place in the batch.
         times: (T, 2) seconds, the video's own moments.
         regions: N, the video's own.
+        words: The caption's, in order.
+        features: The video's streams by name.
     """
 
     steps: StepAttention
@@ -116,6 +118,8 @@ class CaptionSteps:
     video: int
     times: NDArray[np.float64]
     regions: int
+    words: Sequence[str]
+    features: Features
 
     def moment(self, row: int, weight: float) -> ChosenMoment:
         """Names row ``row`` of the captioner's clock, with the weight by which it was chosen."""

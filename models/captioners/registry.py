@@ -13,6 +13,7 @@ from models.captioners.refocus.network import Refocus
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats.network import STaTS
 from models.captioners.vatex.network import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
+from models.labels.labelled_captioner import add_labels
 
 KINDS: tuple[type[AnyCaptioner], ...] = (
     STaTS,
@@ -23,7 +24,10 @@ KINDS: tuple[type[AnyCaptioner], ...] = (
     TemporalCaptioner,
     SpatialCaptioner,
 )
-CAPTIONERS: dict[str, type[AnyCaptioner]] = {kind.name: kind for kind in KINDS}
+#: Each captioner, and the one that reads labels beside what that one reads.
+CAPTIONERS: dict[str, type[AnyCaptioner]] = {
+    kind.name: kind for kind in (*KINDS, *(add_labels(kind) for kind in KINDS))
+}
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 
 

@@ -88,14 +88,17 @@ class DecodedBatch:
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
         times = as_numpy(self.memory.times[video, :moments])
         temporal = as_numpy(steps.temporal[:, :moments])
-        extras = self.captioner.explain(CaptionSteps(steps, self.memory, video, times, regions))
+        words = [each.word for each in found.words]
+        features = self.features[video]
+        extras = self.captioner.explain(
+            CaptionSteps(steps, self.memory, video, times, regions, words, features)
+        )
         if self._earlier is not None:
             extras = extras.model_copy(update={"step_1": self._earlier[video], "step_2": found.text})
         spatial = None
         if steps.spatial is not None:
             weights = as_numpy(steps.spatial[:, :moments, :regions])
             spatial = self._spatial(weights, temporal, lead)
-        words = [each.word for each in found.words]
         return attention_document(words, times, temporal, spatial, extras)
 
     def _spatial(self, weights: Array, temporal: Array, lead: Stream) -> GridAttention | BoxAttention:

@@ -1,0 +1,50 @@
+"""Names the classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
+
+A label travels as a row of the stream ``labels``: (kind, class, probability), with the time at which it was
+seen and the box it was seen in. A captioner is never shown the number of a class but the vector of its name,
+so that it reads classes which no training caption was paired with.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from extractors.networks.labels import COCO_80, IMAGENET, KINETICS_400
+from models.inputs import InputStream
+from models.vocabulary import split_words
+
+LABELS = "labels"
+LABELS_INPUT = InputStream(name=LABELS, width=3)
+#: Kind → the names of its classes, in the order in which the stream numbers both.
+KINDS: dict[str, tuple[str, ...]] = {"kinetics": KINETICS_400, "imagenet": IMAGENET, "coco": COCO_80}
+CLASS_NAMES: tuple[str, ...] = tuple(name for names in KINDS.values() for name in names)
+#: Where each kind's classes begin among CLASS_NAMES.
+_FIRST = torch.tensor([0, len(KINETICS_400), len(KINETICS_400) + len(IMAGENET)])
+_LAST = torch.tensor([len(names) - 1 for names in KINDS.values()])
+
+
+def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
+    """Finds the places among CLASS_NAMES of classes (…) of kinds (…), integers; numbers beyond are clipped."""
+    kinds = kinds.clamp(0, len(KINDS) - 1)
+    last, first = _LAST.to(kinds.device)[kinds], _FIRST.to(kinds.device)[kinds]
+    return first + classes.clamp(min=0).minimum(last)
+
+
+def list_label_words() -> list[str]:
+    """Lists the words that names of classes are made of, each once, by the alphabet."""
+    return sorted({word for name in CLASS_NAMES for word in split_words(name)})
+
+
+def share_stem(word: str, label: str) -> bool:
+    """Tells whether a word is one of a label's, in whatever form: ``flips`` is of ``flipping pancake``."""
+    return any(_stem(word) == _stem(other) for other in split_words(label))
+
+
+def _stem(word: str) -> str:
+    """Takes the commonest endings off, and a doubled consonant before them."""
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
