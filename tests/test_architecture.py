@@ -84,7 +84,7 @@ IMAGES = {
         ),
     ),
     "worker": Image(
-        ("worker", "cli", "pretrained"),
+        ("serve", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
         "app.worker.worker, app.worker.engine_child, app.pipeline.engine, app.cli.caption, "
         "docker.worker_health",
