@@ -107,6 +107,14 @@ IMAGES = {
         CONVERT,
         optional=("app.cli.judge uvicorn",),  # a page for people who judge captions, on a machine of theirs
     ),
+    "make serve": Image(
+        ("api", "serve", "cli", "embedded"),
+        ("app", "extractors", "models", "training", "weights"),
+        "app.__main__, app.cli.main, app.cli.caption, app.cli.doctor, app.cli.extract, app.cli.models, "
+        "app.cli.search, app.cli.weights, app.api.application, app.pipeline.engine, app.serve.supervisor, "
+        "app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, training.cli",
+        CONVERT,
+    ),
 }
 
 
