@@ -27,4 +27,5 @@ def test_each_command_explains_itself(command: str) -> None:
 def test_the_rows_of_the_ablations_are_listed() -> None:
     listed = CliRunner().invoke(lab, ["ablate", "--list"])
     assert listed.exit_code == 0, listed.output
-    assert {"stats-2020", "g2l-2020", "refocus-2020"} <= {line.split()[0] for line in listed.output.splitlines()}
+    names = {line.split()[0] for line in listed.output.splitlines()}
+    assert {"stats-2020", "g2l-2020", "refocus-2020"} <= names

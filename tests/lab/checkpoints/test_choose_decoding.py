@@ -12,7 +12,7 @@ from lab.checkpoints import choose_decoding
 from lab.checkpoints.choose_decoding import OPTIONS, HeldOutPictures
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.combining.reranking import DecodedOutput, MemberOutput, Reranker
 from models.decoding.decode import decode
 from models.inputs import InputStream, order_inputs

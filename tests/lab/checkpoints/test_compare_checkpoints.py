@@ -11,7 +11,7 @@ import torch
 from lab.checkpoints import choose_decoding
 from lab.checkpoints.choose_decoding import HeldOutPictures
 from lab.checkpoints.compare_checkpoints import WAYS, CheckpointScore, score_checkpoint
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.decoding.decode import decode
 from models.inputs import order_inputs
 from models.likelihood import teacher_force

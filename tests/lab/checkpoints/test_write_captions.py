@@ -16,11 +16,11 @@ from lab.checkpoints import write_captions
 from lab.checkpoints.write_captions import app, choose_sure_captions, list_pictures, make_document, write
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import Hypothesis
-from models.feature_sources.stream_sets import DEMO as DEMO_STREAMS
 from models.inputs import InputStream
+from models.stream_set import DEMO as DEMO_STREAMS
 from models.vocabulary import Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import Averages, write_corpus
