@@ -115,7 +115,6 @@ IMAGES = {
         "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
         "docker.worker_health",
         CONVERT,
-        optional=("app.cli.judge uvicorn",),  # a page for people who judge captions, on a machine of theirs
     ),
     "make serve": Image(
         ("api", "serve", "cli", "embedded"),
