@@ -20,7 +20,18 @@ from packaging.requirements import Requirement
 from extractors.errors import ReelwordError
 from training.datasets.errors import DataSetError
 
-FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
+FOLDERS = (
+    "app",
+    "extractors",
+    "models",
+    "training",
+    "lab",
+    "weights",
+    "docker",
+    "tests",
+    "benchmarks",
+    "docs",
+)
 PACKAGES = ("extractors", "models", "training", "app")
 MIB = 1 << 20
 SIGNALS = {
@@ -30,7 +41,6 @@ SIGNALS = {
     "EntryDamaged",
     "JumpMissed",
     "KeyTaken",
-    "OutOfTime",
     "_Interrupted",
 }
 
@@ -99,13 +109,20 @@ IMAGES = {
         optional=("app.cli.doctor torch",),  # says what of it is installed
     ),
     "worker": Image(
-        ("worker", "cli", "pretrained"),
+        ("serve", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
         "app.__main__, app.cli.main, app.cli.caption, app.cli.captioners, app.cli.doctor, app.cli.models, "
         "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
         "docker.worker_health",
         CONVERT,
-        optional=("app.cli.judge uvicorn",),  # a page for people who judge captions, on a machine of theirs
+    ),
+    "make serve": Image(
+        ("api", "serve", "cli", "embedded"),
+        ("app", "extractors", "models", "training", "weights"),
+        "app.__main__, app.cli.main, app.cli.caption, app.cli.doctor, app.cli.extract, app.cli.models, "
+        "app.cli.search, app.cli.weights, app.api.application, app.pipeline.engine, app.serve.supervisor, "
+        "app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, training.cli",
+        CONVERT,
     ),
 }
 
