@@ -180,6 +180,10 @@ class ScoredCaption(Part):
     text: str
     score: float
     words: list[ScoredWord]
+    confidence: float | None = Field(
+        None,
+        description="How often captions alike are right, in [0, 1]; null where the captioner cannot tell.",
+    )
 
 
 class Caption(ScoredCaption):

@@ -100,6 +100,19 @@ class OwnLoss:
 
 
 @dataclass(frozen=True, eq=False)
+class Judgement:
+    """Holds what a captioner thinks of R captions that it wrote.
+
+    Attributes:
+        merit: (R,), by which the captions of a video are ranked.
+        confidence: (R,), how often captions alike are right, in [0, 1]; None where that is not known.
+    """
+
+    merit: Tensor
+    confidence: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
 class CaptionSteps:
     """Holds the steps of one caption, by which its captioner explains it.
 
@@ -248,6 +261,24 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
     def score_words(self, output: Tensor) -> Tensor:
         """Computes log-probabilities (N, V) of what ``advance`` returned for N rows, of any steps."""
         return output
+
+    def judge(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        tokens: Tensor,  # noqa: ARG002
+        scores: Tensor,
+    ) -> Judgement:
+        """Judges the captions that a search wrote.
+
+        Args:
+            memory: B videos, as this captioner encoded them.
+            tokens: (R, t) ids of the captions, those of a video side by side.
+            scores: (R,), their log-probabilities over the length penalty.
+
+        Returns:
+            By default the scores themselves as their merit.
+        """
+        return Judgement(scores, None)
 
     @property
     def training_phases(self) -> tuple[str, ...]:

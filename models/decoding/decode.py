@@ -17,12 +17,12 @@ models/combining/ensemble.py decodes several checkpoints as one captioner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner, Judgement, Memory, StepAttention
 from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
 from models.decoding.options import DecodingOptions, LengthPenalty
@@ -44,6 +44,7 @@ class Hypothesis:
         score: Their sum over the length penalty.
         finished: Whether it ended by itself.
         attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
+        confidence: How often captions alike are right, in [0, 1]; None where its captioner cannot tell.
     """
 
     tokens: tuple[int, ...]
@@ -52,6 +53,7 @@ class Hypothesis:
     score: float
     finished: bool
     attention: StepAttention | None
+    confidence: float | None = None
 
 
 @torch.no_grad()
@@ -85,18 +87,25 @@ def decode(
         if generator is None and options.seed is not None:
             generator = torch.Generator(memory.times.device).manual_seed(options.seed)
         found = search_by_sampling(captioner, memory, options, constraints, generator)
-    return _rank(found, memory.size, options)
-
-
-def _rank(found: SearchResult, videos: int, options: DecodingOptions) -> list[list[Hypothesis]]:
-    """The best rows of each video by normalised score; of equal ones the earlier row first."""
     score = _normalised_scores(found.captions, options)
-    ranked = score.view(videos, -1).sort(dim=1, descending=True, stable=True).indices
+    judgement = captioner.judge(memory, found.captions.tokens, score)
+    return _rank(found, score, judgement, memory.size, options)
+
+
+def _rank(
+    found: SearchResult, score: Tensor, judgement: Judgement, videos: int, options: DecodingOptions
+) -> list[list[Hypothesis]]:
+    """The best rows of each video by merit; of equal ones the earlier row first."""
+    merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
+    ranked = merit.view(videos, -1).sort(dim=1, descending=True, stable=True).indices
     ranked = ranked[:, : options.num_captions]
     rows = ranked + torch.arange(videos, device=ranked.device).unsqueeze(1) * (score.shape[0] // videos)
     index = rows.flatten()
     best = found.captions.select(index)
     made = _to_hypotheses(best, score[index].tolist(), found.gather_attention(best.steps))
+    if judgement.confidence is not None:
+        shares = judgement.confidence[index].tolist()
+        made = [replace(each, confidence=share) for each, share in zip(made, shares, strict=True)]
     each = ranked.shape[1]
     return [[h for h in made[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(videos)]
 

@@ -80,7 +80,13 @@ class DecodedBatch:
             ScoredWord(word=word, logprob=round(logprob, 5))
             for word, logprob in zip(words, hypothesis.logprobs, strict=True)
         ]
-        return Caption(text=join(words), score=round(hypothesis.score, 5), words=scored)
+        sure = hypothesis.confidence
+        return Caption(
+            text=join(words),
+            score=round(hypothesis.score, 5),
+            words=scored,
+            confidence=None if sure is None else round(sure, 3),
+        )
 
     def _attention(self, found: Caption, steps: StepAttention, video: int) -> AttentionDocument:
         """Turns the steps' tensors (L, …) into numbers, without the batch's padding."""

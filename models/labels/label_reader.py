@@ -50,18 +50,18 @@ class LabelMemory(TensorRows):
         keys: W_k m_l (B, L, d).
         support: r_l (B, L), -inf where there is no label.
         summary: W_s s (B, E).
+        kinds: Places among KINDS (B, L).
         rows: Places among CLASS_NAMES (B, L).
-        probabilities: (B, L).
-        times: (B, L, 2) seconds.
+        probabilities: (B, L), 0 where there is no label.
     """
 
     labels: Tensor
     keys: Tensor
     support: Tensor
     summary: Tensor
+    kinds: Tensor
     rows: Tensor
     probabilities: Tensor
-    times: Tensor
 
 
 class LabelReader(nn.Module):
@@ -96,12 +96,13 @@ class LabelReader(nn.Module):
         """Encodes labels (B, L, 1, 3) under the means v̄ (B, seen) of what the captioner saw."""
         kinds, classes = batch.values[:, :, 0, 0].round().long(), batch.values[:, :, 0, 1].round().long()
         probabilities = batch.values[:, :, 0, 2]
+        kinds = kinds.clamp(0, len(KINDS) - 1)
         rows, mask = find_class_rows(kinds, classes), batch.frame_mask
         if self.training:
             mask = mask & (torch.rand(mask.shape, device=mask.device) >= self.config.dropped)
         p = torch.stack([probabilities, probabilities.clamp(min=1e-3).log()], 2)
         texts = self.texts[rows].to(p.dtype)
-        labels = torch.tanh(self.W_t(texts) + self.W_p(p) + self.kinds(kinds.clamp(0, len(KINDS) - 1)))  # (1)
+        labels = torch.tanh(self.W_t(texts) + self.W_p(p) + self.kinds(kinds))  # (1)
         support = self.w_r(torch.tanh(self.W_r(labels) + self.W_v(seen).unsqueeze(1))).squeeze(2).float()  # (2)
         support = support.masked_fill(~mask, -torch.inf)
         shares = with_none(support, support.new_zeros(len(support), 1)).softmax(1)[:, :-1]
@@ -110,9 +111,9 @@ class LabelReader(nn.Module):
             keys=self.W_k(labels),
             support=support,
             summary=self.W_s(weighted_sum(shares, labels)),  # (3)
+            kinds=kinds,
             rows=rows,
-            probabilities=probabilities,
-            times=batch.times,
+            probabilities=probabilities * mask,
         )
 
     def forward(self, output: Tensor, memory: LabelMemory) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from models.captioner import (
     Captioner,
     CaptionSteps,
     InputDescription,
+    Judgement,
     Memory,
     State,
     StepAttention,
@@ -29,6 +30,7 @@ from models.captioner import (
 from models.captioners.attention_layers import expand_to_rows
 from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.labels.classes import LABELS, LABELS_INPUT
+from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig
 from models.labels.label_reader import LabelMemory, LabelReader, LabelReaderConfig
 from models.labels.named_labels import describe_labels
 from models.vocabulary import Vocabulary
@@ -44,6 +46,7 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT]):
 
     writer: WriterConfigT
     labels: LabelReaderConfig = LabelReaderConfig()
+    meaning: MeaningConfig = MeaningConfig()
 
     @property
     def streams(self) -> tuple[InputDescription, ...]:
@@ -53,10 +56,13 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT]):
 
 @dataclass(frozen=True, eq=False)
 class LabelledMemory(Memory):
-    """Holds the memory of the captioner inside, and the labels of the same videos."""
+    """Holds the memory of the captioner inside, the labels of the same videos, and what captions of them would
+    mean (B, width)."""
 
     writer: Memory
     labels: LabelMemory
+    expected: Tensor
+    hint: Tensor  # (B, E), added to each written word
 
     @property
     def moments(self) -> Tensor:
@@ -75,6 +81,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         seen = self.writer.inputs[0].width
         written, output = find_widths(self.writer)
         self.reader = LabelReader(config.labels, seen, written, output)
+        self.meaning = ExpectedMeaning(config.meaning, seen, written, len(vocabulary))
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
@@ -95,9 +102,23 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def encode_batches(self, batches: Sequence[Batch]) -> LabelledMemory:
         """Encodes one batch a stream of ``inputs``."""
         *streams, labels = batches
+        seen = average_frames(streams[0])
+        read = self.reader.encode(labels, seen)
+        return self.remember(streams, read, self.meaning.expect(seen, read, self.reader.texts))
+
+    def remember(self, streams: Sequence[Batch], labels: LabelMemory, expected: Tensor) -> LabelledMemory:
+        """Joins what is read of videos.
+
+        Args:
+            streams: Of the captioner inside, one batch a stream.
+            labels: Of the reader.
+            expected: μ (B, width), which training knows better than the network.
+        """
         memory = self.writer.encode_batches(streams)
-        read = self.reader.encode(labels, average_frames(streams[0]))
-        return LabelledMemory(times=memory.times, writer=memory, labels=read)
+        hint = labels.summary + self.meaning.plan(expected)
+        return LabelledMemory(
+            times=memory.times, writer=memory, labels=labels, expected=expected, hint=hint
+        )
 
     def start(self, memory: LabelledMemory, rows_per_video: int) -> State:
         """Makes the captioner's own state."""
@@ -132,8 +153,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     ) -> tuple[Tensor, State, StepAttention | None]:
         """Takes the captioner's step between the reader's two additions (label_reader.py)."""
         labels = memory.labels
-        summary = expand_to_rows(labels.summary, embedded).to(embedded.dtype)
-        output, state, attention = self.writer.advance(state, embedded + summary, memory.writer)
+        hint = expand_to_rows(memory.hint, embedded).to(embedded.dtype)
+        output, state, attention = self.writer.advance(state, embedded + hint, memory.writer)
         output, weights = self.reader(output, labels)
         if attention is not None:
             attention = replace(attention, extras={**attention.extras, WEIGHTS: weights})
@@ -142,6 +163,19 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def score_words(self, output: Tensor) -> Tensor:
         """Scores words as the captioner inside does."""
         return self.writer.score_words(output)
+
+    def judge(self, memory: LabelledMemory, tokens: Tensor, scores: Tensor) -> Judgement:
+        """Judges captions by what is expected of one, and by their scores (expected_meaning.py).
+
+        Args:
+            memory: B videos.
+            tokens: (R, t) ids of the captions, those of a video side by side.
+            scores: (R,), their log-probabilities over the length penalty.
+
+        Returns:
+            Their merits, and their confidence where that was fitted.
+        """
+        return self.meaning.judge(memory.expected, tokens, scores)
 
     def explain(self, caption: CaptionSteps) -> Extras:
         """Tells what the captioner inside shows, and from which label each word came."""
