@@ -1,7 +1,7 @@
 """``reelword`` and ``python -m app``: the command line.
 
-In an installed package this folder is ``reelword_service/app``. The folders beside it are imported by their own
-names there too, so that site-packages gets one name and not ``app`` and ``models``.
+In an installed package this folder is ``reelword_service/app``. The folders beside it are imported by their
+own names there too, so that site-packages gets one name and not ``app`` and ``models``.
 """
 
 import sys

@@ -28,7 +28,7 @@ UNOWNED = "(no package)"
 
 
 def measure_packages(environment: Path) -> dict[str, int]:
-    """Returns the bytes on the disk that each distribution of an environment takes, and of what none brought."""
+    """Returns the bytes that each distribution of an environment takes, and of what none brought."""
     sizes: dict[str, int] = {}
     seen: set[Path] = set()
     for distribution in distributions(path=[str(_find_site_packages(environment))]):
