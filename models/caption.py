@@ -75,7 +75,7 @@ class NamedLabel(Part):
     """Names what a classifier said of the clip."""
 
     name: str = Field(description="The class, in the words of its data set.")
-    source: Literal["kinetics", "imagenet", "coco"] = Field(
+    source: Literal["motion", "picture", "box"] = Field(
         description="Whose class: an action by motion, a thing in the picture, or a thing in a box."
     )
     probability: float

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from extractors.networks.labels import COCO_80, IMAGENET, KINETICS_400
+from models.decoding.constraints import FUNCTION_WORDS
 from models.inputs import InputStream
 from models.vocabulary import split_words
 
 LABELS = "labels"
 LABELS_INPUT = InputStream(name=LABELS, width=3)
 #: Kind → the names of its classes, in the order in which the stream numbers both.
-KINDS: dict[str, tuple[str, ...]] = {"kinetics": KINETICS_400, "imagenet": IMAGENET, "coco": COCO_80}
+KINDS: dict[str, tuple[str, ...]] = {"motion": KINETICS_400, "picture": IMAGENET, "box": COCO_80}
 CLASS_NAMES: tuple[str, ...] = tuple(name for names in KINDS.values() for name in names)
 #: Where each kind's classes begin among CLASS_NAMES.
 _FIRST = torch.tensor([0, len(KINETICS_400), len(KINETICS_400) + len(IMAGENET)])
@@ -37,8 +38,12 @@ def list_label_words() -> list[str]:
 
 
 def share_stem(word: str, label: str) -> bool:
-    """Tells whether a word is one of a label's, in whatever form: ``flips`` is of ``flipping pancake``."""
-    return any(_stem(word) == _stem(other) for other in split_words(label))
+    """Tells whether a word is one of a label's, in whatever form: ``flips`` is of ``flipping pancake``.
+
+    Words that name nothing are no label's.
+    """
+    own = (_stem(other) for other in split_words(label) if other not in FUNCTION_WORDS)
+    return word not in FUNCTION_WORDS and _stem(word) in own
 
 
 def _stem(word: str) -> str:

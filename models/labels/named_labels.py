@@ -31,7 +31,7 @@ def _name_label(caption: CaptionSteps, memory: LabelMemory, row: int) -> NamedLa
     place = int(memory.rows[caption.video, row])
     kind = int(stream.values[row].flatten()[0])
     boxes = stream.boxes
-    box = None if boxes is None or list(KINDS)[kind] != "coco" else rounded(as_numpy(boxes[row, 0]), 4)
+    box = None if boxes is None or list(KINDS)[kind] != "box" else rounded(as_numpy(boxes[row, 0]), 4)
     return NamedLabel(
         name=CLASS_NAMES[place],
         source=list(KINDS)[kind],
