@@ -47,7 +47,17 @@ class Installed:
 @pytest.fixture(scope="module")
 def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, root]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(root),
+    ]
     subprocess.run(command, check=True, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -57,8 +67,8 @@ def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     environment = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    command = [sys.executable, "-m", "pip", "--python", environment / "bin/python", "install", "--quiet"]
-    subprocess.run([*command, "--no-deps", wheel], check=True)
+    command = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
+    subprocess.run([*command, "--no-deps", str(wheel)], check=True)
     installed = Installed(environment, tmp_path_factory.mktemp("elsewhere"))
     (installed.site_packages / "needs.pth").write_text(sysconfig.get_path("purelib"))
     return installed
