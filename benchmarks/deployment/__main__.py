@@ -1,10 +1,11 @@
-"""Builds the images, starts docker-compose.yml, and tries it: jobs, scaling, kills, restarts, monitors, sizes.
+"""Builds the images, starts docker-compose.yml, and tries jobs, scaling, kills, restarts, monitors.
 
     python -m benchmarks.deployment        make docker-test
 
-Prints a table and exits with 1 where something is not as it has to be. Where no Docker daemon answers, one is started
-by hand (root, Debian's packages, 25 GB); where no registry of images answers, stand-ins for the base images are made of
-Debian's packages. All that was started is ended, and what was made is removed, unless --keep is given.
+Prints a table and exits with 1 where something is not as it has to be. Where no Docker daemon answers, one is
+started by hand (root, Debian's packages, 25 GB); where no registry of images answers, stand-ins for the base
+images are made of Debian's packages. All that was started is ended, and what was made is removed, unless
+--keep is given.
 """
 
 from __future__ import annotations
@@ -75,14 +76,12 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--folder", type=Path, help="where all is made; default: a temporary one")
     parser.add_argument(
-        "--keep", action="store_true", help="leave the folder, with the images in it, for the next run"
+        "--keep", action="store_true", help="leave the folder, with its images, for the next run"
     )
     parser.add_argument(
         "--only", nargs="*", metavar="TRIAL", help="by the names of the functions in trials.py"
     )
-    parser.add_argument(
-        "--torch", type=Path, help="folder with a wheel of torch for processors, which is then pinned"
-    )
+    parser.add_argument("--torch", type=Path, help="folder with a wheel of torch for processors, to pin")
     parser.add_argument("--niceness", type=int, default=0, help="of all that runs")
     return parser.parse_args()
 
@@ -161,9 +160,8 @@ def show(rows: list[tuple[str, Outcome]], seconds: float) -> None:
     last = ""
     for name, outcome in rows:
         seen = " ".join(outcome.seen.split())[:200].replace("|", "\\|")
-        print(
-            f"| {name if name != last else ''} | {outcome.what} | {seen} | {'' if outcome.is_right else 'WRONG'} |"
-        )
+        verdict = "" if outcome.is_right else "WRONG"
+        print(f"| {name if name != last else ''} | {outcome.what} | {seen} | {verdict} |")
         last = name
     wrong = sum(not outcome.is_right for _, outcome in rows)
     print(f"\n{f'{wrong} of them wrong' if wrong else 'all as it has to be'}")

@@ -1,7 +1,7 @@
 """Runs Docker's commands: with the daemon of this machine, or, where none answers, with one started by hand.
 
-The one by hand needs root and Debian's packages: it is dockerd from Debian in a folder, in a mount namespace of its
-own. Ending it takes away its bridges and its rules of the packet filter.
+The one by hand needs root and Debian's packages: it is dockerd from Debian in a folder, in a mount namespace
+of its own. Ending it takes away its bridges and its rules of the packet filter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,7 +113,7 @@ class OwnDaemon:
         with (self._folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 ["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER],
-                env={"ROOT": str(self._root), "FOLDER": str(self._folder), "PATHS": PATHS, "PATH": os.environ["PATH"]},
+                env={"ROOT": str(self._root), "FOLDER": str(self._folder), "PATHS": PATHS, "PATH": PATHS},
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
                 preexec_fn=lambda: os.nice(self._niceness),
             )  # fmt: skip
@@ -163,7 +163,3 @@ class OwnDaemon:
 
     def _list_bridges(self) -> set[str]:
         return {link.parent.name for link in Path("/sys/class/net").glob("*/bridge")}
-
-
-def last_lines(text: str, count: int) -> Sequence[str]:
-    return text.splitlines()[-count:]

@@ -24,7 +24,7 @@ PLAIN = (
     "default-timeout",
     "trusted-host",
     "proxy",
-)  #: those that hold in an image as well
+)  #: those that hold in an image too
 WHEEL = re.compile(r"(?P<name>torch|torchvision)-(?P<version>[\d.]+)\+?[\w.]*-cp")
 
 
@@ -92,7 +92,7 @@ class PackageServer:
 class _QuietHandler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, *arguments: Any) -> None:
         """Writes nothing: the builds' logs say what they fetched."""
 
 

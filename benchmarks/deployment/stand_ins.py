@@ -1,8 +1,9 @@
 """Makes stand-ins for base images out of Debian's packages, on a machine that reaches no registry of images.
 
 Each gets the name of the image that it stands for, and what the project's files rely on in that: Python below
-``/usr/local``, Valkey's user and entry point, Prometheus's and Grafana's users and folders. What this machine's own
-package managers need (mirrors, certificates, folders of packages) is put into those that packages are installed in.
+``/usr/local``, Valkey's user and entry point, Prometheus's and Grafana's users and folders. What this
+machine's own package managers need (mirrors, certificates, folders of packages) is put into those that
+packages are installed in.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ def everything(deployment: Deployment) -> Iterator[Outcome]:
     log = deployment.engine.checkout.parent / "build.log"
     began = time.monotonic()
     deployment.engine.docker(
-        "build", "--progress=plain", "--file", "docker/worker.Dockerfile", "--target", "all", "--tag", "reelword",
-        *_build_arguments(deployment.engine), ".", log=log,
+        "build", "--progress=plain", "--file", "docker/worker.Dockerfile", "--target", "all",
+        "--tag", "reelword", *_build_arguments(deployment.engine), ".", log=log,
     )  # fmt: skip
     yield Outcome("image `all`", f"built in {time.monotonic() - began:.0f} s")
     began = time.monotonic()
