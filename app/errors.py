@@ -228,9 +228,7 @@ class QueueUnavailable(QueueError):
 
 class RedisRefuses(QueueUnavailable):
     code = "redis_refuses"
-    operator_hint = (
-        "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
-    )
+    operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
 
 
 class NotOnDisk(QueueError):

@@ -5,7 +5,7 @@ set -eu
 for extra in ${EXTRAS:-}; do
     set -- "$@" "setup-$extra"
 done
-[ "${DETECTRON2:-no}" != yes ] || set -- "$@" setup-detectron2
+[ "${DETECTRON2:-no}" != yes ] || set -- "$@" setup-extractors setup-detectron2
 make "$@"
 # Compiled here, as the images' systems are read-only; pip is not needed in them.
 .venv/bin/python -m pip uninstall --yes --quiet pip

@@ -52,11 +52,12 @@ def frozen(server: RedisServer) -> Iterator[None]:
 def test_a_redis_that_refuses_is_named(own_server: RedisServer, user: str) -> None:
     with connect(own_server.url, patience=1) as admin:
         admin.config_set("requirepass", "right")
-        admin.acl_setuser("reader", enabled=True, passwords=["+reader"], commands=["+ping", "+hello", "+client"])
+        rights = ["+ping", "+hello", "+client"]
+        admin.acl_setuser("reader", enabled=True, passwords=["+reader"], commands=rights)
     address = own_server.url.replace("redis://", f"redis://{user}@")
-    with connect(address, patience=0.1) as client, pytest.raises(RedisRefuses, match="Redis refuses"):
-        with unavailable_if_away():
-            client.set("a", "b")
+    refused = pytest.raises(RedisRefuses, match="Redis refuses")
+    with connect(address, patience=0.1) as client, refused, unavailable_if_away():
+        client.set("a", "b")
 
 
 @pytest.mark.parametrize("said", ["DENIED Redis is running in protected mode", "NOPERM no rights"])
