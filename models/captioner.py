@@ -25,6 +25,7 @@ from models.caption import ChosenMoment, Extras
 from models.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
+    from models.decoding.options import LengthPenalty
     from models.inputs import Batch
 
 Array: TypeAlias = NDArray[np.floating[Any]]
@@ -262,18 +263,36 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """Computes log-probabilities (N, V) of what ``advance`` returned for N rows, of any steps."""
         return output
 
+    def recall(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        longest: int,  # noqa: ARG002
+    ) -> Tensor | None:
+        """Recalls sentences that compete with what a search writes; None where a captioner remembers none.
+
+        Args:
+            memory: B videos, as this captioner encoded them.
+            longest: Words at most, the end among them.
+
+        Returns:
+            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side.
+        """
+        return None
+
     def judge(
         self,
         memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
         tokens: Tensor,  # noqa: ARG002
         scores: Tensor,
+        penalty: LengthPenalty,  # noqa: ARG002
     ) -> Judgement:
-        """Judges the captions that a search wrote.
+        """Judges captions of videos.
 
         Args:
             memory: B videos, as this captioner encoded them.
             tokens: (R, t) ids of the captions, those of a video side by side.
             scores: (R,), their log-probabilities over the length penalty.
+            penalty: By which log-probabilities were divided.
 
         Returns:
             By default the scores themselves as their merit.

@@ -1,7 +1,9 @@
-"""Gives any captioner labels to read, by adding to what it is given of a word and to what it makes of it.
+"""Gives any captioner labels to know by, and sentences to remember, beside what it writes itself.
 
-The captioner inside keeps its own streams, attention and explanation. Nothing outside this file knows that
-there are two networks: the loop that writes calls the methods of ``Captioner``.
+The captioner inside searches as it does alone. Then sentences that people wrote of other videos are recalled by
+what is expected of this one; the captioner reads them, word by word, as it reads its own, which tells how likely
+it finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. So a caption may name what no
+picture that the captioner was trained on was captioned with.
 """
 
 from __future__ import annotations
@@ -27,26 +29,37 @@ from models.captioner import (
     State,
     StepAttention,
 )
-from models.captioners.attention_layers import expand_to_rows
+from models.decoding.options import LengthPenalty
 from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.labels.classes import LABELS, LABELS_INPUT
-from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig
-from models.labels.label_reader import LabelMemory, LabelReader, LabelReaderConfig
+from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
 from models.labels.named_labels import describe_labels
-from models.vocabulary import Vocabulary
+from models.likelihood import teacher_force
+from models.vocabulary import EOS, Vocabulary
 
 WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
-WEIGHTS = "labels"  #: of the labels, among the extras of a step
+
+
+class RememberedConfig(BaseModel):
+    """Configures the sentences. sentences: how many. words: of each at most, its end among them. recalled: of
+    each video. places: regions of the typical picture."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sentences: int = 0
+    words: int = 12
+    recalled: int = 8
+    places: int = 49
 
 
 class LabelledConfig(BaseModel, Generic[WriterConfigT]):
-    """Configures a captioner that reads labels: itself, and its reader."""
+    """Configures a captioner that knows labels."""
 
     model_config = ConfigDict(frozen=True)
 
     writer: WriterConfigT
-    labels: LabelReaderConfig = LabelReaderConfig()
     meaning: MeaningConfig = MeaningConfig()
+    remembered: RememberedConfig = RememberedConfig()
 
     @property
     def streams(self) -> tuple[InputDescription, ...]:
@@ -56,13 +69,19 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT]):
 
 @dataclass(frozen=True, eq=False)
 class LabelledMemory(Memory):
-    """Holds the memory of the captioner inside, the labels of the same videos, and what captions of them would
-    mean (B, width)."""
+    """Holds what is known of B videos.
+
+    Attributes:
+        writer: The captioner's own memory.
+        seen: v̄ (B, C).
+        labels: As they were read.
+        expected: μ (B, texts).
+    """
 
     writer: Memory
-    labels: LabelMemory
+    seen: Tensor
+    labels: ReadLabels
     expected: Tensor
-    hint: Tensor  # (B, E), added to each written word
 
     @property
     def moments(self) -> Tensor:
@@ -70,18 +89,24 @@ class LabelledMemory(Memory):
 
 
 class LabelledCaptioner(Captioner[LabelledMemory, State]):
-    """Writes with a captioner that reads labels beside its own streams."""
+    """Writes with the captioner inside, and ranks what it wrote and what it recalled by labels and picture."""
 
     writer_class: ClassVar[type[AnyCaptioner]]
     config: LabelledConfig[Any]
+    remembered: Tensor
+    lengths: Tensor
+    typical: Tensor
 
     def __init__(self, config: LabelledConfig[Any], vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
         self.writer = self.writer_class(config.writer, vocabulary)
-        seen = self.writer.inputs[0].width
-        written, output = find_widths(self.writer)
-        self.reader = LabelReader(config.labels, seen, written, output)
-        self.meaning = ExpectedMeaning(config.meaning, seen, written, len(vocabulary))
+        first = self.writer.inputs[0]
+        self.meaning = ExpectedMeaning(config.meaning, first.width, len(vocabulary))
+        sizes = config.remembered
+        ids = torch.full((sizes.sentences, sizes.words), EOS, dtype=torch.int16)
+        self.register_buffer("remembered", ids)
+        self.register_buffer("lengths", torch.ones(sizes.sentences))  # |Σ u_w| of each
+        self.register_buffer("typical", torch.zeros(sizes.places, first.width))  # a picture of no video
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
@@ -90,7 +115,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
 
     @property
     def optional_streams(self) -> frozenset[str]:
-        """Names the labels too: a video without any is written of as the captioner inside does."""
+        """Names the labels too: without them the picture alone says what to expect."""
         return self.writer.optional_streams | {LABELS}
 
     def encode(self, features: Sequence[Features]) -> LabelledMemory:
@@ -102,23 +127,9 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def encode_batches(self, batches: Sequence[Batch]) -> LabelledMemory:
         """Encodes one batch a stream of ``inputs``."""
         *streams, labels = batches
-        seen = average_frames(streams[0])
-        read = self.reader.encode(labels, seen)
-        return self.remember(streams, read, self.meaning.expect(seen, read, self.reader.texts))
-
-    def remember(self, streams: Sequence[Batch], labels: LabelMemory, expected: Tensor) -> LabelledMemory:
-        """Joins what is read of videos.
-
-        Args:
-            streams: Of the captioner inside, one batch a stream.
-            labels: Of the reader.
-            expected: μ (B, width), which training knows better than the network.
-        """
-        memory = self.writer.encode_batches(streams)
-        hint = labels.summary + self.meaning.plan(expected)
-        return LabelledMemory(
-            times=memory.times, writer=memory, labels=labels, expected=expected, hint=hint
-        )
+        memory, seen, read = self.writer.encode_batches(streams), average_frames(streams[0]), self.meaning.read(labels)
+        expected = self.meaning.expect(seen, read)
+        return LabelledMemory(memory.times, writer=memory, seen=seen, labels=read, expected=expected)
 
     def start(self, memory: LabelledMemory, rows_per_video: int) -> State:
         """Makes the captioner's own state."""
@@ -131,7 +142,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def step(
         self, state: State, word: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Predicts the next word of R rows.
+        """Takes the captioner's own step.
 
         Args:
             state: Of ``start``, or of the step before.
@@ -139,10 +150,9 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
             memory: B videos.
 
         Returns:
-            Log-probabilities (R, V), the next state, and the attention with the labels' weights.
+            Log-probabilities (R, V), the next state, and the attention.
         """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
+        return self.writer.step(state, word, memory.writer)
 
     def embed_words(self, words: Tensor) -> Tensor:
         """Embeds words as the captioner inside does."""
@@ -151,64 +161,86 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def advance(
         self, state: State, embedded: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's step between the reader's two additions (label_reader.py)."""
-        labels = memory.labels
-        hint = expand_to_rows(memory.hint, embedded).to(embedded.dtype)
-        output, state, attention = self.writer.advance(state, embedded + hint, memory.writer)
-        output, weights = self.reader(output, labels)
-        if attention is not None:
-            attention = replace(attention, extras={**attention.extras, WEIGHTS: weights})
-        return output, state, attention
+        """Takes the captioner's own step without scoring words."""
+        return self.writer.advance(state, embedded, memory.writer)
 
     def score_words(self, output: Tensor) -> Tensor:
         """Scores words as the captioner inside does."""
         return self.writer.score_words(output)
 
-    def judge(self, memory: LabelledMemory, tokens: Tensor, scores: Tensor) -> Judgement:
-        """Judges captions by what is expected of one, and by their scores (expected_meaning.py).
+    def recall(self, memory: LabelledMemory, longest: int) -> Tensor | None:
+        """Recalls the sentences that fit each video best.
+
+        Args:
+            memory: B videos.
+            longest: Words at most, the end among them.
+
+        Returns:
+            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side; None where there are
+            none so short.
+        """
+        tokens = self.remembered.long()
+        short = ((tokens != EOS).sum(1) < longest).nonzero().flatten()
+        if not len(short):
+            return None
+        count = self.config.remembered.recalled
+        found = [
+            short[self.meaning.recall(each, tokens[short], self.lengths[short], count)]
+            for each in memory.expected
+        ]
+        chosen = tokens[torch.cat(found)]
+        padded = torch.cat([chosen, chosen.new_full((len(chosen), 1), EOS)], 1)
+        return padded.masked_fill((padded == EOS).cumsum(1) > 1, -1)
+
+    def judge(
+        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthPenalty
+    ) -> Judgement:
+        """Judges captions by what is expected of one, and by how likely they are of this video and of any.
 
         Args:
             memory: B videos.
             tokens: (R, t) ids of the captions, those of a video side by side.
             scores: (R,), their log-probabilities over the length penalty.
+            penalty: By which log-probabilities were divided.
 
         Returns:
             Their merits, and their confidence where that was fitted.
         """
-        return self.meaning.judge(memory.expected, tokens, scores)
+        ended = (tokens == EOS).cumsum(1)
+        targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
+        forced = teacher_force(self.writer, self._typical_memory(), targets)
+        priors = forced.log_p.sum(1) / penalty.divisor(forced.valid.sum(1).clamp(min=1).float())
+        return self.meaning.judge(memory.expected, tokens, scores, priors)
+
+    def _typical_memory(self) -> Memory:
+        """Encodes the typical picture as one moment; other streams than the first are empty."""
+        values = [self.typical[None, None], *(self.typical.new_zeros(1, 1, 1, s.width) for s in self.writer.inputs[1:])]
+        return self.writer.encode_batches([_make_moment(each.float()) for each in values])
 
     def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells what the captioner inside shows, and from which label each word came."""
+        """Tells what the captioner inside shows, and which labels each word is of."""
         memory = caption.memory
         assert isinstance(memory, LabelledMemory)
         shown = self.writer.explain(replace(caption, memory=memory.writer))
-        return shown.model_copy(update={"labels": describe_labels(caption, memory.labels)})
+        tokens = torch.tensor(self.vocabulary.encode(caption.words), device=memory.seen.device)
+        video = torch.tensor([caption.video], device=memory.seen.device)
+        shares = self.meaning.share_words(memory.seen[caption.video], memory.labels.select(video), tokens)
+        return shown.model_copy(update={"labels": describe_labels(caption, shares)})
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""
         return self.writer.map_edges(stream, side)
 
 
-def find_widths(writer: AnyCaptioner) -> tuple[int, int]:
-    """Finds how wide are what ``advance`` is given of a word, and what it returns."""
-    with torch.no_grad():
-        was_training, _ = writer.training, writer.eval()
-        embedded = writer.embed_words(torch.zeros(1, dtype=torch.long))
-        memory = writer.encode_batches([_make_empty_batch(stream.width) for stream in writer.inputs])
-        output, _, _ = writer.advance(writer.start(memory, 1), embedded, memory)
-        writer.train(was_training)
-    return embedded.shape[1], output.shape[1]
-
-
-def _make_empty_batch(width: int) -> Batch:
-    """Makes one video of one moment and one place, all zero."""
-    there = torch.ones(1, 1, 1, dtype=torch.bool)
-    times = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64)
-    return Batch(times=times, values=torch.zeros(1, 1, 1, width), frame_mask=there[..., 0], region_mask=there)
+def _make_moment(values: Tensor) -> Batch:
+    """Makes one video of one moment of values (1, 1, N, C)."""
+    there = torch.ones(values.shape[:3], dtype=torch.bool, device=values.device)
+    times = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64, device=values.device)
+    return Batch(times=times, values=values, frame_mask=there[..., 0], region_mask=there)
 
 
 def add_labels(kind: type[AnyCaptioner]) -> type[LabelledCaptioner]:
-    """Makes the class of a captioner that reads labels too, ``labelled_NAME``."""
+    """Makes the class of a captioner that knows labels too, ``labelled_NAME``."""
     members = {
         "name": f"labelled_{kind.name}",
         "writer_class": kind,
