@@ -128,7 +128,9 @@ class Extras(Part):
     step_1: str | None = Field(None, description="Refocus: the caption from the default key frame.")
     step_2: str | None = Field(None, description="Refocus: the caption from the key frame, its answer.")
     layers: LayerWeights | None = Field(None, description="dualAFR: the levels of abstraction.")
-    labels: LabelReading | None = Field(None, description="Captioners that read labels: what each word is of.")
+    labels: LabelReading | None = Field(
+        None, description="Captioners that read labels: what each word is of."
+    )
     members: list[str] | None = Field(
         None, description="Ensemble: who wrote together; maps and extras are the first one's."
     )

@@ -44,8 +44,8 @@ class MeaningConfig(BaseModel):
 
     texts: int = 384
     gate: float = 1.5
-    common: float = 0.3
-    likelihood: float = 0.04
+    common: float = 0.6
+    likelihood: float = 0.03
     prior: float = 0.75
     confidence: tuple[float, float, float] | None = None
 
@@ -109,7 +109,9 @@ class ExpectedMeaning(nn.Module):
         rows = expected.repeat_interleave(len(tokens) // len(expected), 0).float()
         relevance = (rows * captions).sum(1)  # (3)
         seen = scores - self.config.prior * priors
-        merit = relevance - self.config.common * (captions @ self.common) + self.config.likelihood * seen  # (5)
+        merit = (
+            relevance - self.config.common * (captions @ self.common) + self.config.likelihood * seen
+        )  # (5)
         if self.config.confidence is None:
             return Judgement(merit, None)
         bias, of_relevance, of_seen = self.config.confidence
@@ -143,6 +145,7 @@ class ExpectedMeaning(nn.Module):
         """Computes |Σ u_w| of captions (S, t): (S,)."""
         return self._sum_words(tokens).norm(dim=1)
 
+    @torch.inference_mode()
     def share_words(self, seen: Tensor, labels: ReadLabels, tokens: Tensor) -> Tensor:
         """Computes what each part of μ gives to each word's product with it (6).
 

@@ -127,7 +127,11 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def encode_batches(self, batches: Sequence[Batch]) -> LabelledMemory:
         """Encodes one batch a stream of ``inputs``."""
         *streams, labels = batches
-        memory, seen, read = self.writer.encode_batches(streams), average_frames(streams[0]), self.meaning.read(labels)
+        memory, seen, read = (
+            self.writer.encode_batches(streams),
+            average_frames(streams[0]),
+            self.meaning.read(labels),
+        )
         expected = self.meaning.expect(seen, read)
         return LabelledMemory(memory.times, writer=memory, seen=seen, labels=read, expected=expected)
 
@@ -214,7 +218,10 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
 
     def _typical_memory(self) -> Memory:
         """Encodes the typical picture as one moment; other streams than the first are empty."""
-        values = [self.typical[None, None], *(self.typical.new_zeros(1, 1, 1, s.width) for s in self.writer.inputs[1:])]
+        values = [
+            self.typical[None, None],
+            *(self.typical.new_zeros(1, 1, 1, s.width) for s in self.writer.inputs[1:]),
+        ]
         return self.writer.encode_batches([_make_moment(each.float()) for each in values])
 
     def explain(self, caption: CaptionSteps) -> Extras:

@@ -85,7 +85,9 @@ class SentenceEncoder:
     def _apply_layer(self, name: str, hidden: Tensor, mask: Tensor) -> Tensor:
         batch, length, _ = hidden.shape
         query, key, value = (
-            self._linear(f"{name}attention.self.{part}", hidden).view(batch, length, HEADS, -1).transpose(1, 2)
+            self._linear(f"{name}attention.self.{part}", hidden)
+            .view(batch, length, HEADS, -1)
+            .transpose(1, 2)
             for part in ("query", "key", "value")
         )
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
@@ -99,7 +101,9 @@ class SentenceEncoder:
         return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def _normalise(self, name: str, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (WIDTH,), self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], EPSILON)
+        return F.layer_norm(
+            x, (WIDTH,), self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], EPSILON
+        )
 
 
 def compare_sentences(
