@@ -24,6 +24,8 @@ from tests.app.captioners import write_all, write_captioner
 from tests.app.pipeline.test_installed_captioners import ALL
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 OWN: dict[str, set[str]] = {
     "stats": {"branch", "st_spatial"},
     "g2l": {"selected"},

@@ -24,6 +24,8 @@ from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
