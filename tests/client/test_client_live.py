@@ -12,8 +12,6 @@ from reelword import AsyncClient, Client, JobFailed, Refused
 from tests.app.live_api import LiveApi
 from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
-pytestmark = pytest.mark.slow
-
 CAPTION = " ".join(WORDS)
 
 
