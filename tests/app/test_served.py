@@ -25,6 +25,8 @@ from tests.app.pipeline.test_installed_captioners import ALL
 from tests.media import write_video
 from tests.models.parts import list_candidates, list_names
 
+pytestmark = pytest.mark.slow
+
 OWN: dict[str, set[str]] = {
     "stats": {"branch", "st_spatial"},
     "g2l": {"selected"},

@@ -19,6 +19,8 @@ from benchmarks.support.rows import Row
 from extractors.extractor import list_extractors
 from models.captioners.registry import list_captioners
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 QUICK = Measuring(CPU, quick=True)
 

@@ -25,6 +25,8 @@ from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
 from tests.models.parts import list_candidates
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def video(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -50,6 +50,8 @@ from training.recipes.recipe import CONSTANT, RewardWeights
 from training.sessions import videos
 from training.sessions.videos import train_as_paper
 
+pytestmark = pytest.mark.slow
+
 VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),

@@ -47,6 +47,8 @@ from training.sessions.videos import (
     train_on_videos,
 )
 
+pytestmark = pytest.mark.slow
+
 RECIPE = FINETUNE.model_copy(
     update={"videos": 2, "captions": 2, "steps": 3, "validate_every": 1, "warmup": 1, "learning_rate": 1e-3}
 )

@@ -131,6 +131,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
                 PictureInputs.build(streams, streams.streams)
 
 
+@pytest.mark.slow
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
     for network in (EfficientNetLite2, EfficientNetStages):
