@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from extractors.errors import ReelwordError
-from extractors.extractor import list_inputs
+from extractors.extractor import is_derived, list_inputs
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
@@ -82,7 +82,8 @@ class StreamSet:
         inputs: Its streams.
         source: Where the paper says it.
         spread: Where given, so many frames from the middles of equal parts of the whole time, none of them
-            twice, take the place of windows; a service may spread another number.
+            twice, take the place of windows for networks of single frames; a service may spread another
+            number.
     """
 
     name: str
@@ -94,7 +95,7 @@ class StreamSet:
     @property
     def extractors(self) -> Mapping[str, WindowOptions]:
         """Says for each extractor how it cuts videos; those that take others' streams come last."""
-        ordered = sorted(self.inputs, key=lambda each: each.extractor.startswith("roi:"))
+        ordered = sorted(self.inputs, key=lambda each: is_derived(each.extractor))
         return {each.extractor: each.windows for each in ordered}
 
     def select(self, streams: Collection[str]) -> StreamSet:
@@ -182,6 +183,26 @@ DEMO_TUNED_STAGES = StreamSet(
     "dual_afr",
     (*DEMO_TUNED.inputs, *STAGES),
     "ours: the same, with the earlier stages as they were",
+    spread=8,
+)
+#: A detector looks at a window's last frame: at every second one of the eight that are spread.
+EVERY_SECOND = WindowOptions(stack_size=2, step_size=2, extraction_total=8)
+SSD, BRIEF, LITE2 = "coco_ssd:10", "i3d_brief", "efficientnet-lite2"
+DEMO_MOTION = StreamSet(
+    "demo-motion",
+    "any",
+    (
+        *DEMO_TUNED.inputs,
+        StreamInput("i3d_brief_grid", BRIEF, 1024, count=49, regions="grid", kind="motion", use="motion"),
+        StreamInput("i3d_brief", BRIEF, 1024, kind="motion", use="motion, the mean over places"),
+        StreamInput(SSD, SSD, 90, EVERY_SECOND, 10, "boxes", use="objects, by class"),
+        StreamInput(
+            f"roi:tuned_pair@{SSD}", f"roi:tuned_pair@{SSD}", 1280, count=10, regions="boxes", use="objects"
+        ),
+        StreamInput("efficientnet-lite2_logits", LITE2, 1000, use="kinds of things"),
+        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, regions="boxes", use="words to copy"),
+    ),
+    "ours: picture, motion, objects, and the names of what all of them recognise",
     spread=8,
 )
 STATS = StreamSet("stats", "stats", (I3D_RGB,), "Cherian et al. 2020, section 4: I3D")
@@ -320,6 +341,7 @@ STREAM_SETS: Mapping[str, StreamSet] = {
             DEMO_TUNED,
             DEMO_TUNED_STAGES,
             DEMO_TUNING,
+            DEMO_MOTION,
             STATS,
             STATS_FLOW,
             STATS_REGIONS,
