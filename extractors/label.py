@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from extractors.features import StreamSpec, View
+from extractors.networks.labels import COCO_80, IMAGENET, KINETICS_400
 
 #: What a label was recognised by: neighbouring frames, a single frame, or a part of one.
 LabelKind: TypeAlias = Literal["motion", "picture", "box"]
+#: The classes of each kind; a row of the stream ``labels`` names both by their places here.
+NAMES: Mapping[LabelKind, tuple[str, ...]] = {"motion": KINETICS_400, "picture": IMAGENET, "box": COCO_80}
+KINDS: tuple[LabelKind, ...] = tuple(NAMES)
 
 
 @dataclass(frozen=True)

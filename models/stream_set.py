@@ -20,8 +20,8 @@ from extractors.extractor import is_derived, list_inputs
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
-#: What a stream tells of: single frames, neighbouring frames, or sound.
-StreamKind = Literal["picture", "motion", "sound"]
+#: What a stream tells of: single frames, neighbouring frames, sound, or the names of what is recognised.
+StreamKind = Literal["picture", "motion", "sound", "label"]
 OWN = WindowOptions()
 #: What cards name in the place of a set whose features were made elsewhere (training/saved_features/).
 SAVED = "saved"
@@ -53,7 +53,7 @@ class StreamInput:
         count: Rows N of each step, 1 for a vector.
         regions: What the N rows are: a grid's cells row by row, a detector's boxes, or cells of several
             steps of time ("steps").
-        kind: Whether single frames, neighbouring frames or sound are described.
+        kind: Whether single frames, neighbouring frames or sound are described, or classes are named.
         use: What the captioner does with it, in a few words.
     """
 
@@ -195,12 +195,12 @@ DEMO_MOTION = StreamSet(
         *DEMO_TUNED.inputs,
         StreamInput("i3d_brief_grid", BRIEF, 1024, count=49, regions="grid", kind="motion", use="motion"),
         StreamInput("i3d_brief", BRIEF, 1024, kind="motion", use="motion, the mean over places"),
-        StreamInput(SSD, SSD, 90, EVERY_SECOND, 10, "boxes", use="objects, by class"),
+        StreamInput(SSD, SSD, 90, EVERY_SECOND, 10, "boxes", "label", "objects, by class"),
         StreamInput(
             f"roi:tuned_pair@{SSD}", f"roi:tuned_pair@{SSD}", 1280, count=10, regions="boxes", use="objects"
         ),
-        StreamInput("efficientnet-lite2_logits", LITE2, 1000, use="kinds of things"),
-        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, regions="boxes", use="words to copy"),
+        StreamInput("efficientnet-lite2_logits", LITE2, 1000, kind="label", use="kinds of things"),
+        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, regions="boxes", kind="label"),
     ),
     "ours: picture, motion, objects, and the names of what all of them recognise",
     spread=8,

@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import WHOLE, Stream, StreamSpec, View
-from extractors.label import Label, LabelKind
+from extractors.label import KINDS, NAMES, Label, LabelKind
 from extractors.networks.labels import COCO_80, COCO_90, IMAGENET, KINETICS_400
 
 PREFIX, STREAM = "labels:", "labels"
-#: What a row's first number means, and of which names its second is the place.
-NAMES: Mapping[LabelKind, tuple[str, ...]] = {"motion": KINETICS_400, "picture": IMAGENET, "box": COCO_80}
-KINDS: tuple[LabelKind, ...] = tuple(NAMES)
 #: Labels of a kind that are listed. Those of windows and frames always come to so many.
 MOST: Mapping[LabelKind, int] = {"motion": 4, "picture": 5, "box": 6}
 DETECTORS = ("detectron2_c4", "detectron2_fpn", "faster_rcnn", "mask_rcnn")

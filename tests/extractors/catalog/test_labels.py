@@ -10,11 +10,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torchvision.models import ResNet50_Weights
+from torchvision.models.detection import FasterRCNN_ResNet50_FPN_Weights
+from torchvision.models.video import R3D_18_Weights
 
-from extractors.catalog.labels import NAMES, LabelExtractor, make, read_labels
+from extractors.catalog.labels import LabelExtractor, make, read_labels
 from extractors.extractor import ExtractorOptions, UnknownExtractor, list_inputs, list_weights
 from extractors.features import Stream, StreamSpec
-from extractors.label import Label
+from extractors.label import NAMES, Label
 from extractors.networks.labels import COCO_80, COCO_90, IMAGENET, KINETICS_400
 from extractors.video_features.feature_files import FeatureSpec, SafetensorsForm, SavedFeatures, VideoSource
 from extractors.video_features.npy_hdf5 import NpyForm
@@ -142,6 +145,14 @@ def test_what_it_takes_is_told_by_its_name() -> None:
     assert list_weights(NAME) == ()
     with pytest.raises(UnknownExtractor, match=r"'labels:' should be labels:<name>\+<name>"):
         make("labels:", ExtractorOptions())
+
+
+def test_the_classes_are_named_as_torchvision_names_them() -> None:
+    coco = FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
+    assert list(COCO_90) == coco[1:]
+    assert list(COCO_80) == [name for name in coco[1:] if name != "N/A"]
+    assert list(KINETICS_400) == R3D_18_Weights.KINETICS400_V1.meta["categories"]
+    assert list(IMAGENET) == ResNet50_Weights.IMAGENET1K_V1.meta["categories"]
 
 
 def test_it_refuses_absent_streams_and_unknown_classes(streams: dict[str, Stream]) -> None:
