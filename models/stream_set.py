@@ -200,7 +200,7 @@ DEMO_MOTION = StreamSet(
             f"roi:tuned_pair@{SSD}", f"roi:tuned_pair@{SSD}", 1280, count=10, regions="boxes", use="objects"
         ),
         StreamInput("efficientnet-lite2_logits", LITE2, 1000, kind="label", use="kinds of things"),
-        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, regions="boxes", kind="label"),
+        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, count=15, regions="boxes", kind="label"),
     ),
     "ours: picture, motion, objects, and the names of what all of them recognise",
     spread=8,
