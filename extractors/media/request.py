@@ -269,19 +269,12 @@ class Decoded:
     shown: Sampling | None = None
 
     @property
-    def shown_frames(self) -> Frames:
-        """The frames that a visitor is shown: those that are spread over the time, without those between."""
-        frames = self.frames
-        if self.shown is None:
-            return frames
-        places = self.shown.choose(frames.pts, frames.duration)
-        return replace(frames, pixels=frames.pixels[places], pts=frames.pts[places])
-
-    @property
     def footage(self) -> Footage:
         """Frames and sound without the decode report."""
         frames = self.frames
-        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
+        return Footage(
+            frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized, self.shown
+        )
 
 
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:

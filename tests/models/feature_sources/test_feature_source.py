@@ -138,8 +138,8 @@ def test_motion_is_read_off_neighbours_beside_spread_frames(pool: ExtractorPool,
     decoded = decode_here(clip, mixed.request)
     shown = decode_here(clip, FeatureSource(DEMO, pool=pool, frames=3).request).frames
     assert len(decoded.frames) > len(shown) == 3
-    np.testing.assert_array_equal(decoded.shown_frames.pts, shown.pts)
-    np.testing.assert_array_equal(decoded.shown_frames.pixels, shown.pixels)
+    np.testing.assert_array_equal(decoded.footage.shown_frames.pts, shown.pts)
+    np.testing.assert_array_equal(decoded.footage.shown_frames.pixels, shown.pixels)
     (streams,) = mixed.extract([decoded.footage])
     assert len(streams["grid"]) == 3
     alone = pool.get("i3d_rgb", windows)
