@@ -227,11 +227,11 @@ class CaptionOptions(SearchOptions):
 
     @property
     def of_segments(self) -> Self:
-        """Options of a film's segments; who writes is still to be chosen where it is another captioner."""
+        """Options of a film's segments: without what belongs to the film's captioner where it is another."""
         if self.segment_captioner is None:
             return self
-        own = {"captioner": self.segment_captioner, "members": None, "segment_captioner": None}
-        return self.model_copy(update=own)
+        film_alone = dict.fromkeys(("members", "segment_captioner", "prompt", "category"))
+        return self.model_copy(update={**film_alone, "captioner": self.segment_captioner})
 
     def with_choice(self, choice: CaptionerChoice) -> Self:
         """Fills in what was left open of who writes."""

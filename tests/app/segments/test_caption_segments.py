@@ -199,12 +199,6 @@ def test_segments_may_have_a_captioner_of_their_own(
     assert engine.written_by == [writer] * len(LENGTHS)
 
 
-def test_a_captioner_of_segments_that_is_not_there_is_named(decoder: Decoder, film: Path) -> None:
-    options = CaptionOptions(segment_captioner="nobody")
-    with pytest.raises(CaptionerUnavailable, match="no captioner called nobody; there are: colour, quick"):
-        next(caption_segments(film, TwoCaptioners(), options, SHOTS, decoder))
-
-
 def test_frames_between_those_that_are_spread_are_not_shown(decoder: Decoder, film: Path) -> None:
     """A captioner of motion reads windows of neighbouring frames; a segment shows the spread ones."""
     spread = Sampling(count=4)
