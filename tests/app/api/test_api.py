@@ -61,7 +61,6 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str, list[str] | None]] = [
     ({"attention": "maybe"}, "invalid_option", ["true", "false"]),
     ({"beams": 3}, "unknown_field", list(FORM_NAMES)),
     ({"captioner": "blip"}, "unknown_captioner", ["g2l", "stats"]),
-    ({"segment_captioner": "blip"}, "unknown_captioner", ["g2l", "stats"]),
     ({"captioner": "fusion"}, "unknown_captioner", ["g2l", "stats"]),
     ({"members": "g2l"}, "invalid_option", None),
     ({"members": "g2l", "captioner": "stats"}, "invalid_option", None),
@@ -78,6 +77,13 @@ def test_wrong_options_are_refused_with_the_known_ones(api: LiveApi, worker: Scr
         assert body.get("known") == known
         assert next(iter(options)) in body["detail"]
     assert (api.staged, api.uploads) == ([], [])
+
+
+def test_a_captioner_of_segments_that_no_worker_has_is_refused(api: LiveApi, worker: ScriptedWorker) -> None:
+    worker.advertise("stats", "g2l")
+    assert send(api, segment_captioner="g2l").status_code == 202
+    body = assert_problem(send(api, segment_captioner="blip"), 422, "unknown_captioner")
+    assert body["known"] == ["g2l", "stats"]
 
 
 def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: ScriptedWorker) -> None:
