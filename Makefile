@@ -25,11 +25,13 @@ endif
 
 # numpy, torch and OpenVINO each start a thread a core; on shared cores one thread is many times faster.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+RUN_TESTS = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile --durations=25
 
 .PHONY: help
 help:
 	@echo "make serve        start Redis, one worker and the API; prints the address when ready"
 	@echo "make test         checks and tests"
+	@echo "make quick        the tests without the slow ones: a few minutes"
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
@@ -39,6 +41,7 @@ help:
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks, fifteen minutes: one table, and out/bench.jsonl"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
+	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
 	@echo "make clean        remove .venv and caches; the data folder stays"
 
@@ -48,7 +51,11 @@ serve: setup-serve
 
 .PHONY: test
 test: check
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile $(TESTS)
+	$(RUN_TESTS) $(TESTS)
+
+.PHONY: quick
+quick: setup
+	$(RUN_TESTS) -m "not slow and not browser and not lab" $(TESTS)
 
 .PHONY: check
 check: setup
@@ -91,6 +98,11 @@ docker-lint: setup
 	$(BIN)/hadolint docker/*.Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
+# Not part of `make test`: it builds images, for minutes, and takes 25 GB meanwhile.
+.PHONY: docker-test
+docker-test:
+	$(PYTHON) -m benchmarks.deployment $(DOCKER_TEST)
+
 .PHONY: clean
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -101,12 +113,13 @@ clean:
 # What is added to a set-up where it is wanted, by its name in pyproject.toml.
 EXTRAS := extractors pretrained bulk tracing hdf5 decord
 
-.PHONY: setup setup-serve setup-api setup-worker setup-train $(addprefix setup-,$(EXTRAS))
+.PHONY: setup setup-serve setup-api setup-worker setup-train setup-detectron2 $(addprefix setup-,$(EXTRAS))
 setup: $(STAMPS)/test
 setup-serve: $(STAMPS)/serve
 setup-api: $(STAMPS)/api
 setup-worker: $(STAMPS)/worker
 setup-train: $(STAMPS)/train
+setup-detectron2: $(STAMPS)/detectron2
 $(addprefix setup-,$(EXTRAS)): setup-%: $(STAMPS)/%
 
 PINS := pyproject.toml $(CONSTRAINTS)
@@ -160,6 +173,12 @@ $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
 		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
+
+# Built from its repository, in minutes, with the torch that is there; needs git and g++.
+$(STAMPS)/detectron2: $(PINS) | $(STAMPS)/venv
+	$(PIP) install --constraint $(CONSTRAINTS) setuptools
+	FORCE_CUDA=0 $(PIP) install --no-build-isolation --constraint $(CONSTRAINTS) --group detectron2
+	@touch $@
 
 $(STAMPS)/venv: $(CONSTRAINTS)
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
