@@ -24,8 +24,8 @@ from rich.table import Table
 
 from extractors.features import Footage, Stream
 from extractors.media.decode import decode_here
+from models.captioners.registry import find_stream_set
 from models.feature_sources.feature_source import ExtractorPool, FeatureSource
-from models.stream_set import find_stream_set
 
 SUFFIXES = frozenset({".avi", ".gif", ".mkv", ".mp4", ".webm"})
 SETS = ("demo-tuned", "demo-motion")

@@ -17,21 +17,15 @@ from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
+from models.captioners.registry import list_stream_sets
+from models.captioners.stats.streams import STATS
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
     build_feature_source,
 )
-from models.stream_set import (
-    DEMO,
-    DEMO_MOTION,
-    STATS,
-    STREAM_SETS,
-    StreamInput,
-    StreamSet,
-    combine_stream_sets,
-)
+from models.stream_set import DEMO, DEMO_MOTION, StreamInput, StreamSet, combine_stream_sets
 from tests.media import write_video
 
 
@@ -162,7 +156,7 @@ def test_a_picture_goes_through_the_set_of_motion(pool: ExtractorPool, tmp_path:
 
 def test_a_set_that_spreads_frames_shows_them(pool: ExtractorPool) -> None:
     times = np.arange(100) / 25
-    for each in STREAM_SETS.values():
+    for each in list_stream_sets().values():
         if each.spread is not None:
             request = FeatureSource(each, pool=pool).request
             spread = Sampling(count=each.spread)
