@@ -145,6 +145,7 @@ def caption(
     diversity_lambda: Annotated[float, typer.Option(help=_option("diversity_lambda"))] = 0.5,
     fusion_rule: Annotated[FusionRule, typer.Option(help=_option("fusion_rule"))] = "merit",
     category: Annotated[int | None, typer.Option(help=_option("category"))] = None,
+    segment_captioner: Annotated[str | None, typer.Option(help=_option("segment_captioner"))] = None,
     prompt: Annotated[str | None, typer.Option(help=_option("prompt"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
     attention: Annotated[
@@ -189,6 +190,7 @@ def caption(
         diversity_lambda=diversity_lambda,
         fusion_rule=fusion_rule,
         category=category,
+        segment_captioner=segment_captioner,
         prompt=prompt,
         attention=attention is not None,
     )

@@ -245,7 +245,9 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
         options: who writes and how the film is cut filled in.
         info: of the engine.
     """
-    writers = options.choice.writers if options.choice else ()
+    asked = (options, options.of_segments)
+    choices = [each.choice if info is None else info.resolve(each).choice for each in asked]
+    writers = {name for choice in choices if choice for name in choice.writers}
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
     # a prompt only where there is one: what a version without it has begun is gone on with

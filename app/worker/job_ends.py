@@ -152,7 +152,7 @@ def seen_frames(run: Attempt) -> tuple[bytes, ...]:
         return run.features.frames
     if run.stills is None:
         assert run.decoded is not None
-        run.stills = tuple(frame_jpeg(pixels) for pixels in run.decoded.frames.pixels)
+        run.stills = tuple(frame_jpeg(pixels) for pixels in run.decoded.footage.shown_frames.pixels)
     return run.stills
 
 

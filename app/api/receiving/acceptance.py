@@ -149,6 +149,7 @@ def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> Capti
     if not choices.names:
         return options
     try:
+        choices.resolve(options.of_segments)
         return options.with_choice(choices.resolve(options))
     except CaptionerUnavailable as failure:
         raise problems.CaptionerUnknown(
