@@ -1,4 +1,4 @@
-"""Names the classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
+"""Finds the names of the classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
 
 A label travels as a row of the stream ``labels``: (kind, class, probability), with the time at which it was
 seen and the box it was seen in. A captioner is never shown the number of a class but the vector of its name,
@@ -10,26 +10,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extractors.networks.labels import COCO_80, IMAGENET, KINETICS_400
+from extractors.catalog.labels import STREAM
+from extractors.label import KINDS, NAMES
 from models.decoding.constraints import FUNCTION_WORDS
 from models.inputs import InputStream
 from models.vocabulary import split_words
 
-LABELS = "labels"
+LABELS = STREAM
 LABELS_INPUT = InputStream(name=LABELS, width=3)
-#: Kind → the names of its classes, in the order in which the stream numbers both.
-KINDS: dict[str, tuple[str, ...]] = {"motion": KINETICS_400, "picture": IMAGENET, "box": COCO_80}
-CLASS_NAMES: tuple[str, ...] = tuple(name for names in KINDS.values() for name in names)
+CLASS_NAMES: tuple[str, ...] = tuple(name for kind in KINDS for name in NAMES[kind])
+_COUNTS = torch.tensor([len(NAMES[kind]) for kind in KINDS])
 #: Where each kind's classes begin among CLASS_NAMES.
-_FIRST = torch.tensor([0, len(KINETICS_400), len(KINETICS_400) + len(IMAGENET)])
-_LAST = torch.tensor([len(names) - 1 for names in KINDS.values()])
+_FIRST = _COUNTS.cumsum(0) - _COUNTS
 
 
 def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
     """Finds the places among CLASS_NAMES of classes (…) of kinds (…), integers; numbers beyond are clipped."""
     kinds = kinds.clamp(0, len(KINDS) - 1)
-    last, first = _LAST.to(kinds.device)[kinds], _FIRST.to(kinds.device)[kinds]
-    return first + classes.clamp(min=0).minimum(last)
+    counts, first = _COUNTS.to(kinds.device)[kinds], _FIRST.to(kinds.device)[kinds]
+    return first + classes.clamp(min=0).minimum(counts - 1)
 
 
 def list_label_words() -> list[str]:

@@ -26,9 +26,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from models.captioner import Judgement, TensorRows
+from extractors.label import KINDS
+from models.captioner import Judgement
 from models.inputs import Batch
-from models.labels.classes import CLASS_NAMES, KINDS, find_class_rows
+from models.labels.classes import CLASS_NAMES, find_class_rows
+from models.memory import TensorRows
 from models.vocabulary import EOS
 
 

@@ -18,23 +18,15 @@ from torch import Tensor
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges
-from models.caption import Extras
-from models.captioner import (
-    AnyCaptioner,
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Judgement,
-    Memory,
-    State,
-    StepAttention,
-)
+from models.caption import ExplanationPart
+from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement
 from models.decoding.options import LengthPenalty
-from models.inputs import Batch, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
 from models.labels.classes import LABELS, LABELS_INPUT
 from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
-from models.labels.named_labels import describe_labels
+from models.labels.explanation import explain_labels
 from models.likelihood import teacher_force
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import EOS, Vocabulary
 
 WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
@@ -224,7 +216,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         ]
         return self.writer.encode_batches([_make_moment(each.float()) for each in values])
 
-    def explain(self, caption: CaptionSteps) -> Extras:
+    def explain(self, caption: CaptionSteps) -> list[ExplanationPart]:
         """Tells what the captioner inside shows, and which labels each word is of."""
         memory = caption.memory
         assert isinstance(memory, LabelledMemory)
@@ -232,7 +224,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         tokens = torch.tensor(self.vocabulary.encode(caption.words), device=memory.seen.device)
         video = torch.tensor([caption.video], device=memory.seen.device)
         shares = self.meaning.share_words(memory.seen[caption.video], memory.labels.select(video), tokens)
-        return shown.model_copy(update={"labels": describe_labels(caption, shares)})
+        return [*shown, *explain_labels(caption, shares)]
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""
@@ -244,13 +236,3 @@ def _make_moment(values: Tensor) -> Batch:
     there = torch.ones(values.shape[:3], dtype=torch.bool, device=values.device)
     times = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64, device=values.device)
     return Batch(times=times, values=values, frame_mask=there[..., 0], region_mask=there)
-
-
-def add_labels(kind: type[AnyCaptioner]) -> type[LabelledCaptioner]:
-    """Makes the class of a captioner that knows labels too, ``labelled_NAME``."""
-    members = {
-        "name": f"labelled_{kind.name}",
-        "writer_class": kind,
-        "config_class": LabelledConfig[kind.config_class],  # type: ignore[name-defined]
-    }
-    return type(f"Labelled{kind.__name__}", (LabelledCaptioner,), members)
