@@ -110,6 +110,9 @@ class ApiDependencies:
         Yields:
             What is to be told with it.
         """
+        if not self.tracing.is_on:
+            yield submission
+            return
         with self.tracing.span("submit", {"reelword.job.id": job_id}):
             parent = self.tracing.traceparent()
             yield submission if parent is None else submission.model_copy(update={"traceparent": parent})

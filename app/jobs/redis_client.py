@@ -162,3 +162,9 @@ def redis_url(settings: Settings) -> str:
             f"REDIS_URL is not set and no server runs in the data folder {settings.data}. "
             "Start make serve, or set REELWORD_DATA to the folder that your server was started with."
         ) from error
+
+
+def entry_number(entry: str) -> tuple[int, int]:
+    """Reads the id of a stream's entry as numbers that can be compared."""
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number)

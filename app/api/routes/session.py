@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from app.access.keys import ApiKey
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
-from app.api.guards.keys import COOKIE, find_key, session_cookie
+from app.api.guards.access import COOKIE, find_key, session_cookie
 
 FORM_BYTES = 4096  #: a key has less than a hundred
 FORM = "application/x-www-form-urlencoded"

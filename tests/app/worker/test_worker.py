@@ -153,7 +153,7 @@ def test_a_result_that_cannot_be_kept_fails_by_name(staffed: Service, video: Pat
 
 @pytest.mark.parametrize(
     ("command", "code", "attempts"),
-    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
+    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "unknown_captioner", 1)],
 )
 def test_what_the_engine_cannot_do_fails_by_name(
     staffed: Service, video: Path, command: str, code: str, attempts: int
@@ -392,7 +392,7 @@ def test_fusion_is_served_with_all_that_competed(
     assert candidates[0].text == done.answer["caption"]
     refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
     assert refused.error is not None
-    assert refused.error["code"] == "captioner_unavailable"
+    assert refused.error["code"] == "unknown_captioner"
     assert "there are: g2l, refocus, stats" in refused.error["message"]
 
 
