@@ -16,7 +16,7 @@ from app.jobs.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.segments.summary import SummaryClip
-from app.worker.shared_frames import SharedFootage, share_footage
+from app.worker.engine.shared_frames import SharedFootage, share_footage
 from extractors.errors import ReelwordError
 from extractors.features import Footage
 from extractors.media.request import Decoded

@@ -20,7 +20,7 @@ from app.settings import Settings
 from app.tracing.spans import Attribute, FinishedSpan
 from app.worker.attempt import Attempt
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import film_answer
+from app.worker.reading.film_segments import film_answer
 from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Watchdog
 from extractors.errors import ReelwordError

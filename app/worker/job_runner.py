@@ -25,14 +25,14 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
 from app.worker.attempt import Attempt
-from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import FilmSegments
 from app.worker.job_ends import JobEnds, spans_of
 from app.worker.jobs_in_hand import JobsInHand, Place
-from app.worker.read_ahead import ReadAhead, move_on
-from app.worker.url_fetches import UrlFetches
-from app.worker.video_reader import VideoReader, engine_failure, read_until_it_works
+from app.worker.reading.film_segments import FilmSegments
+from app.worker.reading.read_ahead import ReadAhead, move_on
+from app.worker.reading.url_fetches import UrlFetches
+from app.worker.reading.video_reader import VideoReader, engine_failure, read_until_it_works
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.request import Limits

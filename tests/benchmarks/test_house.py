@@ -21,7 +21,7 @@ EXPLAINED_ELSEWHERE = {
     "app.cli.search.search",
     "app.pipeline.caption_plan.caption",
     "app.segments.loading.describe_and_caption",
-    "app.worker.film_segments.describe_and_caption",
+    "app.worker.reading.film_segments.describe_and_caption",
     "training.ablations.command.ablate",
     "training.cli.train",
     "training.cli.evaluate",

@@ -16,8 +16,8 @@ from app.errors import CaptionerUnknown, EngineStartFailed
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.shared_frames import map_frames, share_footage, write_frames
+from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
+from app.worker.engine.shared_frames import map_frames, share_footage, write_frames
 from extractors.child_process import open_shared_memory
 from extractors.features import Audio, Footage, Frames
 

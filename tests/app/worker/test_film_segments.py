@@ -215,7 +215,7 @@ def test_an_engine_killed_amid_a_film_costs_neither_attempt_nor_segment(crew: Se
     worker = crew.start_worker()
     job_id = crew.submit(film, "sign-0.7", segments="2.5")
     crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
-    child_of(worker.pid, "app.worker.engine_child").kill()
+    child_of(worker.pid, "app.worker.engine.child").kill()
     job = crew.wait(job_id)
     assert (job.state, job.attempt) == ("succeeded", 1)
     segments = film_of(job, crew.blobs).segments

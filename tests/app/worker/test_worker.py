@@ -231,7 +231,7 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
     worker = crew.start_worker()
     job_id = crew.submit(video, "sleep-2")
     crew.wait(job_id, lambda job: job.stage == "extract")
-    engine = child_of(worker.pid, "app.worker.engine_child")
+    engine = child_of(worker.pid, "app.worker.engine.child")
     began = time.monotonic()
     engine.kill()
     crew.wait(job_id, lambda job: job.attempt == 2)

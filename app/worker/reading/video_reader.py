@@ -19,12 +19,12 @@ from app.errors import EngineCrashed, EngineFault, JobFailure, QueueUnavailable,
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.pipeline.engine_protocol import EngineInfo, media_answer
 from app.worker.attempt import Attempt
-from app.worker.engine_process import EngineDied, EngineRaised
-from app.worker.estimates import CostEstimator
+from app.worker.engine.process import EngineDied, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import limits_of
 from app.worker.job_ends import JobEnds, seen_frames
 from app.worker.jobs_in_hand import JobsInHand, Place
+from app.worker.reading.estimates import CostEstimator
+from app.worker.reading.film_segments import limits_of
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.errors import DecoderError, DecoderFault, MediaError, TooLong

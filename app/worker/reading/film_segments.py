@@ -39,7 +39,7 @@ from app.segments.neighbours import JoinedSegment
 from app.segments.summary import SummaryClip, read_summary_clip
 from app.settings import Settings
 from app.worker.attempt import Attempt
-from app.worker.engine_process import EngineDied, EngineProcess
+from app.worker.engine.process import EngineDied, EngineProcess
 from app.worker.results import frame_jpeg
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder

@@ -15,8 +15,8 @@ from app.errors import JobFailure, WorkerFault
 from app.worker.attempt import Attempt
 from app.worker.job_ends import JobEnds
 from app.worker.jobs_in_hand import JobsInHand, Place
-from app.worker.url_fetches import UrlFetches
-from app.worker.video_reader import VideoReader
+from app.worker.reading.url_fetches import UrlFetches
+from app.worker.reading.video_reader import VideoReader
 from extractors.media.errors import MediaError
 
 log = structlog.get_logger(__name__)
