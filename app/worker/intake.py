@@ -19,8 +19,8 @@ from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.queue import Offer, Queue
 from app.settings import Settings
+from app.worker.job_ends import remove_blob
 from app.worker.job_runner import JobRunner
-from app.worker.results import remove_blob
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work

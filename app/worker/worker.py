@@ -35,8 +35,8 @@ from app.settings import Settings
 from app.tracing.connection import connect_tracing
 from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
+from app.worker.job_ends import delete_blobs
 from app.worker.job_runner import JobRunner
-from app.worker.results import delete_blobs
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
