@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges, find_cell_edges
+from extractors.preprocessing.images import Edges, find_cell_edges
 from models.caption import ChosenMoment, Extras
 from models.vocabulary import BOS, Vocabulary
 

@@ -230,8 +230,9 @@ def _write(
 
     What is drawn for a video then follows from its seed, whoever else is captioned beside it.
     """
-    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
-    groups = [[each] for each in told] if options.method == "sample" else [told]
+    if options.category is not None:
+        videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in videos] if options.method == "sample" else [videos]
     written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
     return [best_first for of_group in written for best_first in of_group]
 

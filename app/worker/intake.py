@@ -53,6 +53,7 @@ class Intake:
     ) -> None:
         self._jobs, self._queue, self._blobs, self._runner = jobs, queue, blobs, runner
         self._settings, self._worker, self._between = settings, worker, between
+        self._readers = settings.decoder_count
         self._pause = SHORTEST_PAUSE
         self._is_stopping = False
         self._nobody_waits, self._goes_on = threading.Event(), threading.Event()
@@ -117,7 +118,7 @@ class Intake:
 
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
-        hand, readers, batch = self._runner.hand, self._settings.decoder_count, self._settings.batch_jobs
+        hand, readers, batch = self._runner.hand, self._readers, self._settings.batch_jobs
         fetched = hand.count("fetch")
         if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
             return 0

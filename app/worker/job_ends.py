@@ -21,7 +21,6 @@ from app.errors import DeadlineExceeded, JobFailure, QueueUnavailable, WorkerFau
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer
-from app.settings import Settings
 from app.worker.attempt import Attempt
 from app.worker.feature_reuse import FeatureReuse
 from app.worker.watchdog import Watchdog
@@ -39,7 +38,8 @@ class JobEnds:
     jobs: Jobs  #: the records
     blobs: Blobs  #: where uploads and results lie
     watch: Watchdog  #: keeps the leases until then
-    settings: Settings  #: of times
+    job_seconds: float  #: the longest run of a job
+    keeps_uploads: bool  #: whether an upload outlives its job
     reuse: FeatureReuse  #: keeps the features of what has been captioned
 
     def again(self, attempt: Attempt, cause: ReelwordError, *, was_shared: bool = False) -> bool:
@@ -104,7 +104,7 @@ class JobEnds:
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=record.get("caption"))
         if not is_ours:
             remove_blob(self.blobs, attempt.claim.results)
-        elif self.settings.upload_seconds == 0:
+        elif not self.keeps_uploads:
             remove_blob(self.blobs, job.upload)
 
     def fail(self, attempt: Attempt, error: ReelwordError) -> None:
@@ -138,7 +138,7 @@ class JobEnds:
         return True
 
     def _lateness(self, attempt: Attempt) -> str:
-        seconds = self.settings.job_seconds
+        seconds = self.job_seconds
         if attempt.film is None:
             return f"The job ran longer than {seconds:g} seconds ({attempt.stage})."
         return f"No segment of the film was done within {seconds:g} seconds ({attempt.stage})."

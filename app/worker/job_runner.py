@@ -73,7 +73,8 @@ class JobRunner:
         self.hand = JobsInHand(settings.read_ahead_bytes, self._let_go)
         reuse = FeatureReuse(settings, blobs)
         limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._ends = JobEnds(jobs, blobs, watch, settings, reuse)
+        keeps_uploads = settings.upload_seconds > 0
+        self._ends = JobEnds(jobs, blobs, watch, settings.job_seconds, keeps_uploads, reuse)
         readers = [
             VideoReader(decoder, blobs, watch, self._ends, reuse, self.hand, self._known_engine, limits)
             for decoder in decoders

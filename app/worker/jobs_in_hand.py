@@ -76,7 +76,7 @@ class JobsInHand:
         with self._changed:
             self._places[attempt] = place
             if place == "caption" and attempt.is_alone:
-                self._waiting[place].appendleft(attempt)  # what it is attempt alone for is soon known
+                self._waiting[place].appendleft(attempt)  # what it is run alone for is soon known
             else:
                 self._waiting[place].append(attempt)
             self._since[attempt] = time.monotonic()

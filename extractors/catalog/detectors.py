@@ -27,8 +27,8 @@ from extractors.networks.labels import COCO_80
 from extractors.preprocessing.detection import to_bgr_planes
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 

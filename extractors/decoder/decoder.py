@@ -19,9 +19,8 @@ from typing import Literal, Self
 from extractors.child_process import DISCARDED, LinkedProcess
 from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_part
 from extractors.media import errors
-from extractors.media.collect import collect_stream
 from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, collect_stream
 
 Reader = Literal["pyav", "decord"]
 

@@ -12,7 +12,7 @@ from av.video.reformatter import Colorspace, ColorTrc, Interpolation, VideoRefor
 from numpy.typing import NDArray
 
 from extractors.media.containers.side_data import Crop, read_display_matrix
-from extractors.media.video import MediaWarning
+from extractors.media.errors import MediaWarning
 
 # A pixel wider than this is a damaged header, not a format in use (the widest is 2.4).
 WIDEST_PIXEL = 8

@@ -19,8 +19,8 @@ from extractors.features import StreamSpec, View
 from extractors.frame_size import Resizing
 from extractors.networks.labels import find_labels
 from extractors.preprocessing.images import ResizeAndCrop
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 #: The largest number of float16; beyond it there is only infinity.

@@ -192,7 +192,8 @@ class FeatureSource:
         if isinstance(video, Footage):
             for of_sound in self._group.sound:
                 known.update(of_sound.describe(video.sound, video.duration))
-        self._group.derive(known)
+        if self._group.derived:
+            self._group.derive(known)
 
     def choose(self, video: Frames) -> Footage:
         """Gives a set that looks at a few frames those, also where others had more of them decoded."""

@@ -43,8 +43,7 @@ from app.worker.job_ends import frame_jpeg
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames
-from extractors.media.request import DecodeRequest, Limits
-from extractors.media.video import Video
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
 

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges
+from extractors.preprocessing.images import Edges
 from models.caption import Extras, LayerWeights
 from models.captioner import (
     Captioner,

@@ -16,8 +16,7 @@ from app.segments.caption_segments import SegmentCaption, caption_segments
 from extractors.decoder.decoder import Decoder
 from extractors.media.decode import decode_here
 from extractors.media.errors import MissingFile
-from extractors.media.request import DecodeRequest, cut_clip
-from extractors.media.video import Video
+from extractors.media.request import DecodeRequest, Video, cut_clip
 from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling, Windows
 from tests.app.segments.scripted_engine import ColourEngine
