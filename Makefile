@@ -33,6 +33,7 @@ help:
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
+	@echo "make lab          the tests of the laboratory (lab/): ablations, studies, the demo's checkpoints"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
@@ -64,6 +65,10 @@ format: setup
 .PHONY: browser
 browser: setup
 	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m browser tests/browser
+
+.PHONY: lab
+lab: setup
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m lab tests/lab
 
 .PHONY: crash
 crash: setup

@@ -20,7 +20,18 @@ from packaging.requirements import Requirement
 from extractors.errors import ReelwordError
 from training.datasets.errors import DataSetError
 
-FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
+FOLDERS = (
+    "app",
+    "extractors",
+    "models",
+    "training",
+    "lab",
+    "weights",
+    "docker",
+    "tests",
+    "benchmarks",
+    "docs",
+)
 PACKAGES = ("extractors", "models", "training", "app")
 MIB = 1 << 20
 SIGNALS = {
@@ -30,7 +41,6 @@ SIGNALS = {
     "EntryDamaged",
     "JumpMissed",
     "KeyTaken",
-    "OutOfTime",
     "_Interrupted",
 }
 
@@ -105,7 +115,6 @@ IMAGES = {
         "app.cli.weights, app.pipeline.engine, app.worker.engine.child, app.worker.worker, "
         "docker.worker_health",
         CONVERT,
-        optional=("app.cli.judge uvicorn",),  # a page for people who judge captions, on a machine of theirs
     ),
     "make serve": Image(
         ("api", "serve", "cli", "embedded"),

@@ -19,7 +19,6 @@ from app.cli.captioners import captioners
 from app.cli.dead import dead
 from app.cli.extract import extract
 from app.cli.jobs import jobs
-from app.cli.judge import judge
 from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
@@ -86,7 +85,6 @@ cli.add_typer(captioners, name="captioners")
 cli.add_typer(keys, name="keys")
 cli.command(cls=PlainCommand)(bulk)
 cli.command(cls=PlainCommand)(extract)
-cli.command(cls=PlainCommand)(judge)
 cli.command(cls=PlainCommand)(search)
 
 
@@ -325,14 +323,6 @@ def train(context: typer.Context) -> None:
 def evaluate(context: typer.Context) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D; --help lists what it takes."""
     _hand_to_training("evaluate", context)
-
-
-@cli.command(context_settings=PASS_ON)
-def ablate(context: typer.Context) -> None:
-    """Train and read the papers' ablations, one row after another; --help lists what it takes."""
-    from training.ablations.command import app as ablations
-
-    ablations(context.args, prog_name=f"{PROGRAM} ablate")
 
 
 @cli.command(context_settings=PASS_ON)
