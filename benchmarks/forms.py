@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.problems import RequestError
-from app.api.receiving.upload import receive
+from app.api.receiving.bodies import receive
 
 MB = 1_000_000
 CHUNK = 64 * 1024

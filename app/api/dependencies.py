@@ -19,7 +19,7 @@ from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
-from app.api.receiving.disk_space import Room
+from app.api.receiving.upload import Room
 from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches

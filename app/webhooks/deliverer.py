@@ -68,7 +68,7 @@ class Deliverer:
         store: the deliveries.
         jobs: the records of jobs; read in threads.
         blobs: where long answers lie.
-        sender: sends; None where no secret is set up: ends are kept until there is one.
+        sender: sends; None where no secret is set up: then nothing is done, and ends wait in Redis for one.
         schedule: when is tried again.
     """
 
@@ -87,13 +87,14 @@ class Deliverer:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Deliverer:
-        self._task = asyncio.create_task(self._run())
+        if self.sender is not None:
+            self._task = asyncio.create_task(self._run(self.sender))
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         """Takes nothing new, and lets what is under way come to its end."""
-        assert self._task is not None
-        await end_tasks([self._task])
+        if self._task is not None:
+            await end_tasks([self._task])
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=DRAIN_SECONDS)
         await end_tasks(self._under_way)
@@ -101,12 +102,12 @@ class Deliverer:
             await self.sender.close()
         await self.store.close()
 
-    async def _run(self) -> None:
+    async def _run(self, sender: Sender) -> None:
         while True:
             try:
                 for ended in await self.store.ended(BLOCK_MS):
                     await self._make_delivery(ended)
-                await self._begin_due()
+                await self._begin_due(sender)
             except (JobError, OSError) as error:
                 log.warning("no webhooks: redis is away", reason=str(error))
                 await asyncio.sleep(AWAY_SECONDS)
@@ -133,12 +134,12 @@ class Deliverer:
                 return None, None
             raise
 
-    async def _begin_due(self) -> None:
+    async def _begin_due(self, sender: Sender) -> None:
         free = AT_ONCE - len(self._under_way)
-        if self.sender is None or free <= 0:
+        if free <= 0:
             return
         for begun in await self.store.begin(free):
-            task = asyncio.create_task(self._deliver(begun, self.sender))
+            task = asyncio.create_task(self._deliver(begun, sender))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

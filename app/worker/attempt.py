@@ -179,7 +179,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         job = self.claim.job
-        self.kept = kept_by(job.answer) if job.answer else None
+        self.kept = kept_by(job.answer) if "segments" in job.answer else None
         self.turn = Turn(job.attempt)
 
     @property

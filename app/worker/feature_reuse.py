@@ -13,8 +13,7 @@ from dataclasses import replace
 import structlog
 
 from app.documents.job import Media, Timings
-from app.feature_cache.feature_cache import FeatureCache
-from app.feature_cache.kept_features import KeptFeatures
+from app.feature_cache.feature_cache import FeatureCache, KeptFeatures
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits
 from app.jobs.options import CaptionOptions

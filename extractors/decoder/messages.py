@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio
-from extractors.frame_size import FrameSize, Resizing
+from extractors.features import Audio, FrameSize, Resizing
 from extractors.media.errors import MediaError, MediaWarning, error_from_code
 from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart

@@ -25,8 +25,7 @@ from dataclasses import replace
 import numpy as np
 from av.video.frame import VideoFrame
 
-from extractors.features import Audio
-from extractors.frame_size import FrameSize
+from extractors.features import Audio, FrameSize
 from extractors.media import errors
 from extractors.media.audio import read_audio
 from extractors.media.containers.packet_index import PacketIndex, read_index

@@ -22,8 +22,14 @@ from extractors.media.containers.container import (
     read_packets,
 )
 from extractors.media.containers.packet_index import PacketIndex
-from extractors.media.containers.side_data import TrackFacts, read_track_facts
-from extractors.media.display import Display, find_picture_warnings, is_untagged_hd, plan_display
+from extractors.media.display import (
+    Display,
+    TrackFacts,
+    find_picture_warnings,
+    is_untagged_hd,
+    plan_display,
+    read_track_facts,
+)
 from extractors.media.errors import MediaWarning
 from extractors.media.frame_reader import (
     ONLY_DRAINS,

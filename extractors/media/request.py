@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio, Footage, Frames
-from extractors.frame_size import FrameSize
+from extractors.features import Audio, Footage, Frames, FrameSize
 from extractors.media.errors import MediaWarning, NoFrames
 from extractors.windows import Sampling, Windows, find_shown_frames
 

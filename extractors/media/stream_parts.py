@@ -18,8 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio, Frames
-from extractors.frame_size import FrameSize
+from extractors.features import Audio, Frames, FrameSize
 from extractors.media import errors
 from extractors.media.request import Decoded, DecodeRequest, Limits, Video
 

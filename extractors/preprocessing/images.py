@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from extractors.features import WHOLE, View
-from extractors.frame_size import PILLOW, Filter, Resizing, scale_short_side
+from extractors.features import PILLOW, WHOLE, Filter, Resizing, View, scale_short_side
 
 #: n + 1 rising numbers in [0, 1] where the n rows, or columns, of a map begin and end.
 Edges: TypeAlias = tuple[float, ...]

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from extractors.decoder.decoder import Decoder
 from extractors.extractor import AnyExtractor
-from extractors.features import Stream
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize, Stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart

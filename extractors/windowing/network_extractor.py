@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from extractors.engines.engine import NetworkEngine, Precision
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
-from extractors.features import StreamSpec, View
-from extractors.frame_size import Resizing
+from extractors.features import Resizing, StreamSpec, View
 from extractors.networks.labels import find_labels
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows

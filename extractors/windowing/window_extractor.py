@@ -14,8 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from extractors.features import WHOLE, Frames, Stream, StreamSpec, View
-from extractors.frame_size import FrameSize, Resizing
+from extractors.features import WHOLE, Frames, FrameSize, Resizing, Stream, StreamSpec, View
 from extractors.preprocessing.images import to_device
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
 from extractors.windowing.window_rows import WindowRows

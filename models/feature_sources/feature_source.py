@@ -9,8 +9,7 @@ from typing import Protocol
 
 from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, Stream
-from extractors.frame_size import FrameSize
+from extractors.features import Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor

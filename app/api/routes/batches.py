@@ -17,8 +17,8 @@ from app.api.accepting.batch_acceptance import BatchAcceptance
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
 from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
-from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema
+from app.api.receiving.upload import announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable

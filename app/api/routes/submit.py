@@ -19,8 +19,8 @@ from app.api import problems
 from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, renewed, reserved
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
-from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema, read_request
+from app.api.receiving.upload import announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job

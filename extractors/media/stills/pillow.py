@@ -18,7 +18,7 @@ import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize
 from extractors.media import errors
 from extractors.media.containers.container import check_pixels
 from extractors.media.errors import MediaWarning

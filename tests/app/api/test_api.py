@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from app.api import problems
-from app.api.receiving.upload import FORM_NAMES
+from app.api.receiving.bodies import FORM_NAMES
 from app.api.routes import submit
 from app.api.routes.submit import preferred_wait
 from app.jobs.blobs import Blobs

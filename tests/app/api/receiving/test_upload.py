@@ -15,8 +15,9 @@ import pytest
 
 from app.api import problems
 from app.api.receiving import upload
+from app.api.receiving.bodies import receive
 from app.api.receiving.fields import FIELD_LIMIT
-from app.api.receiving.upload import FORM_OVERHEAD, Upload, receive
+from app.api.receiving.upload import FORM_OVERHEAD, Upload
 from app.jobs.options import FORM_FIELDS
 
 BOUNDARY = "limit-of-a-part"
