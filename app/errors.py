@@ -24,7 +24,7 @@ extractors/media/errors.py.)
     ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
-    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
+    ├── InvalidCursor           invalid_cursor        422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time

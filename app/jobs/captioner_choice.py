@@ -174,7 +174,10 @@ class CaptionerChoices:
             InvalidMembers: the members cannot write together.
         """
         if choice.captioner == FUSION and FUSION not in self._infos:
-            raise EmbeddingMissing("There is no semantic embedding, which fusion chooses captions by.")
+            raise EmbeddingMissing(
+                "There is no captioner fusion, as there is no semantic embedding that it chooses captions by.",
+                self.names,
+            )
         if choice.captioner not in self._infos:
             raise self._unknown(choice.captioner, self.names)
         for member in choice.members:
