@@ -175,7 +175,7 @@ class CaptionerChoices:
         """
         if choice.captioner == FUSION and FUSION not in self._infos:
             raise EmbeddingMissing(
-                "There is no captioner fusion, as there is no semantic embedding that it chooses captions by.",
+                "There is no captioner fusion, as no semantic embedding is there to choose captions by.",
                 self.names,
             )
         if choice.captioner not in self._infos:

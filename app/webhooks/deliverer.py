@@ -68,7 +68,7 @@ class Deliverer:
         store: the deliveries.
         jobs: the records of jobs; read in threads.
         blobs: where long answers lie.
-        sender: sends; None where no secret is set up: then nothing is done, and ends wait in Redis for one.
+        sender: sends; None where no secret is set up: ends are kept until there is one.
         schedule: when is tried again.
     """
 
@@ -85,16 +85,16 @@ class Deliverer:
         self._schedule = schedule or Schedule()
         self._under_way: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._trouble = ""  # that was logged last, and lasts
 
     async def __aenter__(self) -> Deliverer:
-        if self.sender is not None:
-            self._task = asyncio.create_task(self._run(self.sender))
+        self._task = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         """Takes nothing new, and lets what is under way come to its end."""
-        if self._task is not None:
-            await end_tasks([self._task])
+        assert self._task is not None
+        await end_tasks([self._task])
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=DRAIN_SECONDS)
         await end_tasks(self._under_way)
@@ -102,18 +102,26 @@ class Deliverer:
             await self.sender.close()
         await self.store.close()
 
-    async def _run(self, sender: Sender) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 for ended in await self.store.ended(BLOCK_MS):
                     await self._make_delivery(ended)
-                await self._begin_due(sender)
-            except (JobError, OSError) as error:
-                log.warning("no webhooks: redis is away", reason=str(error))
+                await self._begin_due()
+                self._trouble = ""
+            except Exception as error:
+                self._log_once(error)
                 await asyncio.sleep(AWAY_SECONDS)
-            except Exception:
-                log.exception("the delivery of webhooks stumbled and goes on")
-                await asyncio.sleep(AWAY_SECONDS)
+
+    def _log_once(self, error: Exception) -> None:
+        """Logs what keeps webhooks from being sent, once for as long as it lasts."""
+        if str(error) == self._trouble:
+            return
+        self._trouble = str(error)
+        if isinstance(error, (JobError, OSError)):
+            log.warning("no webhooks: redis is away", reason=str(error))
+        else:
+            log.exception("the delivery of webhooks stumbled and goes on")
 
     async def _make_delivery(self, ended: Ended) -> None:
         job, message = await anyio.to_thread.run_sync(self._message, ended)
@@ -134,12 +142,12 @@ class Deliverer:
                 return None, None
             raise
 
-    async def _begin_due(self, sender: Sender) -> None:
+    async def _begin_due(self) -> None:
         free = AT_ONCE - len(self._under_way)
-        if free <= 0:
+        if self.sender is None or free <= 0:
             return
         for begun in await self.store.begin(free):
-            task = asyncio.create_task(self._deliver(begun, sender))
+            task = asyncio.create_task(self._deliver(begun, self.sender))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

@@ -1,7 +1,7 @@
 """Answers ``/session``: a page is signed in with a key, which its cookie then stands for.
 
 The cookie holds a secret of its own and never the key. Scripts cannot read it, other sites' pages cannot send
-it, and a foreign Origin writes nothing (app/api/guards/middleware.py).
+it, and a foreign Origin writes nothing (app/api/guards/access.py).
 """
 
 from __future__ import annotations

@@ -52,15 +52,12 @@ local function tell(events, record, segments)
   end
 end
 
--- Tells of a job's end, once: whoever follows it, and where it has a webhook whoever reads such ends, a consumer
--- group that removes what it has read. Where nobody reads, the youngest are kept.
+-- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
+-- what it has read. Where nobody reads, the youngest are kept.
 local function tell_end(events, ended, record, id, segments)
   tell(events, record, segments)
   -- A stream takes 4 KiB in advance, which one that grows no more gives back when it is written anew.
   redis.pcall('RESTORE', events, 0, redis.call('DUMP', events), 'REPLACE')
-  if not string.find(redis.call('HGET', record, 'submission') or '', '"webhook":"', 1, true) then
-    return
-  end
   expect(ended, 'stream')
   redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
 end
