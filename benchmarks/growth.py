@@ -28,7 +28,6 @@ from benchmarks.support.served import (
     ServedInstance,
     await_jobs,
     copies_of,
-    keep_converted_networks,
     post_clip,
 )
 from models.decoding.options import DecodingOptions
@@ -78,7 +77,7 @@ def measure_films(folder: Path, parts: Sequence[EncodedClip], lengths: Sequence[
     for seconds in (CLIP, CLIP, *lengths):  # the first one finds the disk's caches cold
         film, data = folder / f"{seconds:.0f}.mp4", folder / f"data-{seconds:.0f}"
         write_joined(film, parts, seconds, rate=RATE)
-        keep_converted_networks(data)
+        data.mkdir(parents=True, exist_ok=True)
         began = cpu_seconds()
         peaks[seconds] = run(film, data, captioner=True, shortest=SHORTEST).peak / MIB
         costs[seconds] = cpu_seconds() - began
@@ -154,7 +153,7 @@ def measure_beams(data: Path, clip: Path, rounds: int) -> Row:
         The row.
     """
     torch.set_num_threads(1)
-    keep_converted_networks(data)
+    data.mkdir(parents=True, exist_ok=True)
     parts = Parts.load(data, clip)
     assert parts.options.choice is not None
     plan = parts.engine._captioners.plan(parts.options.choice)

@@ -147,10 +147,7 @@ def worker(folder: Path, redis_url: str, root: Path, extra: Mapping[str, str]) -
         extra: environment variables beside those of both.
     """
     settings = Settings(data=folder, redis_url=redis_url, namespace=folder.name)
-    cache = ROOT / "data" / "cache"  # a converted network is kept from run to run
-    for each in (cache, folder):
-        each.mkdir(parents=True, exist_ok=True)
-    (folder / "cache").symlink_to(cache)
+    folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "REDIS_URL": redis_url,
