@@ -39,12 +39,15 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes a command of ours as it can be typed here: by the Python that runs, on the same data folder.
+    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else by
+    the Python that runs, on the same data folder.
 
     Args:
         arguments: what stands behind ``python -m app``.
         settings: of the process that says so.
     """
+    if settings.command:
+        return f"{settings.command} {arguments}"
     python, here = Path(sys.executable), Path.cwd()
     shown = python.relative_to(here) if python.is_relative_to(here) else python
     line = f"{shlex.quote(str(shown))} -m app {arguments}"

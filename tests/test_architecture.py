@@ -110,10 +110,9 @@ IMAGES = {
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
-        ("app", "docker", "extractors", "models"),
+        ("app", "extractors", "models"),
         "app.__main__, app.cli.main, app.cli.caption, app.cli.captioners, app.cli.doctor, app.cli.models, "
-        "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
-        "docker.worker_health",
+        "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker",
         CONVERT,
     ),
     "make serve": Image(

@@ -191,20 +191,16 @@ def _train_by_recipe(
 ) -> Path:
     """Trains the embedding, or a captioner on videos or pictures, as the options say. Raises UnreadOption."""
     from training.datasets.registry import SetFolder
-    from training.recipes.demo_recipes import FINETUNE, TUNING
+    from training.recipes.demo_recipes import FINETUNE
     from training.recipes.option_check import (
         list_unread_by_embedding,
         list_unread_on_pictures,
         list_unread_on_videos,
-        list_unread_with_network,
     )
 
     changed = {"seed": seed, "steps": given.steps}
     changed["self_critical_steps"] = 0 if given.self_critical is False else None
     plan = recipe.model_copy(update={field: value for field, value in changed.items() if value is not None})
-    if recipe.name in TUNING:
-        given.refuse(list_unread_with_network(recipe))
-        return _train_on_pictures(name, plan, data, given, settings)
     is_embedding = name == EMBEDDING
     if not is_embedding and (recipe.name == FINETUNE.name or given.data_set is not None):
         given.refuse(list_unread_on_videos(recipe, given.start))
@@ -225,14 +221,11 @@ def _train_on_pictures(
     from models.stream_set import UnknownStream, UnknownStreamSet
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
-    from training.optimization.network_tuning import NotOnGrid
 
     try:
         return _choose_picture_training(name, plan, data, given, settings)
     except (FileNotFoundError, CorpusError) as error:  # of a set that is not there, or not as it should be
         raise typer.BadParameter(f"--data: {error}") from error
-    except NotOnGrid as error:
-        raise typer.BadParameter(f"--recipe {plan.name}: {error}") from error
     except (CheckpointError, WeightsError) as error:  # of the start or of a teacher, which it names
         raise typer.BadParameter(str(error)) from error
     except (UnknownStream, UnknownStreamSet, NeedsVideo) as error:
@@ -244,18 +237,15 @@ def _train_on_pictures(
 def _choose_picture_training(
     name: str, plan: Recipe, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
-    """Trains the embedding, a captioner, or one and the end of its image networks."""
+    """Trains the embedding or a captioner."""
     from models.checkpoint import read_card
     from models.stream_set import find_stream_set
-    from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, TUNING
+    from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS
     from training.sessions.pictures import train_captioner, train_semantic_embedding
-    from training.sessions.tuning import tune_network
 
     start, teachers = given.start, given.teachers or ()
     if plan.name in CONTINUING and start is None:
         raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
-    if plan.name in TUNING and start is not None:
-        return tune_network(name, plan, data, settings, start, teachers)
     own = None if start is None else read_card(start).training.get("streams")
     wanted = find_stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
     if name == EMBEDDING:
