@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
