@@ -21,6 +21,8 @@ import pytest
 
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 START_SECONDS = 240  # the first start converts the image network for OpenVINO
 JOB_SECONDS = 120
 STOP_SECONDS = 60
@@ -79,6 +81,11 @@ def reader(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
         (folder / entry).symlink_to(root / entry)
     for entry in ("pyproject.toml", "constraints.txt"):
         (folder / entry).symlink_to(root / entry)
+    (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
+    (folder / "data").mkdir()
+    (folder / "data" / "cache").symlink_to(
+        root / "data" / "cache"
+    )  # converted networks, kept from run to run
     path = os.environ["PATH"]
     if shutil.which("curl") is None:
         (folder / "bin").mkdir()

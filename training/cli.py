@@ -82,8 +82,7 @@ def train(
         str,
         typer.Argument(
             callback=_check_name,
-            help="stats, g2l, refocus, dual_afr, vanilla, temporal, spatial, another name of "
-            f"models/captioners/registry.py, or {EMBEDDING}.",
+            help=f"A captioner of a folder in models/captioners, such as stats, or {EMBEDDING}.",
         ),
     ],
     data: Data,
@@ -159,9 +158,9 @@ def _train(
     name: str, recipe: str | None, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
     """Trains by the recipe of that name. Raises UnreadOption."""
-    from training.recipes.paper_recipes import PAPER_NAMES
+    from training.recipes.paper_recipes import list_paper_names
 
-    if recipe in PAPER_NAMES:
+    if recipe in list_paper_names():
         return _train_as_paper(name, recipe, seed, data, given, settings)
     return _train_by_recipe(name, _find_recipe(recipe, name), seed, data, given, settings)
 
@@ -215,10 +214,10 @@ def _train_on_pictures(
 ) -> Path:
     """Trains on pictures; says of an error which option is to be changed."""
     from extractors.pretrained.errors import WeightsError
-    from models.captioners.registry import UnknownCaptioner
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
 
@@ -238,30 +237,39 @@ def _choose_picture_training(
     name: str, plan: Recipe, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
     """Trains the embedding or a captioner."""
+    from models.captioners.registry import find_stream_set
     from models.checkpoint import read_card
-    from models.stream_set import find_stream_set
-    from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS
+    from training.recipes.demo_recipes import read_recipes
     from training.sessions.pictures import train_captioner, train_semantic_embedding
 
     start, teachers = given.start, given.teachers or ()
-    if plan.name in CONTINUING and start is None:
+    if plan.name in read_recipes().continuing and start is None:
         raise typer.BadParameter(f"--recipe {plan.name} goes on from a captioner: give it as --start")
     own = None if start is None else read_card(start).training.get("streams")
-    wanted = find_stream_set(given.streams or own or DEMO_STREAMS.get(name, "demo"))
+    wanted = find_stream_set(given.streams or own or _name_demo_streams(name))
     if name == EMBEDDING:
         return train_semantic_embedding(plan, data, settings, start, wanted)
     return train_captioner(name, plan, data, settings, start, wanted, teachers)
+
+
+def _name_demo_streams(name: str) -> str:
+    """Names the stream set of a captioner's demo, or of the embedding's."""
+    from models.captioners.registry import find_captioner
+    from models.stream_set import DEMO
+
+    return DEMO.name if name == EMBEDDING else find_captioner(name).description.demo_streams
 
 
 def _train_as_paper(
     name: str, recipe: str, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
     """Trains a captioner as its paper did. Raises UnreadOption."""
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.captioners.registry import UnknownStreamSet
+    from models.stream_choice import StreamsDoNotFit
+    from models.stream_set import UnknownStream
     from training.datasets.errors import DataSetError
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
-    from training.recipes.fitted_configs import StreamsDoNotFit
     from training.recipes.option_check import list_unread_as_paper
     from training.recipes.paper_recipes import find_paper_run
     from training.saved_features.clock_checks import FeaturesDoNotFit
@@ -286,12 +294,13 @@ def _train_on_videos(
     name: str, plan: Recipe, start: Path | None, data: SetFolder, streams: str | None, settings: RunSettings
 ) -> Path:
     """Trains a captioner on a captioned set of videos: on from ``start``, or from nothing without one."""
+    from models.captioners.registry import UnknownStreamSet
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.stream_choice import StreamsDoNotFit
+    from models.stream_set import UnknownStream
     from training.datasets.errors import DataSetError
-    from training.recipes.demo_recipes import DEMO_STREAMS, FINETUNE
-    from training.recipes.fitted_configs import StreamsDoNotFit
+    from training.recipes.demo_recipes import FINETUNE
     from training.saved_features.clock_checks import FeaturesDoNotFit
     from training.saved_features.feature_map import FeatureMapDamaged
     from training.sessions.videos import choose_stream_set, finetune, train_on_videos
@@ -301,7 +310,7 @@ def _train_on_videos(
     try:
         if start is not None:
             return finetune(start, name, plan, data.load(), settings)
-        wanted = choose_stream_set(streams, DEMO_STREAMS.get(name, "demo"), settings.features)
+        wanted = choose_stream_set(streams, _name_demo_streams(name), settings.features)
         return train_on_videos(name, wanted, plan, data.load(), data.rule, settings)
     except DataSetError as error:
         raise typer.BadParameter(f"--data: {error.advice}") from error
@@ -378,11 +387,11 @@ def evaluate(
 ) -> None:
     """Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
     from extractors.engines.engine_choice import DeviceUnavailable, open_device
-    from models.captioners.registry import UnknownCaptioner
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
     from training.evaluation.evaluated_captioner import WrongSearch, load_evaluated_captioner

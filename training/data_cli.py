@@ -26,6 +26,8 @@ from training.datasets.check import (
 from training.datasets.errors import DataSetError
 from training.datasets.registry import DATA_SETS, find_data_set
 
+#: The papers that have splits of a set.
+PAPERS = tuple(dict.fromkeys(each.paper for known in DATA_SETS.values() for each in known.protocols))
 Depth = Literal["none", "header", "deep"]
 #: As many unreadable files as are listed; all of them are in the JSON.
 LISTED = 10
@@ -44,9 +46,7 @@ def data() -> None:
 def check_command(
     name: Annotated[str, typer.Argument(metavar="SET", help=f"One of: {', '.join(DATA_SETS)}.")],
     root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
-    paper: Annotated[
-        str | None, typer.Option(help="Whose splits and words: stats, g2l, refocus, fusion, dual_afr.")
-    ] = None,
+    paper: Annotated[str | None, typer.Option(help=f"Whose splits and words: {', '.join(PAPERS)}.")] = None,
     probe: Annotated[
         Depth, typer.Option(help="Look for files alone, open each one's header, or decode frames of each.")
     ] = "header",

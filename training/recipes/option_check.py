@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extractors.errors import ReelwordError
-from training.recipes.demo_recipes import RECIPES
+from training.recipes.demo_recipes import read_recipes
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 
@@ -118,7 +118,7 @@ def _explain_no_teacher(recipe: str) -> str:
 
 def _name_taught_recipes() -> str:
     """Names the recipes that learn from teachers."""
-    names = [name for name, recipe in RECIPES.items() if recipe.soft_weight]
+    names = [name for name, recipe in read_recipes().recipes.items() if recipe.soft_weight]
     return f"--recipe {' or '.join(names)}"
 
 
