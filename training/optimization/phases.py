@@ -67,9 +67,9 @@ def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> No
     """Takes a captioner through one phase, for as many steps as the recipe says.
 
     Args:
-        spec: the phase.
-        trainer: of the recipe.
-        captioner: as it enters the phase.
+        spec: the phase, as the captioner lists it.
+        trainer: of the run.
+        captioner: whose weights are trained.
     """
 
     def judge(network: AnyCaptioner) -> Scores:
