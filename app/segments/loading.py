@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
@@ -84,7 +84,7 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
         choices = captioner_choices(settings)
         names = choices.resolve(options).writers if choices.alone else ()
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
-    except CaptionerUnavailable as failure:  # which lists those that there are
+    except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure
