@@ -112,7 +112,7 @@ IMAGES = {
         ("serve", "cli", "pretrained"),
         ("app", "extractors", "models"),
         "app.__main__, app.cli.main, app.cli.caption, app.cli.captioners, app.cli.doctor, app.cli.models, "
-        "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker",
+        "app.cli.weights, app.pipeline.engine, app.worker.engine.child, app.worker.worker",
         CONVERT,
     ),
     "make serve": Image(
@@ -120,7 +120,7 @@ IMAGES = {
         ("app", "extractors", "models", "training", "weights"),
         "app.__main__, app.cli.main, app.cli.caption, app.cli.doctor, app.cli.extract, app.cli.models, "
         "app.cli.search, app.cli.weights, app.api.application, app.pipeline.engine, app.serve.supervisor, "
-        "app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, training.cli",
+        "app.worker.engine.child, app.worker.worker, extractors.catalog.tuned_pair, training.cli",
         CONVERT,
     ),
 }

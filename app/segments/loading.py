@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
@@ -85,7 +85,7 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
         asked = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
         names = dict.fromkeys(name for each in asked for name in choices.resolve(each).writers)
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
-    except CaptionerUnavailable as failure:  # which lists those that there are
+    except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure

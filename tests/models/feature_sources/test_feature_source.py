@@ -12,7 +12,7 @@ from PIL import Image
 
 from extractors.catalog.labels import read_labels
 from extractors.decoder.messages import pack_request, unpack_request
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.windowing.window_extractor import WindowExtractor
