@@ -1,4 +1,4 @@
-"""Finds the names of the classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
+"""Finds the names of classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
 
 A label travels as a row of the stream ``labels``: (kind, class, probability), with the time at which it was
 seen and the box it was seen in. A captioner is never shown the number of a class but the vector of its name,
@@ -25,7 +25,7 @@ _FIRST = _COUNTS.cumsum(0) - _COUNTS
 
 
 def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
-    """Finds the places among CLASS_NAMES of classes (…) of kinds (…), integers; numbers beyond are clipped."""
+    """Finds the places among CLASS_NAMES of classes (…) of kinds (…); numbers beyond are clipped."""
     kinds = kinds.clamp(0, len(KINDS) - 1)
     counts, first = _COUNTS.to(kinds.device)[kinds], _FIRST.to(kinds.device)[kinds]
     return first + classes.clamp(min=0).minimum(counts - 1)

@@ -4,16 +4,16 @@ With v̄ the mean of the captioner's first stream, t_l and p_l the vector of the
 label l of kind κ, u_w a vector of each word of the vocabulary, and m the mean of all captions' vectors:
 
     μ(x)    = W v̄ + b + Σ_l β_κ p_l^γ t_l                                (1) the mean vector of captions of x
-    e(y)    = Σ_{w in y} u_w / |Σ_{w in y} u_w|                          (2) the vector of a caption, each word once
+    e(y)    = Σ_{w in y} u_w / |Σ_{w in y} u_w|                          (2) the vector of a caption's words
     ρ(x, y) = μ(x) · e(y)                                                (3) the cosine that is expected of it
     s(y|x)  = log p(y|x) / n^A,  s(y) = log p(y|typical picture) / n^A   (4) the captioner's scores
     merit   = ρ(x, y) - α m · e(y) + λ (s(y|x) - δ s(y))                 (5) what captions are ranked by
 
-μ and e are taught by sentence vectors of all-MiniLM-L6-v2 (training/labels), which is not needed here. A class
-is read by the vector of its name, never by its number, so that a label counts of which no caption was paired
-with a picture. Doubt is in three places: a label that is unsure hardly counts (γ > 1); of unit vectors the one
-nearest to their mean is the caption whose expected cosine is greatest, so that the less is known of a video, the
-more general is what fits it; and what fits every video, the commonest captions, is divided out (α, δ).
+Each word counts once. μ and e are taught by sentence vectors of all-MiniLM-L6-v2 (training/labels), which is
+not needed here. A class is read by the vector of its name, never by its number, so that a label counts of which
+no caption was paired with a picture. Doubt is in three places: a label that is unsure hardly counts (γ > 1); of
+unit vectors the one nearest to their mean has the greatest expected cosine, so that the less is known of a
+video, the more general is what fits it; and what fits every video is divided out (α, δ).
 
 Equations 1 to 3 are linear in the labels, so that the share of each in each word is known exactly (6).
 """

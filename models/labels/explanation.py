@@ -1,4 +1,4 @@
-"""Explains a caption by labels: which of them each word is of, when and where they were recognised, and by what."""
+"""Explains a caption by labels: which of them each word is of, and when, where and by what they were seen."""
 
 from __future__ import annotations
 

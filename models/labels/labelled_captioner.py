@@ -1,9 +1,9 @@
 """Gives any captioner labels to know by, and sentences to remember, beside what it writes itself.
 
-The captioner inside searches as it does alone. Then sentences that people wrote of other videos are recalled by
-what is expected of this one; the captioner reads them, word by word, as it reads its own, which tells how likely
-it finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. So a caption may name what no
-picture that the captioner was trained on was captioned with.
+The captioner inside searches as it does alone. Then sentences that people wrote of other videos are recalled
+by what is expected of this one; the captioner reads them word by word, which tells how likely it finds each word
+and where it looks; and all are ranked by ``ExpectedMeaning``. So a caption may name what no picture that the
+captioner was trained on was captioned with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges
+from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement
 from models.decoding.options import LengthPenalty
@@ -81,7 +81,7 @@ class LabelledMemory(Memory):
 
 
 class LabelledCaptioner(Captioner[LabelledMemory, State]):
-    """Writes with the captioner inside, and ranks what it wrote and what it recalled by labels and picture."""
+    """Writes with the captioner inside, and ranks what it wrote and what it recalled by labels."""
 
     writer_class: ClassVar[type[AnyCaptioner]]
     config: LabelledConfig[Any]

@@ -1,7 +1,7 @@
-"""Reading labels and expecting meanings one label and one word at a time, in float64 numpy.
+"""Expecting meanings one label and one word at a time, in float64 numpy.
 
-Written from the equations in ``models/labels``, whose parameters it reads by name. A label that a mask hides is
-simply not there.
+Written from the equations of ``models/labels/expected_meaning.py``, whose parameters it reads by name. A label
+that a mask hides is simply not there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from models.labels.expected_meaning import MeaningConfig
 
 Array = NDArray[np.float64]
 
@@ -24,65 +26,28 @@ class LabelReference:
     probability: float
 
 
-def weigh(scores: Sequence[float]) -> list[float]:
-    """Softmax of the scores and one more of "none", which is the last of them."""
-    exponentials = [np.exp(score - max(scores)) for score in scores]
-    return [float(each / sum(exponentials)) for each in exponentials]
-
-
-class LabelsReference:
+class MeaningReference:
     """Slow and plain. weights: of a LabelledCaptioner, by name."""
 
-    def __init__(self, weights: Mapping[str, Array]) -> None:
-        self.weights = weights
-
-    def says(self, label: LabelReference) -> Array:
-        """Equation 1."""
-        w = self.weights
-        p = np.array([label.probability, np.log(max(label.probability, 1e-3))])
-        text = w["reader.W_t.weight"] @ label.text + w["reader.W_t.bias"]
-        return np.asarray(np.tanh(text + w["reader.W_p.weight"] @ p + w["reader.kinds.weight"][label.kind]))
-
-    def support(self, label: LabelReference, seen: Array) -> float:
-        """Equation 2."""
-        w = self.weights
-        inner = w["reader.W_r.weight"] @ self.says(label) + w["reader.W_r.bias"] + w["reader.W_v.weight"] @ seen
-        return float((w["reader.w_r.weight"] @ np.tanh(inner) + w["reader.w_r.bias"]).item())
-
-    def hint(self, labels: Sequence[LabelReference], seen: Array) -> Array:
-        """Equations 3 and 9: what is added to each written word."""
-        w = self.weights
-        total = w["meaning.plan.weight"] @ self.expect(labels, seen)
-        shares = weigh([*(self.support(label, seen) for label in labels), 0.0])
-        for label, share in zip(labels, shares, strict=False):
-            total = total + share * (w["reader.W_s.weight"] @ self.says(label))
-        return np.asarray(total)
-
-    def read(self, output: Array, labels: Sequence[LabelReference], seen: Array) -> tuple[Array, list[float]]:
-        """Equations 4 and 5: the output with what labels say, and the labels' weights."""
-        w = self.weights
-        query = w["reader.W_q.weight"] @ output + w["reader.W_q.bias"]
-        scores = []
-        for label in labels:
-            match = float(query @ (w["reader.W_k.weight"] @ self.says(label)))
-            scores.append(self.support(label, seen) + match / np.sqrt(len(query)))
-        none = (w["reader.w_0.weight"] @ output + w["reader.w_0.bias"]).item()
-        weights = weigh([*scores, float(none)])[:-1]
-        for label, weight in zip(labels, weights, strict=True):
-            output = output + weight * (w["reader.W_c.weight"] @ self.says(label))
-        return output, weights
+    def __init__(self, weights: Mapping[str, Array], config: MeaningConfig) -> None:
+        self.weights, self.config = weights, config
 
     def expect(self, labels: Sequence[LabelReference], seen: Array) -> Array:
-        """Equation 6."""
+        """Equation 1."""
         w = self.weights
         total = w["meaning.picture.weight"] @ seen + w["meaning.picture.bias"]
         for label in labels:
-            total = total + w["meaning.kinds"][label.kind] * label.probability * label.text
+            total = total + w["meaning.kinds"][label.kind] * label.probability**self.config.gate * label.text
         return np.asarray(total)
 
-    def relevance(self, expected: Array, words: Sequence[int]) -> float:
-        """Equations 7 and 8."""
-        total = np.zeros(len(expected))
-        for word in sorted(set(words)):
-            total = total + self.weights["meaning.words.weight"][word]
-        return float(expected @ total / np.linalg.norm(total))
+    def embed(self, words: Sequence[int]) -> Array:
+        """Equation 2."""
+        total = sum(self.weights["meaning.words.weight"][word] for word in sorted(set(words)))
+        return np.asarray(total / np.linalg.norm(total))
+
+    def merit(self, expected: Array, words: Sequence[int], score: float, prior: float) -> float:
+        """Equations 3 and 5."""
+        caption = self.embed(words)
+        common = float(self.weights["meaning.common"] @ caption)
+        seen = score - self.config.prior * prior
+        return float(expected @ caption) - self.config.common * common + self.config.likelihood * seen

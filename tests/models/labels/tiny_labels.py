@@ -1,4 +1,4 @@
-"""A small captioner that reads labels, and videos with labels."""
+"""A small captioner that knows labels and remembers sentences, and videos with labels."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ import numpy as np
 import torch
 
 from extractors.features import Features, Stream
-from models.captioners.registry import CAPTIONERS
+from models.captioners.labelled.network import LabelledSTaTS
+from models.captioners.stats.config import STaTSConfig
 from models.labels.classes import LABELS
 from models.labels.expected_meaning import MeaningConfig
-from models.labels.label_reader import LabelReaderConfig
-from models.labels.labelled_captioner import LabelledCaptioner
+from models.labels.labelled_captioner import LabelledConfig, RememberedConfig
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, randomised, stats_config, videos
 
 #: (kind, class, probability) of the labels of the three videos; the last has none.
 ROWS = ([(0, 3, 0.9), (0, 7, 0.05), (1, 20, 0.4)], [(2, 0, 0.7)], [])
+#: Ids of the sentences that are remembered.
+SENTENCES = ([4, 5, 6], [7, 8, 9, 10], [11, 12, 4], [13, 14, 15, 16, 17])
 
 
-def tiny_labelled(seed: int = 0, **meaning: object) -> LabelledCaptioner:
-    """STaTS of few widths with a reader, all weights random."""
-    kind = CAPTIONERS["labelled_stats"]
-    config = kind.config_class(
+def tiny_labelled(seed: int = 0, sentences: int = 4, **meaning: object) -> LabelledSTaTS:
+    """STaTS of few widths, all weights random, with the first of SENTENCES."""
+    config = LabelledConfig[STaTSConfig](
         writer=stats_config(),
-        labels=LabelReaderConfig(texts=6, width=4, dropped=0.5),
-        meaning=MeaningConfig.model_validate({"width": 6, **meaning}),
+        meaning=MeaningConfig.model_validate({"texts": 6, **meaning}),
+        remembered=RememberedConfig(sentences=sentences, words=6, recalled=2, places=4),
     )
-    captioner = kind(config, Vocabulary(WORDS))
-    assert isinstance(captioner, LabelledCaptioner)
+    captioner = LabelledSTaTS(config, Vocabulary(WORDS))
     randomised(captioner, seed)
-    torch.nn.init.normal_(captioner.reader.texts, std=0.5)
+    for buffer in (captioner.meaning.texts, captioner.meaning.common, captioner.typical):
+        torch.nn.init.normal_(buffer, std=0.5)
+    for row, sentence in enumerate(SENTENCES[:sentences]):
+        captioner.remembered[row, : len(sentence)] = torch.tensor(sentence)
+    with torch.no_grad():
+        captioner.lengths.copy_(captioner.meaning.measure_lengths(captioner.remembered.long()))
     return captioner.eval()
 
 

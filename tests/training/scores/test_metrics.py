@@ -13,7 +13,14 @@ from tests.training.fake_java import fake_java
 from training.scores.bootstrap import compare
 from training.scores.java import Java
 from training.scores.meteor import Meteor
-from training.scores.metrics import COCO_METRICS, METRICS, ScoreReport, compare_with_shuffled, evaluate, tokenize_captions
+from training.scores.metrics import (
+    COCO_METRICS,
+    METRICS,
+    ScoreReport,
+    compare_with_shuffled,
+    evaluate,
+    tokenize_captions,
+)
 
 WITHOUT_METEOR = tuple(name for name in COCO_METRICS if name != "meteor")
 

@@ -7,8 +7,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from extractors.pretrained.load import find_weights
 from extractors.pretrained.errors import WeightsMissing
+from extractors.pretrained.load import find_weights
 from training.scores.metrics import SIMILARITY, evaluate
 from training.scores.sentence_vectors import SentenceEncoder, compare_sentences
 
