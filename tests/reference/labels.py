@@ -1,7 +1,7 @@
 """Expecting meanings one label and one word at a time, in float64 numpy.
 
-Written from the equations of ``models/labels/expected_meaning.py``, whose parameters it reads by name. A label
-that a mask hides is simply not there.
+Written from the equations of ``models/labels/expected_meaning.py``, whose parameters it reads by name. A
+label that a mask hides is simply not there.
 """
 
 from __future__ import annotations

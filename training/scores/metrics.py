@@ -1,9 +1,9 @@
 """Computes BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code does.
 
-BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.scores.cider`,
-the similarity of sentence vectors from `training.scores.sentence_vectors`. Each metric is kept as counts an
-item and a function of their sums (`training.scores.bootstrap.Metric`), from which the corpus score, the items'
-scores and the intervals follow.
+BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from
+`training.scores.cider`, the similarity of sentence vectors from `training.scores.sentence_vectors`. Each
+metric is kept as counts an item and a function of their sums (`training.scores.bootstrap.Metric`), from
+which the corpus score, the items' scores and the intervals follow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Computes vectors of sentences by all-MiniLM-L6-v2, and the similarity of captions to references by them.
 
-Two sentences that share no word may mean the same, which no count of n-grams sees. The similarity of a caption
-is the mean cosine of its vector with those of its references. The network is read from a file of a package,
-none of whose code is imported; it is a BERT of six layers (Wang et al., MiniLM, NeurIPS 2020; Reimers and Gurevych,
-Sentence-BERT, EMNLP 2019), whose sentence vector is the mean of its last layer.
+Two sentences that share no word may mean the same, which no count of n-grams sees. The similarity of a
+caption is the mean cosine of its vector with those of its references. The network is read from a file of a
+package, none of whose code is imported; it is a BERT of six layers (Wang et al., MiniLM, NeurIPS 2020;
+Reimers and Gurevych, Sentence-BERT, EMNLP 2019), whose sentence vector is the mean of its last layer.
 """
 
 from __future__ import annotations
