@@ -10,7 +10,7 @@ from app.documents.job import Document, JobDocument, Media, Model, Note, documen
 from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
-from app.jobs.kept_segments import KeptSegments
+from app.jobs.keeping.kept_segments import KeptSegments
 from models.caption import AttentionDocument, ScoredCaption, Weights
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from app.cli.main import PROGRAM, cli
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
-from app.jobs.kept_segments import SegmentFolder
+from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.search.jobs import moments_of_jobs, search_jobs
 from app.settings import Settings
