@@ -28,9 +28,10 @@ RUN groupadd --gid 10001 reelword \
 WORKDIR /reelword
 COPY --from=build /reelword/.venv .venv
 COPY app app
-# the base of all errors, the owner of serve's processes and the shape of captions; nothing else of them is read here
+# the base of all errors, the owner of serve's processes, the shape of captions and the options of decoding; nothing else of them is read here
 COPY extractors/__init__.py extractors/child_process.py extractors/errors.py extractors/
 COPY models/__init__.py models/caption.py models/
+COPY models/decoding/__init__.py models/decoding/options.py models/decoding/
 ENV PATH=/reelword/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

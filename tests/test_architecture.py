@@ -81,6 +81,8 @@ IMAGES = {
             "extractors.errors",
             "models",
             "models.caption",
+            "models.decoding",
+            "models.decoding.options",
         ),
     ),
     "worker": Image(

@@ -32,7 +32,12 @@ BeamSize = Annotated[
     int | None, typer.Option(help="Beams; what is not said of the search is the checkpoint's recipe's, or 5.")
 ]
 LengthPenalties = Annotated[
-    str | None, typer.Option(help="A, or wu_A or avg_A, see docs/models.md; default: the recipe's, or 0.7.")
+    str | None,
+    typer.Option(
+        help="A, or wu_A or avg_A, see docs/models.md; default: the recipe's, or 0.7.",
+        parser=lambda text: text if text.startswith(("wu_", "avg_")) else float(text),
+        metavar="TEXT",
+    ),
 ]
 DataSetName = Annotated[
     str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")

@@ -6,7 +6,7 @@ Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
@@ -23,12 +23,13 @@ from app.cli.judge import judge
 from app.cli.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
-from app.jobs.options import CaptionOptions, FusionRule, SearchMethod
+from app.jobs.options import CaptionOptions
 from app.settings import Settings, load_settings
 from app.terminal import complain
 from extractors.errors import ReelwordError
 
 PROGRAM = "python -m app"
+
 Streams = Annotated[
     str | None,
     typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
@@ -133,7 +134,7 @@ def caption(
     num_captions: Annotated[int, typer.Option(help=_option("num_captions"))] = 1,
     max_length: Annotated[int, typer.Option(help=_option("max_length"))] = 20,
     length_penalty: Annotated[float, typer.Option(help=_option("length_penalty"))] = 0.7,
-    method: Annotated[SearchMethod, typer.Option(help=_option("method"))] = "beam",
+    method: Annotated[Literal["beam", "greedy", "sample"], typer.Option(help=_option("method"))] = "beam",
     temperature: Annotated[float, typer.Option(help=_option("temperature"))] = 1.0,
     top_k: Annotated[int | None, typer.Option(help=_option("top_k"))] = None,
     top_p: Annotated[float | None, typer.Option(help=_option("top_p"))] = None,
@@ -145,7 +146,9 @@ def caption(
     remove_bad_endings: Annotated[bool, typer.Option(help=_option("remove_bad_endings"))] = False,
     group_size: Annotated[int, typer.Option(help=_option("group_size"))] = 1,
     diversity_lambda: Annotated[float, typer.Option(help=_option("diversity_lambda"))] = 0.5,
-    fusion_rule: Annotated[FusionRule, typer.Option(help=_option("fusion_rule"))] = "merit",
+    fusion_rule: Annotated[
+        Literal["merit", "relevance"], typer.Option(help=_option("fusion_rule"))
+    ] = "merit",
     category: Annotated[int | None, typer.Option(help=_option("category"))] = None,
     prompt: Annotated[str | None, typer.Option(help=_option("prompt"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -113,7 +113,7 @@ class DecodedBatch:
         memory = self.captioner.earlier_memory(self.memory)
         if memory is None:
             return None
-        alone = replace(self.options, num_captions=1, attention=False)
+        alone = self.options.changed(num_captions=1, attention=False)
         with torch.inference_mode():
             found = decode(self.captioner, memory, alone)
         return [join(self.captioner.vocabulary.decode(best.tokens)) for best, *_ in found]

@@ -32,6 +32,7 @@ from models.captioners.g2l import G2LConfig
 from models.captioners.refocus import RefocusConfig
 from models.captioners.stats import STaTSConfig
 from models.captioners.vatex import SpatialVatexConfig, VatexConfig
+from models.decoding.options import DecodingOptions
 from models.feature_sources.stream_sets import StreamSet
 from training.recipes.demo_recipes import DEMO, UnknownRecipe
 from training.recipes.fitted_configs import (
@@ -42,7 +43,7 @@ from training.recipes.fitted_configs import (
     fit_stats,
     fit_vatex,
 )
-from training.recipes.recipe import CONSTANT, Decay, DecodingPlan, HoldAndDrop, Recipe, RewardWeights
+from training.recipes.recipe import CONSTANT, Decay, HoldAndDrop, Recipe, RewardWeights
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ PAPER = DEMO.model_copy(
         "self_critical_steps": 0,
         "self_critical_captions": 1,
         "self_critical_temperature": 1.0,
-        "decoding": DecodingPlan(name_once=False),
+        "decoding": DecodingOptions(name_once=False),
     }
 )
 STATS = PAPER.model_copy(
@@ -119,7 +120,7 @@ REFOCUS = PAPER.model_copy(
         "learning_rate": 3e-4,
         "forcing": 0.75,
         "max_length": 16,  # 15 words and the end
-        "decoding": DecodingPlan(name_once=False, max_length=16),
+        "decoding": DecodingOptions(name_once=False, max_length=16),
         "self_critical_rate": 5e-5,
         "rewards": RewardWeights(cider=1.0, rouge_l=1.0),
         "self_critical_weight": 1.0,
@@ -131,7 +132,7 @@ VATEX = PAPER.model_copy(
         "learning_rate": 5e-4,
         "schedule": Decay(factor=0.8, epochs=3),
         "max_length": 30,
-        "decoding": DecodingPlan(name_once=False, max_length=30),
+        "decoding": DecodingOptions(name_once=False, max_length=30),
         "self_critical_rate": 5e-5,
         "rewards": RewardWeights(cider=1.0, bleu=1.0),
         "baseline": "greedy",

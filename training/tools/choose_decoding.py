@@ -12,7 +12,7 @@ the paper's rule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -64,11 +64,11 @@ class HeldOutPictures:
 
     def score_by_length_penalty(self, captioner: AnyCaptioner) -> dict[float, float]:
         """Scores a captioner with each length penalty."""
-        return self._score_by(captioner, {p: replace(OPTIONS, length_penalty=p) for p in LENGTH_PENALTIES})
+        return self._score_by(captioner, {p: OPTIONS.changed(length_penalty=p) for p in LENGTH_PENALTIES})
 
     def score_by_name_once(self, captioner: AnyCaptioner) -> dict[bool, float]:
         """Scores a captioner where words may return, and where nothing is named twice."""
-        return self._score_by(captioner, {once: replace(OPTIONS, name_once=once) for once in (False, True)})
+        return self._score_by(captioner, {once: OPTIONS.changed(name_once=once) for once in (False, True)})
 
     def _score_by(
         self, captioner: AnyCaptioner, options: Mapping[Choice, DecodingOptions]

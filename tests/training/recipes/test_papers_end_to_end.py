@@ -202,7 +202,7 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     CHOSEN_BY.clear()
     best = trials.train(recipe, captioner)
     run = PAPER_RUNS[recipe, captioner]
-    assert [run.recipe.decoding.options] == CHOSEN_BY
+    assert [run.recipe.search] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
     assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
@@ -249,9 +249,9 @@ def test_a_papers_checkpoint_is_evaluated_as_it_was_chosen(
         done = CliRunner().invoke(app, [*command, *options])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout.splitlines()[-1])["n"] == 1
-    wanted = PAPER_RUNS[recipe, captioner].recipe.decoding.options
+    wanted = PAPER_RUNS[recipe, captioner].recipe.search
     assert searched[0] == vars(wanted)
-    assert searched[1] == vars(replace(wanted, name_once=True, method="greedy", max_length=9))
+    assert searched[1] == vars(wanted.changed(name_once=True, method="greedy", max_length=9))
 
 
 @pytest.fixture(scope="module")

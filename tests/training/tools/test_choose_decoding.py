@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +71,7 @@ def test_the_tables_of_captioners_are_what_decoding_scores(
         captions = []
         for item in items:
             memory = ours.encode_batches(order_inputs(ours, stack_samples([sample_whole(item.pictures)])))
-            [[best]] = decode(ours, memory, replace(OPTIONS, **changed))
+            [[best]] = decode(ours, memory, OPTIONS.changed(**changed))
             captions.append(vocabulary.decode(best.tokens))
         assert found == pytest.approx(score(items, captions))
 
@@ -87,7 +86,7 @@ def test_the_table_of_likelihood_weights_is_what_fusion_scores(
     for name, member in fusion.members.items():
         taken: Any = member
         memory = taken.encode_batches(order_inputs(member, batches))
-        seen[name] = DecodedOutput.by(taken, memory, replace(OPTIONS, num_captions=OPTIONS.beam_size))
+        seen[name] = DecodedOutput.by(taken, memory, OPTIONS.changed(num_captions=OPTIONS.beam_size))
     videos = fusion.embedding.encode_batches(order_inputs(fusion.embedding, batches))
     for weight in (0.0, 0.4, 1.6):
         weighed = Reranker(fusion.members, fusion.embedding, weight).rerank(videos, seen)
